@@ -1,0 +1,195 @@
+use std::fmt;
+use std::io;
+
+/// The result type of every fallible function in Outercore.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, coarse enough for a caller to act on.
+///
+/// Python mirrors each kind as an exception class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument or input file is wrong; the user can mend it.
+    Invalid,
+    /// A file, array, split or named thing does not exist.
+    NotFound,
+    /// Bytes on disk contradict the manifest or a checksum, or a file is short.
+    Corrupt,
+    /// The data set was written by a newer format version.
+    Version,
+    /// The memory budget is below the least that works.
+    Budget,
+    /// The operating system refused a read or a write.
+    Io,
+    /// The device is full.
+    NoSpace,
+    /// The user asked to stop.
+    Interrupted,
+    /// This build or kernel lacks what was asked for.
+    Unsupported,
+    /// A bug of ours.
+    Internal,
+}
+
+/// An error: a kind, a message that names the thing, the context it happened in, and a next step.
+///
+/// Printed outermost context first, then the cause, then the hint on a line of its own.
+///
+/// # Example
+/// ```
+/// use outercore_core::{Context, Error, ErrorKind, Result};
+/// let failed: Result<()> = Err(Error::new(ErrorKind::Corrupt, "file has 12 bytes, expected 4096"));
+/// let error = failed.context("feature array `nodes/x.npy`").unwrap_err().hint("run `outercore check DATASET`");
+/// assert_eq!(
+///     error.to_string(),
+///     "feature array `nodes/x.npy`: file has 12 bytes, expected 4096\nhint: run `outercore check DATASET`",
+/// );
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    /// Innermost first.
+    context: Vec<String>,
+    hint: Option<String>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error of `kind` whose message names the thing, the expectation and the finding.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            context: Vec::new(),
+            hint: None,
+            source: None,
+        }))
+    }
+
+    /// Shorthand for [`ErrorKind::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Shorthand for [`ErrorKind::Corrupt`].
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// Shorthand for [`ErrorKind::Internal`]: a condition that our own code should have excluded.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// What went wrong, for a caller that acts on it.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The operating system's error number, where there is one.
+    pub fn os_error(&self) -> Option<i32> {
+        self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+
+    /// Adds the next step that the user can take; an inner hint wins.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// Says in which larger task the error happened.
+    #[must_use]
+    pub fn context(mut self, context: impl Into<String>) -> Self {
+        self.0.context.push(context.into());
+        self
+    }
+}
+
+impl From<io::Error> for Error {
+    /// Classifies an operating-system error: a full device, a missing file, an interrupt, or I/O.
+    fn from(source: io::Error) -> Self {
+        let kind = match source.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::Interrupted => ErrorKind::Interrupted,
+            io::ErrorKind::UnexpectedEof => ErrorKind::Corrupt,
+            io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        let mut error = Self::new(kind, source.to_string());
+        if kind == ErrorKind::NoSpace {
+            error = error.hint("free space on the device, then run the same command again");
+        }
+        error.0.source = Some(source);
+        error
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for context in self.0.context.iter().rev() {
+            write!(f, "{context}: ")?;
+        }
+        f.write_str(&self.0.message)?;
+        if let Some(hint) = &self.0.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{:?}] {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}
+
+/// Adds context to the error of a `Result`, ours or the operating system's.
+pub trait Context<T> {
+    /// Says in which larger task the error happened.
+    fn context(self, context: impl Into<String>) -> Result<T>;
+
+    /// Like [`Context::context`], building the text only when there is an error.
+    fn with_context<C: Into<String>>(self, context: impl FnOnce() -> C) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for Result<T, E> {
+    fn context(self, context: impl Into<String>) -> Result<T> {
+        self.map_err(|error| error.into().context(context))
+    }
+
+    fn with_context<C: Into<String>>(self, context: impl FnOnce() -> C) -> Result<T> {
+        self.map_err(|error| error.into().context(context()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_reads_from_the_outside_in_and_the_hint_comes_last() {
+        let error = Error::corrupt("3 bytes left")
+            .context("row 7")
+            .context("array `x`")
+            .hint("import it again");
+        assert_eq!(error.to_string(), "array `x`: row 7: 3 bytes left\nhint: import it again");
+    }
+
+    #[test]
+    fn a_full_device_is_its_own_kind() {
+        let error = Error::from(io::Error::from_raw_os_error(28));
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert_eq!(error.os_error(), Some(28));
+    }
+}

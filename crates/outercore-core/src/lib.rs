@@ -1,0 +1,20 @@
+//! Ids, byte counts, errors and run statistics: what every other crate may assume.
+//!
+//! Layer 0. Depends on nothing of ours and does no I/O.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod counters;
+mod error;
+mod random;
+
+pub use bytes::Bytes;
+pub use counters::{CacheCounters, ReadCounters, StageClock, StageCounters};
+pub use error::{Context, Error, ErrorKind, Result};
+pub use random::{Permutation, Stream, Uniform};
+
+/// A node of the graph: its row number in every node array of its type.
+pub type NodeId = u64;
+
+/// An edge of the graph: its row number in the imported edge list.
+pub type EdgeId = u64;
