@@ -3,6 +3,7 @@
 //!
 //! Layer 1. The only crate besides the Python binding that may hold `unsafe`.
 
+pub mod arena;
 pub mod disk;
 pub mod reader;
 

@@ -1,1 +1,15 @@
-//! TODO
+//! An opened data set: topology and feature views, import, generators, check.
+//!
+//! Layer 3.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod dataset;
+pub mod generate;
+pub mod import;
+pub mod npy;
+pub mod paged;
+pub mod resident;
+pub mod topology;
+
+pub use topology::{Extent, Topology};
