@@ -1,1 +1,298 @@
-//! To be written.
+//! Staging memory for reads: one mapping of fixed size, lent out piece by piece.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use outercore_core::{Bytes, Context, Error, Result};
+
+/// Leases begin and end on multiples of this; direct I/O asks for no more on any known device.
+pub const UNIT: usize = 4096;
+
+/// Page-aligned memory of fixed size from which buffers are leased.
+///
+/// Clones share the memory; it is unmapped when the last clone and the last [`Lease`] are gone.
+/// Pages that were never leased cost no physical memory.
+///
+/// # Example
+/// ```
+/// use outercore_core::Bytes;
+/// use outercore_io::Arena;
+/// let arena = Arena::new(Bytes::kib(64)).unwrap();
+/// let mut lease = arena.lease(5000).unwrap();
+/// lease[4999] = 7;
+/// assert_eq!((lease.len(), arena.free_bytes()), (8192, Bytes::kib(56)));
+/// drop(lease);
+/// assert_eq!(arena.free_bytes(), Bytes::kib(64));
+/// ```
+#[derive(Clone)]
+pub struct Arena(Arc<Shared>);
+
+struct Shared {
+    memory: Mapping,
+    free: Mutex<FreeList>,
+}
+
+impl Arena {
+    /// Memory of `size`, rounded up to whole units of 4 KiB.
+    ///
+    /// # Errors
+    /// `size` is zero or at least 16 TiB, or the operating system has no such memory.
+    pub fn new(size: Bytes) -> Result<Self> {
+        let units = size.0.div_ceil(UNIT as u64);
+        let units = u32::try_from(units).ok().filter(|&units| units > 0).ok_or_else(|| {
+            Error::invalid(format!("staging memory of {size}, expected between 4.0 KiB and 16 TiB"))
+        })?;
+        let memory = Mapping::new(units as usize * UNIT)
+            .with_context(|| format!("staging memory of {size}"))?;
+        Ok(Self(Arc::new(Shared { memory, free: Mutex::new(FreeList::new(units)) })))
+    }
+
+    /// Total size.
+    pub fn size(&self) -> Bytes {
+        Bytes(self.0.memory.len as u64)
+    }
+
+    /// Bytes not leased at the moment; they need not be in one piece.
+    pub fn free_bytes(&self) -> Bytes {
+        Bytes(self.0.free_list().free_units() * UNIT as u64)
+    }
+
+    /// Leases at least `len` bytes (whole units), or `None` while no free piece is that long.
+    ///
+    /// The content is whatever the piece's last holder left there, at first zeros.
+    ///
+    /// **Cost**: a walk over the free pieces; never blocks for long and allocates nothing.
+    pub fn lease(&self, len: usize) -> Option<Lease> {
+        let units = u32::try_from(len.div_ceil(UNIT).max(1)).ok()?;
+        let start = self.0.free_list().take(units)?;
+        Some(Lease { arena: Arc::clone(&self.0), start, units })
+    }
+
+    /// Whether `lease` is a piece of this memory.
+    pub fn owns(&self, lease: &Lease) -> bool {
+        Arc::ptr_eq(&self.0, &lease.arena)
+    }
+
+    /// The whole mapping, for registering it with the kernel.
+    pub(crate) fn as_iovec(&self) -> libc::iovec {
+        libc::iovec { iov_base: self.0.memory.start.as_ptr().cast(), iov_len: self.0.memory.len }
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arena({} free of {})", self.free_bytes(), self.size())
+    }
+}
+
+impl Shared {
+    fn free_list(&self) -> MutexGuard<'_, FreeList> {
+        // The list is never left half-changed: its methods do not panic between two writes.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A piece of an [`Arena`], exclusively its holder's; goes back when dropped.
+pub struct Lease {
+    arena: Arc<Shared>,
+    start: u32,
+    units: u32,
+}
+
+impl Lease {
+    /// Offset of the piece within its arena in bytes.
+    pub fn offset(&self) -> usize {
+        self.start as usize * UNIT
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.offset()..self.offset() + self.units as usize * UNIT
+    }
+
+    /// Start of the piece, for the kernel to write to; makes no reference to the bytes.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.arena.memory.start.as_ptr().wrapping_add(self.offset())
+    }
+
+    /// Length of the piece in bytes, without making a reference to them.
+    pub(crate) fn capacity(&self) -> usize {
+        self.units as usize * UNIT
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        debug_assert!(self.range().end <= self.arena.memory.len);
+        // SAFETY: the range lies in the mapping, which lives as long as `arena`; the free list
+        // hands out disjoint ranges, so that only this lease can reach it; its bytes are
+        // initialised (anonymous mappings begin as zeros).
+        unsafe { std::slice::from_raw_parts(self.start(), self.capacity()) }
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        debug_assert!(self.range().end <= self.arena.memory.len);
+        // SAFETY: as in `deref`, and `&mut self` excludes any other reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.capacity()) }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.arena.free_list().give_back(self.start, self.units);
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({:?})", self.range())
+    }
+}
+
+/// An anonymous private mapping.
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory; who may touch which part is decided by the leases.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`; the mapping itself gives out no references.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(len: usize) -> Result<Self> {
+        // SAFETY: a fresh anonymous mapping touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, len }),
+            _ => Err(std::io::Error::last_os_error().into()),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `Mapping::new` with this length, and no lease is left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Free pieces as `(start, units)`, sorted by start and never adjacent; first fit.
+struct FreeList(Vec<(u32, u32)>);
+
+impl FreeList {
+    fn new(units: u32) -> Self {
+        // The list has at most one piece more than there are leases.
+        let mut pieces = Vec::with_capacity((units as usize).min(512) + 1);
+        pieces.push((0, units));
+        Self(pieces)
+    }
+
+    fn free_units(&self) -> u64 {
+        self.0.iter().map(|&(_, units)| u64::from(units)).sum()
+    }
+
+    fn take(&mut self, units: u32) -> Option<u32> {
+        let place = self.0.iter().position(|&(_, free)| free >= units)?;
+        let (start, free) = self.0[place];
+        if free == units {
+            self.0.remove(place);
+        } else {
+            self.0[place] = (start + units, free - units);
+        }
+        Some(start)
+    }
+
+    fn give_back(&mut self, start: u32, units: u32) {
+        let place = self.0.partition_point(|&(other, _)| other < start);
+        let joins_left = place > 0 && {
+            let (left, len) = self.0[place - 1];
+            left + len == start
+        };
+        let joins_right = self.0.get(place).is_some_and(|&(right, _)| start + units == right);
+        match (joins_left, joins_right) {
+            (true, true) => {
+                self.0[place - 1].1 += units + self.0[place].1;
+                self.0.remove(place);
+            }
+            (true, false) => self.0[place - 1].1 += units,
+            (false, true) => self.0[place] = (start, units + self.0[place].1),
+            (false, false) => self.0.insert(place, (start, units)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_arena_of_no_bytes_is_refused() {
+        assert!(Arena::new(Bytes(0)).is_err());
+    }
+
+    #[test]
+    fn a_lease_longer_than_the_free_piece_is_refused_until_others_return() {
+        let arena = Arena::new(Bytes::kib(16)).unwrap();
+        let small = arena.lease(1).unwrap();
+        assert!(arena.lease(16384).is_none());
+        drop(small);
+        assert_eq!(arena.lease(16384).unwrap().len(), 16384);
+    }
+
+    #[test]
+    fn leases_outlive_their_arena_and_cross_threads() {
+        let arena = Arena::new(Bytes::kib(8)).unwrap();
+        let mut lease = arena.lease(4096).unwrap();
+        drop(arena);
+        let lease = std::thread::spawn(move || {
+            lease.fill(9);
+            lease
+        });
+        assert!(lease.join().unwrap().iter().all(|&byte| byte == 9));
+    }
+
+    proptest! {
+        #[test]
+        fn leases_never_overlap_and_all_memory_comes_back(
+            steps in prop::collection::vec((1usize..40_000, 0usize..8), 1..200),
+        ) {
+            let arena = Arena::new(Bytes::kib(256)).unwrap();
+            let mut held: Vec<(u8, Lease)> = Vec::new();
+            for (number, (len, drop_at)) in steps.into_iter().enumerate() {
+                if let Some(mut lease) = arena.lease(len) {
+                    prop_assert!(lease.len() >= len);
+                    prop_assert_eq!(lease.as_ptr() as usize % UNIT, 0);
+                    lease.fill(number as u8);
+                    held.push((number as u8, lease));
+                }
+                if drop_at < held.len() {
+                    held.swap_remove(drop_at);
+                }
+                for (mark, lease) in &held {
+                    prop_assert!(lease.iter().all(|byte| byte == mark));
+                }
+            }
+            drop(held);
+            prop_assert_eq!(arena.free_bytes(), arena.size());
+            prop_assert!(arena.lease(256 << 10).is_some(), "free memory is in one piece again");
+        }
+    }
+}

@@ -7,5 +7,6 @@ pub mod arena;
 pub mod disk;
 pub mod reader;
 
+pub use arena::{Arena, Lease};
 pub use disk::{Disk, WriteFile};
 pub use reader::{Completion, FileId, ReadRequest, Reader};
