@@ -5,8 +5,8 @@ use std::path::Path;
 
 use outercore_core::Result;
 
-/// Changes to a directory tree. The real one is `RealDisk`; `FaultDisk` crashes, fills up or fails
-/// at the n-th operation.
+/// Changes to a directory tree. The real one is [`crate::RealDisk`]; [`crate::FaultDisk`] crashes,
+/// fills up or fails at the n-th operation.
 ///
 /// # Contract
 /// - A write is durable only after [`WriteFile::sync`] on the file **and** [`Disk::sync_dir`] on
@@ -17,7 +17,7 @@ pub trait Disk: Send + Sync {
     /// Creates `path`, or empties it where it exists.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
-    /// Opens an existing file for writing, without emptying it.
+    /// Opens an existing file for writing, without emptying it; appends go to its end.
     fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
     /// Creates a directory and those above it.
@@ -50,7 +50,8 @@ pub trait Disk: Send + Sync {
 
 /// A file open for writing.
 pub trait WriteFile: Send {
-    /// Appends at the current position (the start after `create`, the end of the last append).
+    /// Writes at the append position (the start after [`Disk::create`], the file's end after
+    /// [`Disk::open`] and [`WriteFile::set_len`]) and moves it on.
     fn write_all(&mut self, bytes: &[u8]) -> Result<()>;
 
     /// Writes at an absolute offset; does not move the append position.

@@ -5,8 +5,12 @@
 
 pub mod arena;
 pub mod disk;
+pub mod fault_disk;
 pub mod reader;
+pub mod real_disk;
 
 pub use arena::{Arena, Lease};
 pub use disk::{Disk, WriteFile};
+pub use fault_disk::{FaultDisk, FaultKind, FaultPlan};
 pub use reader::{Completion, FileId, ReadRequest, Reader};
+pub use real_disk::RealDisk;
