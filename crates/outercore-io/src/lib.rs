@@ -4,13 +4,27 @@
 //! Layer 1. The only crate besides the Python binding that may hold `unsafe`.
 
 pub mod arena;
+mod backend;
 pub mod disk;
+mod engine;
 pub mod fault_disk;
+mod mmap;
+mod open;
+mod plan;
+mod progress;
 pub mod reader;
 pub mod real_disk;
+mod threads;
+mod uring;
 
 pub use arena::{Arena, Lease};
+pub use backend::{Availability, Backend, available_backends};
 pub use disk::{Disk, WriteFile};
+pub use engine::{Engine, EngineConfig};
 pub use fault_disk::{FaultDisk, FaultKind, FaultPlan};
+pub use mmap::MmapReader;
+pub use plan::{CostModel, PlannedRead, RowLayout, RowPlan, plan_range, plan_rows};
 pub use reader::{Completion, FileId, ReadRequest, Reader};
 pub use real_disk::RealDisk;
+pub use threads::ThreadsReader;
+pub use uring::UringReader;

@@ -71,7 +71,12 @@ pub trait Reader: Send {
     fn submit(&mut self, requests: &mut std::collections::VecDeque<ReadRequest>) -> Result<usize>;
 
     /// Appends finished reads to `done`.
-    fn wait(&mut self, at_least: usize, deadline: Duration, done: &mut Vec<Completion>) -> Result<()>;
+    fn wait(
+        &mut self,
+        at_least: usize,
+        deadline: Duration,
+        done: &mut Vec<Completion>,
+    ) -> Result<()>;
 
     /// A name for records and messages: `uring`, `threads`, `mmap`, `sim`.
     fn name(&self) -> &'static str;

@@ -1,0 +1,306 @@
+//! The engine: executes planned reads with a full queue and hands out exactly the bytes planned.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
+
+use crate::arena::{Arena, UNIT};
+use crate::backend::Backend;
+use crate::plan::{CostModel, PlannedRead, plan_range};
+use crate::reader::{Completion, FileId, ReadRequest, Reader};
+
+/// No device takes this long for a read unless it is gone.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Reads longer than this bring no more bytes per second on any device tried.
+const LONGEST_USEFUL_READ: u64 = 1 << 20;
+
+/// How to read and how much memory that may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Which back end.
+    pub backend: Backend,
+    /// Memory for reads in flight. With 8 MiB, the usual limit of locked memory, an unprivileged
+    /// process can register it with the kernel.
+    pub staging: Bytes,
+    /// Reads in flight at once, as far as staging has room;
+    /// [`reads_in_flight`](crate::reads_in_flight) computes it from a device profile.
+    pub depth: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { backend: Backend::Auto, staging: Bytes::mib(8), depth: 128 }
+    }
+}
+
+/// Reads planned ranges of files.
+///
+/// **Memory**: the staging memory, and per read in flight a few hundred bytes (back end `threads`:
+/// a thread).
+///
+/// # Example
+/// ```
+/// use outercore_io::{Engine, EngineConfig, PlannedRead};
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path().join("numbers");
+/// std::fs::write(&path, (0..=255).collect::<Vec<u8>>())?;
+/// let mut engine = Engine::open(EngineConfig::default())?;
+/// let file = engine.register(&path)?;
+/// let reads = [PlannedRead { offset: 250, len: 3 }, PlannedRead { offset: 7, len: 1 }];
+/// let mut found = [Vec::new(), Vec::new()];
+/// engine.read(file, &reads, &mut |index, bytes| {
+///     found[index] = bytes.to_vec();
+///     Ok(())
+/// })?;
+/// assert_eq!(found, [vec![250, 251, 252], vec![7]]);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+pub struct Engine {
+    reader: Box<dyn Reader>,
+    arena: Arena,
+    deadline: Duration,
+    paths: Vec<PathBuf>,
+    total: ReadCounters,
+    /// Requests of an earlier, failed call may still come back; their tags carry its number.
+    call: u32,
+    done: Vec<Completion>,
+}
+
+impl Engine {
+    /// Opens the back end and reserves the staging memory.
+    ///
+    /// # Errors
+    /// The back end does not work on this kernel, or there is no such memory.
+    pub fn open(config: EngineConfig) -> Result<Self> {
+        let arena = Arena::new(config.staging)?;
+        let reader = config.backend.open(config.depth.max(1), &arena)?;
+        Ok(Self::over(reader, arena, DEADLINE))
+    }
+
+    /// An engine on a reader of the caller's, for tests with faults: `deadline` is how long to wait
+    /// for a completion before giving up.
+    pub fn over(reader: Box<dyn Reader>, arena: Arena, deadline: Duration) -> Self {
+        Self {
+            reader,
+            arena,
+            deadline,
+            paths: Vec::new(),
+            total: ReadCounters::default(),
+            call: 0,
+            done: Vec::new(),
+        }
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// The file is missing, unreadable or not a regular file; the error names it.
+    pub fn register(&mut self, path: &Path) -> Result<FileId> {
+        let file = self.reader.register(path)?;
+        self.paths.push(path.to_path_buf());
+        debug_assert_eq!(self.paths.len(), file.0 as usize + 1);
+        Ok(file)
+    }
+
+    /// Length of a file in bytes when it was registered.
+    pub fn file_len(&self, file: FileId) -> u64 {
+        self.reader.file_len(file)
+    }
+
+    /// The back end that was chosen: `uring`, `threads`, `mmap` or `sim`.
+    pub fn backend_name(&self) -> &'static str {
+        self.reader.name()
+    }
+
+    /// What all reads so far have cost.
+    pub fn counters(&self) -> ReadCounters {
+        self.total
+    }
+
+    /// The longest read to plan: long enough for full bandwidth, short enough that several have
+    /// room in staging. Longer ones work up to the size of the staging memory.
+    pub fn max_read(&self) -> Bytes {
+        let share = self.arena.size().0 / 8;
+        Bytes((share - share % UNIT as u64).clamp(UNIT as u64, LONGEST_USEFUL_READ))
+    }
+
+    /// Reads all of `reads` and calls `on_data(index, bytes)` once for each, in the order in which
+    /// the device answers, with exactly the bytes of `reads[index]`.
+    ///
+    /// The queue is kept full: the next reads start while `on_data` works. Ranges are widened to
+    /// what the device needs and cut at the end of the file inside.
+    ///
+    /// **Cost**: one request per read; returns what it cost. `useful_bytes` counts the bytes of
+    /// `reads`; a caller who planned gaps into them knows better. Blocks until all is read.
+    ///
+    /// # Errors
+    /// A read fails, is short, passes the end of the file, does not fit into staging, or takes
+    /// longer than the deadline: the error names file and offset. An error of `on_data` is passed
+    /// on. In any case the reads in flight are waited for first, and no more are begun.
+    pub fn read(
+        &mut self,
+        file: FileId,
+        reads: &[PlannedRead],
+        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<ReadCounters> {
+        self.call = self.call.wrapping_add(1);
+        let mut counters = ReadCounters::default();
+        let outcome = self.execute(file, reads, &mut counters, on_data);
+        self.total += counters;
+        if let Err(error) = outcome {
+            self.drain();
+            return Err(error);
+        }
+        Ok(counters)
+    }
+
+    /// Fills `destination` with the bytes at `offset`, by as many reads as that takes.
+    ///
+    /// # Errors
+    /// As for [`Engine::read`].
+    pub fn read_into(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        destination: &mut [u8],
+    ) -> Result<ReadCounters> {
+        let range = offset..offset + destination.len() as u64;
+        let reads = plan_range(range, &CostModel::default(), self.max_read());
+        self.read(file, &reads, &mut |index, bytes| {
+            let place = (reads[index].offset - offset) as usize;
+            destination[place..place + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    fn execute(
+        &mut self,
+        file: FileId,
+        reads: &[PlannedRead],
+        counters: &mut ReadCounters,
+        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if u32::try_from(reads.len()).is_err() {
+            return Err(Error::invalid(format!("{} reads in one call", reads.len()))
+                .hint("read at most 2^32 - 1 ranges at a time"));
+        }
+        let alignment = self.reader.alignment() as u64;
+        let mut pending = VecDeque::with_capacity(self.reader.depth());
+        let mut next = 0;
+        loop {
+            while next < reads.len() && self.has_room(pending.len()) {
+                if reads[next].len == 0 {
+                    on_data(next, &[])?;
+                } else if let Some(request) = self.request(file, next, reads[next], alignment)? {
+                    pending.push_back(request);
+                } else {
+                    break;
+                }
+                next += 1;
+            }
+            self.reader.submit(&mut pending)?;
+            let in_flight = self.reader.in_flight();
+            if in_flight == 0 {
+                if next == reads.len() && pending.is_empty() {
+                    return Ok(());
+                }
+                return Err(Error::internal("staging memory is leased while nothing is in flight"));
+            }
+            // A few at a time: fewer system calls, and the queue stays nearly full meanwhile.
+            self.reader
+                .wait(in_flight.div_ceil(8), self.deadline, &mut self.done)
+                .with_context(|| format!("file `{}`", self.paths[file.0 as usize].display()))?;
+            let mut done = std::mem::take(&mut self.done);
+            let outcome = done.drain(..).try_for_each(|completion| {
+                if (completion.tag >> 32) as u32 != self.call {
+                    return Ok(());
+                }
+                let index = completion.tag as u32 as usize;
+                let read = reads[index];
+                completion.result?;
+                let skip = (read.offset & (alignment - 1)) as usize;
+                counters.requests += 1;
+                counters.bytes += self.span(file, read, alignment).1 as u64;
+                counters.useful_bytes += u64::from(read.len);
+                on_data(index, &completion.lease[skip..skip + read.len as usize])
+            });
+            self.done = done;
+            outcome?;
+        }
+    }
+
+    fn has_room(&self, pending: usize) -> bool {
+        pending + self.reader.in_flight() < self.reader.depth()
+    }
+
+    /// Start and length of what the device reads for `read`.
+    fn span(&self, file: FileId, read: PlannedRead, alignment: u64) -> (u64, usize) {
+        let start = read.offset & !(alignment - 1);
+        let end = read.end().next_multiple_of(alignment).min(self.reader.file_len(file));
+        (start, (end - start) as usize)
+    }
+
+    /// The request for `read`, or `None` until more staging is free.
+    fn request(
+        &self,
+        file: FileId,
+        index: usize,
+        read: PlannedRead,
+        alignment: u64,
+    ) -> Result<Option<ReadRequest>> {
+        let file_len = self.reader.file_len(file);
+        let end = read.offset.checked_add(u64::from(read.len));
+        if end.is_none_or(|end| end > file_len) {
+            return Err(Error::invalid(format!(
+                "file `{}`: read of {} bytes at offset {} passes the end of the file at {file_len}",
+                self.paths[file.0 as usize].display(),
+                read.len,
+                read.offset,
+            )));
+        }
+        let (offset, len) = self.span(file, read, alignment);
+        let room = len.next_multiple_of(alignment as usize);
+        if room as u64 > self.arena.size().0 {
+            return Err(Error::new(
+                ErrorKind::Budget,
+                format!(
+                    "file `{}`: read of {} at offset {} does not fit into {} of staging memory",
+                    self.paths[file.0 as usize].display(),
+                    Bytes(room as u64),
+                    read.offset,
+                    self.arena.size(),
+                ),
+            )
+            .hint("give the engine more staging memory, or plan shorter reads"));
+        }
+        let tag = u64::from(self.call) << 32 | index as u64;
+        Ok(self.arena.lease(room).map(|lease| ReadRequest { tag, file, offset, len, lease }))
+    }
+
+    /// Waits until nothing is in flight, or until the device has shown that it does not answer.
+    fn drain(&mut self) {
+        let mut dropped = Vec::new();
+        while self.reader.in_flight() > 0 {
+            if self.reader.wait(self.reader.in_flight(), self.deadline, &mut dropped).is_err() {
+                // What hangs keeps its lease; `call` tells late completions from later ones.
+                break;
+            }
+            dropped.clear();
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("backend", &self.backend_name())
+            .field("staging", &self.arena.size())
+            .field("depth", &self.reader.depth())
+            .field("files", &self.paths)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! The `threads` back end: a pool of threads that call `pread`; works on any Unix.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use outercore_core::{Context, Result};
+
+use crate::open::{Caching, Files, Opened};
+use crate::progress::{Next, Progress, ends_early, overdue, refused};
+use crate::reader::{Completion, FileId, ReadRequest, Reader};
+
+/// More threads than this gain nothing on any device tried.
+const MOST_THREADS: usize = 64;
+
+/// The threads only call `pread`; the standard 2 MiB would be address space for nothing.
+const STACK: usize = 64 << 10;
+
+/// How long `Drop` waits for reads in flight before it leaves them to their threads.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reads with a pool of threads, past the page cache where the file system lets it.
+///
+/// **Cost**: one thread with a 64 KiB stack per read in flight, 64 at most; they end when the
+/// reader is dropped.
+#[derive(Debug)]
+pub struct ThreadsReader {
+    files: Files,
+    depth: usize,
+    in_flight: usize,
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    state: Mutex<State>,
+    work_to_do: Condvar,
+    work_done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    todo: VecDeque<(Arc<Opened>, ReadRequest)>,
+    done: Vec<Completion>,
+    /// The waiting thread wants to be woken once `done` is this long.
+    wake_at: usize,
+    closing: bool,
+}
+
+impl ThreadsReader {
+    /// A reader with up to `depth` reads in flight.
+    ///
+    /// # Errors
+    /// The operating system gives no threads.
+    pub fn open(depth: usize) -> Result<Self> {
+        let reader = Self::without_threads(depth);
+        for number in 0..reader.depth.min(MOST_THREADS) {
+            let pool = Arc::clone(&reader.pool);
+            thread::Builder::new()
+                .name(format!("outercore-read-{number}"))
+                .stack_size(STACK)
+                .spawn(move || pool.work())
+                .context("threads for reading")?;
+        }
+        Ok(reader)
+    }
+
+    fn without_threads(depth: usize) -> Self {
+        let pool =
+            Pool { state: Mutex::default(), work_to_do: Condvar::new(), work_done: Condvar::new() };
+        Self { files: Files::default(), depth: depth.max(1), in_flight: 0, pool: Arc::new(pool) }
+    }
+}
+
+impl Pool {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, except where memory is out.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some((file, request)) = state.todo.pop_front() {
+                drop(state);
+                let completion = read_whole(&file, request);
+                state = self.state();
+                state.done.push(completion);
+                if state.done.len() >= state.wake_at {
+                    self.work_done.notify_one();
+                }
+            } else if state.closing {
+                return;
+            } else {
+                state = self.work_to_do.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// Reads all of one request, however many calls that takes.
+fn read_whole(file: &Opened, mut request: ReadRequest) -> Completion {
+    let mut progress = Progress::new(request.len, file.step);
+    let result = loop {
+        let place = progress.position();
+        let destination = &mut request.lease[place..place + progress.wanted()];
+        match file.read_at(destination, request.offset + place as u64) {
+            Err(error) => break Err(refused(&file.path, request.offset, request.len, error)),
+            Ok(bytes) => match progress.advance(bytes) {
+                Next::Finished => break Ok(()),
+                Next::Continue => {}
+                Next::EndsAt(found) => {
+                    break Err(ends_early(&file.path, request.offset, request.len, found));
+                }
+            },
+        }
+    };
+    file.forget(request.offset, request.len);
+    Completion { tag: request.tag, lease: request.lease, result }
+}
+
+impl Reader for ThreadsReader {
+    fn register(&mut self, path: &Path) -> Result<FileId> {
+        Ok(self.files.add(Opened::open(path, Caching::Bypass)?))
+    }
+
+    fn file_len(&self, file: FileId) -> u64 {
+        self.files.get(file).len
+    }
+
+    fn alignment(&self) -> usize {
+        self.files.alignment()
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, requests: &mut VecDeque<ReadRequest>) -> Result<usize> {
+        let count = requests.len().min(self.depth - self.in_flight);
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut state = self.pool.state();
+        for request in requests.drain(..count) {
+            state.todo.push_back((Arc::clone(self.files.get(request.file)), request));
+        }
+        drop(state);
+        for _ in 0..count.min(MOST_THREADS) {
+            self.pool.work_to_do.notify_one();
+        }
+        self.in_flight += count;
+        Ok(count)
+    }
+
+    fn wait(
+        &mut self,
+        at_least: usize,
+        deadline: Duration,
+        done: &mut Vec<Completion>,
+    ) -> Result<()> {
+        let at_least = at_least.min(self.in_flight);
+        let end = Instant::now() + deadline;
+        let mut state = self.pool.state();
+        state.wake_at = at_least;
+        while state.done.len() < at_least {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let woken = self.pool.work_done.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let found = state.done.len();
+        done.append(&mut state.done);
+        drop(state);
+        self.in_flight -= found;
+        if found == 0 && at_least > 0 {
+            return Err(overdue(deadline, self.in_flight));
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+}
+
+impl Drop for ThreadsReader {
+    /// Reads that were not begun are dropped. A read that hangs in the kernel keeps its lease, and
+    /// with it the memory, in a thread of its own; nobody else can get at those bytes.
+    fn drop(&mut self) {
+        let begun = {
+            let mut state = self.pool.state();
+            state.closing = true;
+            self.in_flight -= state.todo.len();
+            state.todo.clear();
+            self.in_flight
+        };
+        self.pool.work_to_do.notify_all();
+        if begun > 0 {
+            // A failure says that a read hangs, and is told to whoever waited for that read.
+            let _ = self.wait(begun, PATIENCE, &mut Vec::new());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outercore_core::{Bytes, ErrorKind};
+
+    use super::*;
+    use crate::Arena;
+
+    #[test]
+    fn a_read_that_never_completes_meets_the_deadline() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [1; 100]).unwrap();
+        let arena = Arena::new(Bytes::kib(4)).unwrap();
+        let mut reader = ThreadsReader::without_threads(4);
+        let file = reader.register(file.path()).unwrap();
+        let lease = arena.lease(100).unwrap();
+        let mut requests = [ReadRequest { tag: 0, file, offset: 0, len: 100, lease }].into();
+        assert_eq!(reader.submit(&mut requests).unwrap(), 1);
+        let mut done = Vec::new();
+        let error = reader.wait(1, Duration::from_millis(1), &mut done).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("1 in flight"), "{error}");
+        drop(reader);
+        assert_eq!(arena.free_bytes(), arena.size());
+    }
+}
