@@ -1,1 +1,36 @@
-//! TODO
+//! The on-disk format of a data set: bytes to values and back. Opens no file.
+//!
+//! Layer 1. `docs/format.md` is the specification; this crate is its executable half:
+//! [`NpyHeader`] for the arrays, [`Manifest`] for `graph.json`, [`Checksum`] for what ties the two
+//! together.
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod dtype;
+pub mod keys;
+mod literal;
+mod manifest;
+mod npy;
+mod timestamp;
+mod validate;
+
+pub use checksum::Checksum;
+pub use dtype::DType;
+pub use manifest::{ArrayEntry, EdgeType, Manifest, NodeType, Provenance, Roles};
+pub use npy::NpyHeader;
+pub use timestamp::utc_timestamp;
+
+/// Name of the manifest file in the root of a data set.
+pub const MANIFEST_FILE: &str = "graph.json";
+
+/// Name of the directory in which an import keeps its state until the manifest is there.
+pub const IMPORT_DIRECTORY: &str = ".import";
+
+/// The value of the manifest's `format` member.
+pub const FORMAT_NAME: &str = "outercore";
+
+/// The format version this crate writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Where the data of an array inside the data set begins: one page, so that direct I/O can read it.
+pub const DATA_OFFSET: u64 = 4096;

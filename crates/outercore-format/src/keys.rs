@@ -1,0 +1,165 @@
+//! Names of the arrays in a data set.
+//!
+//! A key is the path of an array inside the data set without `.npy`. A homogeneous graph has the
+//! one node type [`NODE`] and the one edge type [`EDGE`].
+
+use outercore_core::{Error, Result};
+
+/// The node type of a homogeneous graph.
+pub const NODE: &str = "node";
+
+/// The edge type of a homogeneous graph.
+pub const EDGE: &str = "edge";
+
+/// CSC column offsets of the homogeneous graph: `uint64 [N + 1]`.
+pub const OFFSETS: &str = "edges/edge/offsets";
+
+/// CSC sources of the homogeneous graph: `uint32` or `uint64 [E]`.
+pub const SOURCES: &str = "edges/edge/sources";
+
+/// CSC edge ids of the homogeneous graph: `uint32` or `uint64 [E]`; absent for the identity.
+pub const EDGE_IDS: &str = "edges/edge/ids";
+
+/// Where an import puts the features of the nodes.
+pub const FEATURES: &str = "nodes/node/x";
+
+/// Where an import puts the labels of the nodes.
+pub const LABELS: &str = "nodes/node/y";
+
+/// The key of the node array `name` of the homogeneous graph.
+///
+/// # Example
+/// ```
+/// assert_eq!(outercore_format::keys::node_array("year"), "nodes/node/year");
+/// ```
+pub fn node_array(name: &str) -> String {
+    format!("nodes/{NODE}/{name}")
+}
+
+/// The key of the split `name`.
+///
+/// # Example
+/// ```
+/// assert_eq!(outercore_format::keys::split("train"), "splits/train");
+/// ```
+pub fn split(name: &str) -> String {
+    format!("splits/{name}")
+}
+
+/// What an array is, told by its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group<'a> {
+    /// `nodes/<node type>/<name>`.
+    Node {
+        /// The node type.
+        node_type: &'a str,
+        /// The array's name, which may contain slashes.
+        name: &'a str,
+    },
+    /// `edges/<edge type>/<name>`.
+    Edge {
+        /// The edge type.
+        edge_type: &'a str,
+        /// The array's name, which may contain slashes.
+        name: &'a str,
+    },
+    /// `splits/<name>`.
+    Split {
+        /// The split's name, which may contain slashes.
+        name: &'a str,
+    },
+    /// Anything else: kept and checked for length and checksum, not interpreted.
+    Other,
+}
+
+impl<'a> Group<'a> {
+    /// The group of `key`.
+    pub fn of(key: &'a str) -> Self {
+        let mut parts = key.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("nodes"), Some(node_type), Some(name)) => Self::Node { node_type, name },
+            (Some("edges"), Some(edge_type), Some(name)) => Self::Edge { edge_type, name },
+            (Some("splits"), Some(_), _) => Self::Split { name: &key["splits/".len()..] },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Checks that `path` is relative, stays below where it starts and is the same on every file
+/// system: parts of letters, digits and `_ - . +` and blanks in between, none of which begins with
+/// a dot, separated by single slashes.
+///
+/// # Errors
+/// `Invalid`, naming the path and the part.
+pub fn validate(path: &str) -> Result<()> {
+    const LONGEST: usize = 1024;
+    if path.len() > LONGEST {
+        return Err(Error::invalid(format!(
+            "name of {} bytes, expected at most {LONGEST}",
+            path.len()
+        )));
+    }
+    for part in path.split('/') {
+        let allowed = |c: char| c.is_alphanumeric() || "_-.+ ".contains(c);
+        let blank_edge = part.starts_with(' ') || part.ends_with(' ');
+        if part.is_empty() || part.len() > 200 || part.starts_with('.') || blank_edge {
+            return Err(bad_part(path, part));
+        }
+        if !part.chars().all(allowed) {
+            return Err(bad_part(path, part));
+        }
+    }
+    Ok(())
+}
+
+fn bad_part(path: &str, part: &str) -> Error {
+    Error::invalid(format!(
+        "`{}` is no name inside a data set, because of its part `{}`",
+        path.escape_debug(),
+        part.escape_debug()
+    ))
+    .hint("use letters, digits, `_`, `-`, `+` and dots that are not the first character")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_leave_the_data_set_or_hide_are_refused() {
+        for path in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "a//b",
+            "a/",
+            "./a",
+            ".import/x",
+            "a\\b",
+            "a\0b",
+            "a\nb",
+            "C:a",
+            "a/.hidden",
+            " a",
+            "a ",
+        ] {
+            validate(path).unwrap_err();
+        }
+        for path in ["x", "nodes/node/x", "nodes/node/Größe 2.npy", "splits/fold-1", "a..b"] {
+            validate(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_key_tells_its_group() {
+        assert_eq!(Group::of("nodes/node/x"), Group::Node { node_type: "node", name: "x" });
+        assert_eq!(Group::of("edges/cites/a/b"), Group::Edge { edge_type: "cites", name: "a/b" });
+        assert_eq!(Group::of("splits/train"), Group::Split { name: "train" });
+        assert_eq!(Group::of("splits/fold/1"), Group::Split { name: "fold/1" });
+        for key in ["nodes/node", "grid/edge/blocks", "splits", "x"] {
+            assert_eq!(Group::of(key), Group::Other, "{key}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+use std::collections::BTreeMap;
+
+use outercore_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, keys, npy, validate};
+
+/// `graph.json`: the only truth about what a data set holds.
+///
+/// Members that a reader does not know are ignored and not kept when it writes the manifest again;
+/// whatever must not be ignored raises the version.
+///
+/// # Example
+/// ```
+/// use outercore_format::{ArrayEntry, Checksum, DType, Manifest, keys};
+/// let mut manifest = Manifest::homogeneous(3, 0, false);
+/// let entry = |key: &str, dtype, shape: &[u64]| ArrayEntry::inside(key, dtype, shape, Checksum::of(b""));
+/// manifest.arrays.insert(keys::OFFSETS.into(), entry(keys::OFFSETS, DType::U64, &[4]));
+/// manifest.arrays.insert(keys::SOURCES.into(), entry(keys::SOURCES, DType::U32, &[0]));
+/// manifest.validate().unwrap();
+/// assert_eq!(Manifest::from_json(manifest.to_json().as_bytes()).unwrap(), manifest);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `outercore`.
+    pub format: String,
+    /// The format version, which is not the library's.
+    pub version: u32,
+    /// When the data set was made: UTC, as [`crate::utc_timestamp`] writes it.
+    pub created: String,
+    /// Node types by name.
+    pub node_types: BTreeMap<String, NodeType>,
+    /// Edge types by name.
+    pub edge_types: BTreeMap<String, EdgeType>,
+    /// Arrays by key.
+    pub arrays: BTreeMap<String, ArrayEntry>,
+    /// What the arrays are for.
+    #[serde(default)]
+    pub roles: Roles,
+    /// How the data set came to be.
+    #[serde(default)]
+    pub provenance: Provenance,
+}
+
+/// A type of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeType {
+    /// Number of nodes; their ids are `0..count`.
+    pub count: u64,
+}
+
+/// A type of edges.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeType {
+    /// Node type of the sources.
+    pub source: String,
+    /// Node type of the targets.
+    pub target: String,
+    /// Number of arcs in the CSC.
+    pub count: u64,
+    /// Whether every imported edge gave an arc in either direction.
+    #[serde(default)]
+    pub undirected: bool,
+    /// Rows of the imported edge list, the bound of the edge ids; unknown where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+}
+
+/// An array: where its bytes are and what they mean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayEntry {
+    /// Path of the `.npy` file: relative to the data set, or absolute where `external`.
+    pub file: String,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Extent of each dimension, rows first.
+    pub shape: Vec<u64>,
+    /// Offset of the first data byte; 4096 unless `external`.
+    pub data_offset: u64,
+    /// Checksum of the data bytes.
+    pub checksum: String,
+    /// Whether the file lies outside the data set, registered in place.
+    #[serde(default)]
+    pub external: bool,
+}
+
+/// Which arrays play which part in training.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Roles {
+    /// Key of the node features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<String>,
+    /// Key of the node labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<String>,
+    /// Keys of the splits by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub splits: BTreeMap<String, String>,
+    /// Number of classes the labels have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u64>,
+}
+
+/// How a data set came to be; informs people, decides nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The command that made it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    /// The library version that made it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub outercore: String,
+    /// The files it was made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<String>,
+    /// The options it was made with.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Manifest {
+    /// The manifest of a homogeneous graph, without its arrays.
+    pub fn homogeneous(nodes: u64, edges: u64, undirected: bool) -> Self {
+        let edge = EdgeType {
+            source: keys::NODE.into(),
+            target: keys::NODE.into(),
+            count: edges,
+            undirected,
+            rows: None,
+        };
+        Self {
+            format: FORMAT_NAME.into(),
+            version: FORMAT_VERSION,
+            created: String::new(),
+            node_types: BTreeMap::from([(keys::NODE.into(), NodeType { count: nodes })]),
+            edge_types: BTreeMap::from([(keys::EDGE.into(), edge)]),
+            arrays: BTreeMap::new(),
+            roles: Roles::default(),
+            provenance: Provenance::default(),
+        }
+    }
+
+    /// Parses and validates a manifest.
+    ///
+    /// # Errors
+    /// `Version`: written by a newer format version, whatever else is in it. `Corrupt`: not JSON,
+    /// not a manifest, or one that contradicts itself.
+    pub fn from_json(json: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Preamble {
+            format: String,
+            version: u64,
+        }
+        // First what every version has: a newer manifest need not parse as ours.
+        let preamble: Preamble = serde_json::from_slice(json).map_err(not_a_manifest)?;
+        if preamble.format != FORMAT_NAME {
+            return Err(Error::corrupt(format!(
+                "format `{}`, expected `{FORMAT_NAME}`",
+                preamble.format.escape_debug()
+            )));
+        }
+        if preamble.version > u64::from(FORMAT_VERSION) {
+            return Err(Error::new(
+                ErrorKind::Version,
+                format!(
+                    "data set of format version {}, expected at most {FORMAT_VERSION}",
+                    preamble.version
+                ),
+            )
+            .hint("a newer Outercore wrote it: pip install --upgrade outercore"));
+        }
+        if preamble.version == 0 {
+            return Err(Error::corrupt("format version 0, expected 1"));
+        }
+        let manifest: Self = serde_json::from_slice(json).map_err(not_a_manifest)?;
+        manifest.validate()?;
+        Ok(manifest)
+    }
+
+    /// The manifest as it is written to disk: indented JSON with a last line end.
+    pub fn to_json(&self) -> String {
+        let mut json = serde_json::to_string_pretty(self).expect("strings, numbers and maps");
+        json.push('\n');
+        json
+    }
+
+    /// Checks everything that can be checked without looking at a file.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the array or type: a file outside the data set, a shape that does not fit
+    /// its type's count, a wrong dtype, a role without its array, two arrays in one file.
+    pub fn validate(&self) -> Result<()> {
+        validate::manifest(self)
+    }
+}
+
+impl ArrayEntry {
+    /// The entry of an array inside the data set, in the file that its key names.
+    pub fn inside(key: &str, dtype: DType, shape: &[u64], checksum: String) -> Self {
+        Self {
+            file: format!("{key}.npy"),
+            dtype,
+            shape: shape.to_vec(),
+            data_offset: DATA_OFFSET,
+            checksum,
+            external: false,
+        }
+    }
+
+    /// Number of rows: the first extent.
+    pub fn rows(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(0)
+    }
+
+    /// Elements of a row: the product of the other extents.
+    pub fn row_elements(&self) -> u64 {
+        self.shape.iter().skip(1).product()
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> u64 {
+        self.row_elements() * self.dtype.size() as u64
+    }
+
+    /// Bytes of the data.
+    pub fn data_len(&self) -> u64 {
+        self.rows() * self.row_bytes()
+    }
+
+    /// Length that the file must have.
+    pub fn file_len(&self) -> u64 {
+        self.data_offset + self.data_len()
+    }
+
+    /// Why the shape cannot be: more bytes than a file can hold, or too many dimensions.
+    pub(crate) fn overflow(&self) -> Option<String> {
+        npy::file_len(self.dtype, &self.shape, self.data_offset).err()
+    }
+}
+
+fn not_a_manifest(error: serde_json::Error) -> Error {
+    Error::corrupt(format!("not a manifest: {error}"))
+        .hint("restore `graph.json` from a copy, or import the data set again")
+}

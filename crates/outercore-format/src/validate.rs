@@ -1,0 +1,242 @@
+//! What must hold inside a manifest before any file is looked at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use outercore_core::{Context, Error, Result};
+
+use crate::keys::Group;
+use crate::{
+    ArrayEntry, Checksum, DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, Manifest, keys,
+};
+
+/// Nodes that 32-bit ids can name.
+const IDS_OF_32_BITS: u64 = 1 << 32;
+
+pub(crate) fn manifest(manifest: &Manifest) -> Result<()> {
+    if manifest.format != FORMAT_NAME || manifest.version != FORMAT_VERSION {
+        return Err(Error::corrupt(format!(
+            "format `{}` version {}, expected `{FORMAT_NAME}` version {FORMAT_VERSION}",
+            manifest.format.escape_debug(),
+            manifest.version
+        )));
+    }
+    types(manifest)?;
+    let mut files = BTreeMap::new();
+    for (key, entry) in &manifest.arrays {
+        array(manifest, key, entry).with_context(|| named(key))?;
+        if let Some(other) = files.insert(entry.file.as_str(), key).filter(|_| !entry.external) {
+            return Err(Error::corrupt(format!(
+                "arrays `{other}` and `{key}` share the file `{}`",
+                entry.file
+            )));
+        }
+    }
+    for name in manifest.edge_types.keys() {
+        topology(manifest, name).with_context(|| format!("edge type `{name}`"))?;
+    }
+    roles(manifest)
+}
+
+fn types(manifest: &Manifest) -> Result<()> {
+    for (name, node_type) in &manifest.node_types {
+        name_of_type(name)?;
+        count(node_type.count).with_context(|| format!("node type `{name}`"))?;
+    }
+    for (name, edge_type) in &manifest.edge_types {
+        name_of_type(name)?;
+        let context = || format!("edge type `{name}`");
+        count(edge_type.count).with_context(context)?;
+        for end in [&edge_type.source, &edge_type.target] {
+            if !manifest.node_types.contains_key(end) {
+                return Err(Error::corrupt(format!("node type `{end}` is not in the manifest")))
+                    .with_context(context);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn name_of_type(name: &str) -> Result<()> {
+    if name.contains('/') {
+        return Err(Error::corrupt(format!("type name `{name}` contains a slash")));
+    }
+    keys::validate(name).map_err(as_corrupt)
+}
+
+/// Ids, labels and splits are `int64` in Python.
+fn count(count: u64) -> Result<()> {
+    if i64::try_from(count).is_ok() {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("count {count}, expected less than 2^63")))
+}
+
+fn array(manifest: &Manifest, key: &str, entry: &ArrayEntry) -> Result<()> {
+    keys::validate(key).map_err(as_corrupt)?;
+    place(entry)?;
+    if entry.shape.is_empty() {
+        return Err(Error::corrupt("no dimension, expected rows"));
+    }
+    if let Some(reason) = entry.overflow() {
+        return Err(Error::corrupt(reason));
+    }
+    Checksum::validate(&entry.checksum)?;
+    match Group::of(key) {
+        Group::Node { node_type, .. } => {
+            let Some(nodes) = manifest.node_types.get(node_type) else {
+                return Err(Error::corrupt(format!(
+                    "node type `{node_type}` is not in the manifest"
+                )));
+            };
+            rows(entry, nodes.count, &format!("one for each node of type `{node_type}`"))
+        }
+        Group::Edge { edge_type, .. } if !manifest.edge_types.contains_key(edge_type) => {
+            Err(Error::corrupt(format!("edge type `{edge_type}` is not in the manifest")))
+        }
+        Group::Split { .. } => {
+            dtype(entry, &[DType::I64])?;
+            dimensions(entry, 1)
+        }
+        Group::Edge { .. } | Group::Other => Ok(()),
+    }
+}
+
+fn place(entry: &ArrayEntry) -> Result<()> {
+    let file = &entry.file;
+    if entry.external {
+        let path = Path::new(file);
+        let climbs = path.components().any(|part| part.as_os_str() == "..");
+        if !path.is_absolute() || climbs || file.contains('\0') {
+            return Err(Error::corrupt(format!(
+                "external file `{}`, expected an absolute path without `..`",
+                file.escape_debug()
+            )));
+        }
+        return Ok(());
+    }
+    keys::validate(file).map_err(as_corrupt)?;
+    if !file.ends_with(".npy") {
+        return Err(Error::corrupt(format!("file `{file}`, expected a name that ends in `.npy`")));
+    }
+    if entry.data_offset != DATA_OFFSET {
+        return Err(Error::corrupt(format!(
+            "data at byte {}, expected {DATA_OFFSET}",
+            entry.data_offset
+        )));
+    }
+    Ok(())
+}
+
+/// The three CSC arrays of an edge type.
+fn topology(manifest: &Manifest, name: &str) -> Result<()> {
+    let edge_type = &manifest.edge_types[name];
+    let nodes = |name: &str| manifest.node_types[name].count;
+    let part = |part: &str| {
+        let key = format!("edges/{name}/{part}");
+        let entry = manifest.arrays.get(&key);
+        (key, entry)
+    };
+    let (key, offsets) = part("offsets");
+    let offsets = offsets.ok_or_else(|| missing(&key))?;
+    one_dimension(&key, offsets, nodes(&edge_type.target) + 1, "one more than targets")?;
+    dtype(offsets, &[DType::U64]).with_context(|| named(&key))?;
+
+    let (key, sources) = part("sources");
+    let sources = sources.ok_or_else(|| missing(&key))?;
+    one_dimension(&key, sources, edge_type.count, "one for each edge")?;
+    dtype(sources, &[DType::U32, DType::U64]).with_context(|| named(&key))?;
+    if sources.dtype == DType::U32 && nodes(&edge_type.source) > IDS_OF_32_BITS {
+        return Err(Error::corrupt(format!(
+            "uint32 cannot name {} source nodes",
+            nodes(&edge_type.source)
+        )))
+        .with_context(|| named(&key));
+    }
+
+    if let (key, Some(ids)) = part("ids") {
+        one_dimension(&key, ids, edge_type.count, "one for each edge")?;
+        dtype(ids, &[DType::U32, DType::U64]).with_context(|| named(&key))?;
+    }
+    Ok(())
+}
+
+fn roles(manifest: &Manifest) -> Result<()> {
+    let roles = &manifest.roles;
+    let find = |key: &String| manifest.arrays.get(key).ok_or_else(|| missing(key));
+    if let Some(key) = &roles.features {
+        let features = find(key).context("role `features`")?;
+        node_role(key)?;
+        dimensions(features, 2).with_context(|| named(key))?;
+        dtype(features, &[DType::F32, DType::F16, DType::BF16]).with_context(|| named(key))?;
+        if features.row_elements() == 0 {
+            return Err(Error::corrupt("rows of no columns")).with_context(|| named(key));
+        }
+    }
+    if let Some(key) = &roles.labels {
+        let labels = find(key).context("role `labels`")?;
+        node_role(key)?;
+        match labels.shape.len() {
+            1 => dtype(labels, &[DType::I64]),
+            2 => dtype(labels, &[DType::F32]),
+            _ => dimensions(labels, 1),
+        }
+        .with_context(|| named(key))?;
+    }
+    for (name, key) in &roles.splits {
+        let context = || format!("split `{name}`");
+        find(key).with_context(context)?;
+        if !matches!(Group::of(key), Group::Split { .. }) {
+            return Err(Error::corrupt(format!("array `{key}` is not below `splits/`")))
+                .with_context(context);
+        }
+    }
+    Ok(())
+}
+
+fn node_role(key: &str) -> Result<()> {
+    if matches!(Group::of(key), Group::Node { .. }) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("array `{key}` has a node role but is not below `nodes/`")))
+}
+
+fn one_dimension(key: &str, entry: &ArrayEntry, expected: u64, why: &str) -> Result<()> {
+    dimensions(entry, 1).and_then(|()| rows(entry, expected, why)).with_context(|| named(key))
+}
+
+fn rows(entry: &ArrayEntry, expected: u64, why: &str) -> Result<()> {
+    if entry.rows() == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{} rows, expected {expected} ({why})", entry.rows())))
+}
+
+fn dimensions(entry: &ArrayEntry, expected: usize) -> Result<()> {
+    if entry.shape.len() == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("shape {:?}, expected {expected} dimension(s)", entry.shape)))
+}
+
+fn dtype(entry: &ArrayEntry, expected: &[DType]) -> Result<()> {
+    if expected.contains(&entry.dtype) {
+        return Ok(());
+    }
+    let names: Vec<_> = expected.iter().map(|dtype| dtype.name()).collect();
+    Err(Error::corrupt(format!("type {}, expected {}", entry.dtype, names.join(" or "))))
+}
+
+fn missing(key: &str) -> Error {
+    Error::corrupt(format!("array `{key}` is not in the manifest"))
+}
+
+fn named(key: &str) -> String {
+    format!("array `{}`", key.escape_debug())
+}
+
+/// Names inside a manifest are not the user's: a bad one means a damaged manifest.
+fn as_corrupt(error: Error) -> Error {
+    let text = error.to_string();
+    Error::corrupt(text.lines().next().unwrap_or_default())
+}
