@@ -1,1 +1,27 @@
-//! TODO
+//! From a data set and a memory budget to mini-batches: the memory plan, the run-ahead pipeline
+//! (sample, fetch, assemble) and the counters that say how it went.
+//!
+//! Layer 5. The unit of I/O is the **group**: consecutive batches that are sampled hop by hop
+//! together and whose rows are fetched by one sorted read plan. The unit of delivery is the batch.
+//! What a batch contains never depends on the grouping, the budget or the number of threads.
+#![forbid(unsafe_code)]
+
+mod config;
+mod features;
+mod fetch;
+mod group;
+mod hot;
+mod loader;
+mod plan;
+mod prepare;
+mod rows;
+mod sampling;
+mod stages;
+mod timeline;
+
+pub use config::{Hotness, LoaderConfig, TopologyMode};
+pub use features::RowSource;
+pub use loader::{Advance, Batch, Counters, Epoch, Loader};
+pub use plan::{MemoryPlan, PlanInput, Split};
+pub use rows::RowArena;
+pub use timeline::{Span, Stage, Timeline};

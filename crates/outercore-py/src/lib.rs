@@ -1,1 +1,21 @@
-//! TODO
+//! The Python module `outercore._core`: convert, release the GIL, map errors; no logic.
+//!
+//! Layer 7. `unsafe` only where PyO3's macros need it; there is none of our own.
+
+mod dataset;
+mod errors;
+mod import;
+mod loader;
+mod tools;
+
+use pyo3::prelude::*;
+
+/// Native part of Outercore.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<dataset::DataSet>()?;
+    module.add_class::<loader::Loader>()?;
+    module.add_class::<import::Importer>()?;
+    tools::register(module)
+}

@@ -1,0 +1,212 @@
+//! What a user can say about loading, with every default and unit in one place.
+
+use std::path::PathBuf;
+
+use outercore_cache::Policy;
+use outercore_core::{Bytes, Error, Result};
+use outercore_io::Backend;
+use outercore_sample::{FanOut, SampleConfig};
+use serde::{Deserialize, Serialize};
+
+/// Where the topology lives while batches are sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TopologyMode {
+    /// Resident where it takes no more than half of the budget, otherwise paged.
+    #[default]
+    Auto,
+    /// Wholly in memory.
+    Resident,
+    /// On disk; only pages with picked positions are read.
+    Paged,
+}
+
+/// How the rows of the constant part are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hotness {
+    /// The rows that a pre-sampled part of an epoch needs most often (Helios 3.2.2).
+    #[default]
+    Presample,
+    /// The nodes that are the source of most edges; costs one pass over the sources.
+    InDegree,
+    /// No constant part.
+    None,
+}
+
+/// Everything that decides what a loader delivers and what it may use.
+///
+/// The first group of fields decides the batches; the second only decides their cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoaderConfig {
+    /// Neighbours per node and hop, outermost call first; -1 means all.
+    pub fan_outs: Vec<i64>,
+    /// Seeds per batch.
+    pub batch_size: u64,
+    /// Draw neighbours with replacement.
+    pub replace: bool,
+    /// Visit the seeds in a new pseudo-random order every epoch.
+    pub shuffle: bool,
+    /// Leave out a last batch that is not full.
+    pub drop_last: bool,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Deliver the imported row number of every sampled edge.
+    pub edge_ids: bool,
+    /// Array of the data set to deliver as features, by key (`nodes/node/x`).
+    pub features: Option<String>,
+    /// An `.npy` file to deliver as features instead: a matrix with one row per node.
+    pub features_path: Option<PathBuf>,
+
+    /// Budget for everything the loader keeps in memory.
+    pub memory: Bytes,
+    /// Part of the budget that the caller uses itself (labels, for example).
+    pub reserved: Bytes,
+    /// Sampling and assembly threads; 0 means one per core.
+    pub threads: usize,
+    /// Read back end.
+    #[serde(with = "as_text")]
+    pub backend: Backend,
+    /// Where the topology lives.
+    pub topology: TopologyMode,
+    /// Eviction in the dynamic part.
+    #[serde(with = "as_text")]
+    pub policy: Policy,
+    /// How the constant part is chosen.
+    pub hotness: Hotness,
+    /// Batches per group; chosen by the plan where absent.
+    pub group: Option<u32>,
+    /// Groups sampled ahead of the one being fetched.
+    pub look_ahead: u32,
+    /// Share of the row slots given to the constant part; chosen by the plan where absent.
+    pub constant_share: Option<f64>,
+}
+
+impl Default for LoaderConfig {
+    fn default() -> Self {
+        Self {
+            fan_outs: vec![15, 10],
+            batch_size: 1024,
+            replace: false,
+            shuffle: false,
+            drop_last: false,
+            seed: 0,
+            edge_ids: true,
+            features: None,
+            features_path: None,
+            memory: Bytes::gib(1),
+            reserved: Bytes(0),
+            threads: 0,
+            backend: Backend::Auto,
+            topology: TopologyMode::Auto,
+            policy: Policy::Window,
+            hotness: Hotness::Presample,
+            group: None,
+            look_ahead: 1,
+            constant_share: None,
+        }
+    }
+}
+
+impl LoaderConfig {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the field, its value and the accepted range.
+    pub fn validate(&self) -> Result<()> {
+        if self.batch_size == 0 {
+            return Err(Error::invalid("batch_size is 0, expected at least 1"));
+        }
+        if self.batch_size > u64::from(u32::MAX) {
+            return Err(Error::invalid(format!(
+                "batch_size is {}, expected at most {}",
+                self.batch_size,
+                u32::MAX
+            )));
+        }
+        if let Some(fan_out) = self.fan_outs.iter().find(|&&f| f < -1 || f > i64::from(u32::MAX)) {
+            return Err(Error::invalid(format!("fan-out {fan_out} is out of range"))
+                .hint("give the neighbours per hop, such as 15,10; -1 means all"));
+        }
+        if self.fan_outs.len() > 255 {
+            return Err(Error::invalid(format!(
+                "{} hops, expected at most 255",
+                self.fan_outs.len()
+            )));
+        }
+        if self.group == Some(0) {
+            return Err(Error::invalid("group is 0, expected at least 1 batch"));
+        }
+        if let Some(share) = self.constant_share
+            && !(0.0..=1.0).contains(&share)
+        {
+            return Err(Error::invalid(format!("constant_share is {share}, expected 0 to 1")));
+        }
+        if self.features.is_some() && self.features_path.is_some() {
+            return Err(Error::invalid("both features and features_path are given, expected one"));
+        }
+        Ok(())
+    }
+
+    /// The part that concerns the sampler.
+    pub fn sampling(&self) -> SampleConfig {
+        let fan_outs = self
+            .fan_outs
+            .iter()
+            .map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take))
+            .collect();
+        SampleConfig { fan_outs, replace: self.replace, edge_ids: self.edge_ids }
+    }
+
+    /// Threads to start, with 0 resolved.
+    pub fn effective_threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        }
+    }
+}
+
+/// Serialises a mode by its command-line name.
+mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<T: Display, S: Serializer>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr,
+        T::Err: Display,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_survives_json_and_unknown_keys_are_refused() {
+        let config = LoaderConfig { fan_outs: vec![5, -1], ..LoaderConfig::default() };
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<LoaderConfig>(&json).unwrap(), config);
+        assert!(serde_json::from_str::<LoaderConfig>(r#"{"batchsize": 3}"#).is_err());
+    }
+
+    #[test]
+    fn minus_one_means_all_neighbours() {
+        let config = LoaderConfig { fan_outs: vec![5, -1], ..LoaderConfig::default() };
+        assert!(matches!(config.sampling().fan_outs[..], [FanOut::Take(5), FanOut::All]));
+    }
+}

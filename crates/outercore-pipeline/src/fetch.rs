@@ -1,0 +1,181 @@
+//! The second stage: from a group's rows to slots that hold them.
+
+use std::sync::Arc;
+
+use outercore_cache::{ConstantPart, DynamicPart, Policy};
+use outercore_core::{CacheCounters, Context, Error, ReadCounters, Result};
+use outercore_io::{CostModel, Engine, FileId, RowLayout, plan_rows};
+
+use crate::features::RowSource;
+use crate::group::Group;
+use crate::rows::RowArena;
+use crate::{MemoryPlan, Split};
+
+/// Fills row slots from the device, through the constant and the dynamic part.
+pub struct Fetcher {
+    engine: Engine,
+    file: FileId,
+    source: RowSource,
+    layout: RowLayout,
+    cost: CostModel,
+    constant: ConstantPart,
+    dynamic: DynamicPart,
+    policy: Policy,
+    split: Split,
+    /// Slots `0..constant_slots` belong to the constant part, the others to the dynamic one.
+    arena: Arc<RowArena>,
+    /// Reads since the last call of [`Fetcher::take_counters`].
+    reads: ReadCounters,
+    cache: CacheCounters,
+}
+
+/// A group whose look-ahead is known to the policy and whose rows are not yet there.
+pub struct Announced {
+    /// The group.
+    pub group: Group,
+    /// Slot of every row; those of the constant part are final.
+    slots: Vec<u32>,
+    /// Indices of the rows that the dynamic part is responsible for.
+    others: Vec<u32>,
+}
+
+/// A group whose rows are all in their slots.
+#[derive(Debug)]
+pub struct Ready {
+    /// The group.
+    pub group: Group,
+    /// Slot of every row of the group.
+    pub slots: Vec<u32>,
+}
+
+impl Fetcher {
+    /// Opens the feature file and takes the slots that the plan grants.
+    pub fn open(
+        mut engine: Engine,
+        source: RowSource,
+        cost: CostModel,
+        policy: Policy,
+        plan: &MemoryPlan,
+    ) -> Result<Self> {
+        let file = engine.register(&source.path)?;
+        let layout = source.layout(engine.file_len(file));
+        let split = plan.split;
+        let slots = split.constant_slots as usize + split.dynamic_slots as usize;
+        let arena = Arc::new(RowArena::new(slots, source.dtype, source.width)?);
+        Ok(Self {
+            engine,
+            file,
+            source,
+            layout,
+            cost,
+            constant: ConstantPart::new(Vec::new()),
+            dynamic: DynamicPart::new(split.dynamic_slots, policy),
+            policy,
+            split,
+            arena,
+            reads: ReadCounters::default(),
+            cache: CacheCounters::default(),
+        })
+    }
+
+    /// The slots, for whoever assembles batches.
+    pub fn arena(&self) -> Arc<RowArena> {
+        Arc::clone(&self.arena)
+    }
+
+    /// Reads the rows of the constant part, in order of their place on the device.
+    ///
+    /// `rows` are sorted, distinct, and no more than the plan's constant slots.
+    pub fn fill_constant(&mut self, rows: Vec<u64>) -> Result<()> {
+        if rows.len() > self.split.constant_slots as usize {
+            return Err(Error::internal(format!(
+                "{} constant rows for {} slots",
+                rows.len(),
+                self.split.constant_slots
+            )));
+        }
+        let slots: Vec<u32> = (0..rows.len() as u32).collect();
+        self.read_rows(&rows, &slots)?;
+        self.constant = ConstantPart::new(rows);
+        Ok(())
+    }
+
+    /// Tells the policy what is coming; groups are announced in the order in which they are fetched.
+    pub fn announce(&mut self, group: Group) -> Announced {
+        let mut slots = vec![0; group.rows.len()];
+        let mut others = Vec::new();
+        self.constant.split(&group.rows, |index, slot| slots[index] = slot, &mut others);
+        let rows: Vec<u64> = others.iter().map(|&index| group.rows[index as usize]).collect();
+        self.dynamic.announce(group.number, &rows);
+        Announced { group, slots, others }
+    }
+
+    /// Brings the group's rows into slots; gives it back unchanged if there is no room yet.
+    ///
+    /// **Cost** reads exactly the rows that no slot holds, with the gaps that are cheaper to read
+    /// than to skip.
+    pub fn fetch(&mut self, announced: Announced) -> Result<std::result::Result<Ready, Announced>> {
+        let Announced { group, mut slots, others } = announced;
+        let Ok(admission) = self.dynamic.admit(group.number) else {
+            return Ok(Err(Announced { group, slots, others }));
+        };
+        let offset = self.split.constant_slots;
+        for (&index, slot) in others.iter().zip(&admission.slots) {
+            slots[index as usize] = offset + slot;
+        }
+        let (rows, targets): (Vec<u64>, Vec<u32>) = admission
+            .misses
+            .iter()
+            .map(|&miss| others[miss as usize] as usize)
+            .map(|index| (group.rows[index], slots[index]))
+            .unzip();
+        self.read_rows(&rows, &targets)?;
+        self.cache += CacheCounters {
+            accesses: group.accesses(),
+            distinct: group.rows.len() as u64,
+            constant_hits: (group.rows.len() - others.len()) as u64,
+            dynamic_hits: (others.len() - rows.len()) as u64,
+            misses: rows.len() as u64,
+        };
+        Ok(Ok(Ready { group, slots }))
+    }
+
+    /// The group has been consumed.
+    pub fn release(&mut self, group: u64) {
+        self.dynamic.release(group);
+    }
+
+    /// Forgets the dynamic part: what was announced and pinned is void after an aborted epoch.
+    pub fn reset(&mut self) {
+        self.dynamic = DynamicPart::new(self.split.dynamic_slots, self.policy);
+    }
+
+    /// Counters since the last call.
+    pub fn take_counters(&mut self) -> (ReadCounters, CacheCounters) {
+        (std::mem::take(&mut self.reads), std::mem::take(&mut self.cache))
+    }
+
+    fn read_rows(&mut self, rows: &[u64], slots: &[u32]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let plan = plan_rows(rows, self.layout, &self.cost, self.engine.max_read());
+        let stride = self.layout.stride as usize;
+        let arena = &*self.arena;
+        let counters = self
+            .engine
+            .read(self.file, &plan.reads, &mut |index, bytes| {
+                let start = plan.reads[index].offset;
+                for place in plan.rows_of[index].clone() {
+                    let place = place as usize;
+                    let at = (self.layout.base + rows[place] * self.layout.stride - start) as usize;
+                    arena.store(slots[place], &bytes[at..at + stride]);
+                }
+                Ok(())
+            })
+            .with_context(|| format!("feature rows of `{}`", self.source.path.display()))?;
+        self.reads +=
+            ReadCounters { useful_bytes: rows.len() as u64 * self.layout.stride, ..counters };
+        Ok(())
+    }
+}

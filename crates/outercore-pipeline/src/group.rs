@@ -1,0 +1,81 @@
+//! A group: consecutive batches whose rows are fetched by one sorted plan.
+
+use outercore_sample::SampledBatch;
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+/// Sampled batches with the distinct rows that they need.
+#[derive(Debug)]
+pub struct Group {
+    /// Number of the group, counted over the life of a loader.
+    pub number: u64,
+    /// The batches, in order.
+    pub batches: Vec<GroupBatch>,
+    /// Distinct nodes of all batches, ascending.
+    pub rows: Vec<u64>,
+}
+
+/// A batch and where its rows stand in its group.
+#[derive(Debug)]
+pub struct GroupBatch {
+    /// The sampled subgraph.
+    pub sampled: SampledBatch,
+    /// Places of the seeds in the loader's input, `num_seeds` long.
+    pub input_ids: Vec<u64>,
+    /// For each node of the batch, its index in [`Group::rows`].
+    pub row_index: Vec<u32>,
+}
+
+impl Group {
+    /// Finds the distinct rows of `batches`.
+    ///
+    /// **Cost** one parallel sort of all node ids of the group.
+    pub fn new(number: u64, batches: Vec<Part>, pool: &ThreadPool) -> Self {
+        let total: usize = batches.iter().map(|(sampled, _)| sampled.nodes.len()).sum();
+        let mut places: Vec<(u64, u32)> = Vec::with_capacity(total);
+        for (sampled, _) in &batches {
+            for &node in &sampled.nodes {
+                places.push((node, places.len() as u32));
+            }
+        }
+        pool.install(|| places.par_sort_unstable());
+
+        let mut index = vec![0u32; total];
+        let mut rows: Vec<u64> = Vec::with_capacity(total);
+        for &(node, place) in &places {
+            if rows.last() != Some(&node) {
+                rows.push(node);
+            }
+            index[place as usize] = (rows.len() - 1) as u32;
+        }
+        drop(places);
+        rows.shrink_to_fit();
+
+        let mut index = index.as_slice();
+        let batches = batches
+            .into_iter()
+            .map(|(sampled, input_ids)| {
+                let (own, rest) = index.split_at(sampled.nodes.len());
+                index = rest;
+                GroupBatch { sampled, input_ids, row_index: own.to_vec() }
+            })
+            .collect();
+        Self { number, batches, rows }
+    }
+
+    /// Takes the group apart into two halves of its batches, to be grouped anew.
+    pub fn halve(self) -> (Vec<Part>, Vec<Part>) {
+        let mut parts: Vec<Part> =
+            self.batches.into_iter().map(|batch| (batch.sampled, batch.input_ids)).collect();
+        let second = parts.split_off(parts.len() / 2);
+        (parts, second)
+    }
+
+    /// Row accesses before deduplication.
+    pub fn accesses(&self) -> u64 {
+        self.batches.iter().map(|batch| batch.sampled.nodes.len() as u64).sum()
+    }
+}
+
+/// A batch before its rows are placed: the subgraph and the places of its seeds in the input.
+pub type Part = (SampledBatch, Vec<u64>);

@@ -1,0 +1,428 @@
+//! The loader: epochs of batches, with sampling and fetching running ahead on their own threads.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use outercore_core::{
+    CacheCounters, Error, NodeId, ReadCounters, Result, StageClock, StageCounters,
+};
+use outercore_store::dataset::DataSet;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::MemoryPlan;
+use crate::config::LoaderConfig;
+use crate::fetch::Fetcher;
+use crate::fetch::Ready;
+use crate::group::{Group, GroupBatch};
+use crate::prepare::{Prepared, prepare};
+use crate::rows::RowArena;
+use crate::sampling::{Input, RowLimit, Sampling, num_batches};
+use crate::stages::{FetchStage, SampleStage};
+use crate::timeline::{Span, Stage, Timeline};
+
+/// Rows gathered by one task when a batch is assembled.
+const GATHER_ROWS: usize = 1024;
+
+/// What happened since the counters were last taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Groups that left the pipeline.
+    pub groups: u64,
+    /// The sampling stage.
+    pub sample: StageCounters,
+    /// The fetching stage.
+    pub fetch: StageCounters,
+    /// Assembly in the consumer's thread; `starved_s` is the time the consumer waited for a batch.
+    pub assemble: StageCounters,
+    /// Feature reads.
+    pub feature_reads: ReadCounters,
+    /// Topology reads.
+    pub topology_reads: ReadCounters,
+    /// Where the rows came from.
+    pub cache: CacheCounters,
+}
+
+/// Counters and timeline, written by all stages.
+#[derive(Debug)]
+pub struct Shared {
+    /// Counters since the last take.
+    pub counters: Counters,
+    /// Spans since the last take.
+    pub timeline: Timeline,
+}
+
+/// State shared between the stages of one loader.
+pub type SharedState = Arc<Mutex<Shared>>;
+
+/// Locks the shared state; a poisoned lock still holds valid counters.
+pub fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Delivers the mini-batches of a data set under a memory budget.
+///
+/// Nothing is read before the first [`Loader::plan`] or [`Loader::epoch`].
+pub struct Loader {
+    dataset: DataSet,
+    input: Input,
+    config: LoaderConfig,
+    prepared: Option<Prepared>,
+    fetcher: Option<Fetcher>,
+    next_group: u64,
+    topology_reads: ReadCounters,
+    shared: SharedState,
+}
+
+impl Loader {
+    /// Binds a data set, the seeds (`None`: every node, in order) and a configuration.
+    ///
+    /// # Errors
+    /// `Invalid` for a configuration out of range or a seed that is no node, `NotFound` for features
+    /// that the data set does not have.
+    pub fn new(dataset: DataSet, input: Option<Vec<NodeId>>, config: LoaderConfig) -> Result<Self> {
+        config.validate()?;
+        let nodes = dataset.num_nodes();
+        if let Some(ids) = &input
+            && let Some((place, id)) = ids.iter().enumerate().find(|(_, id)| **id >= nodes)
+        {
+            return Err(Error::invalid(format!(
+                "input node {id} at place {place}, expected ids below {nodes}"
+            )));
+        }
+        if let Some(key) = &config.features {
+            dataset.array(key)?;
+        }
+        let input = input.map_or(Input::All(nodes), |ids| Input::Nodes(Arc::new(ids)));
+        Ok(Self {
+            dataset,
+            input,
+            config,
+            prepared: None,
+            fetcher: None,
+            next_group: 0,
+            topology_reads: ReadCounters::default(),
+            shared: Arc::new(Mutex::new(Shared {
+                counters: Counters::default(),
+                timeline: Timeline::start(),
+            })),
+        })
+    }
+
+    /// Batches per epoch.
+    pub fn num_batches(&self) -> u64 {
+        num_batches(self.input.len(), &self.config)
+    }
+
+    /// Nodes in the seed list.
+    pub fn num_seeds(&self) -> u64 {
+        self.input.len()
+    }
+
+    /// Elements per feature row; 0 without features.
+    pub fn width(&mut self) -> Result<usize> {
+        Ok(self.prepared()?.source.as_ref().map_or(0, |source| source.width))
+    }
+
+    /// The memory plan; made on first use.
+    ///
+    /// **Cost** loads or opens the topology and samples trial batches.
+    ///
+    /// # Errors
+    /// `Budget`, with the least that would do.
+    pub fn plan(&mut self) -> Result<&MemoryPlan> {
+        Ok(&self.prepared()?.plan)
+    }
+
+    /// Takes the counters and the timeline since the last call.
+    pub fn take_counters(&mut self) -> (Counters, Vec<Span>, u64) {
+        if let Some(prepared) = &self.prepared {
+            let reads = prepared.sampling.topology.read_counters();
+            let before = std::mem::replace(&mut self.topology_reads, reads);
+            lock(&self.shared).counters.topology_reads = ReadCounters {
+                requests: reads.requests - before.requests,
+                bytes: reads.bytes - before.bytes,
+                useful_bytes: reads.useful_bytes - before.useful_bytes,
+            };
+        }
+        let mut shared = lock(&self.shared);
+        let counters = std::mem::take(&mut shared.counters);
+        let (spans, dropped) = shared.timeline.take();
+        (counters, spans, dropped)
+    }
+
+    /// Starts an epoch at a batch; the cache keeps what earlier epochs left in it.
+    ///
+    /// # Errors
+    /// Those of [`Loader::plan`]; `Invalid` for a batch past the end; failed reads of the constant
+    /// part.
+    pub fn epoch(&mut self, epoch: u64, first_batch: u64) -> Result<Epoch> {
+        let batches = self.num_batches();
+        if first_batch > batches {
+            return Err(Error::invalid(format!(
+                "batch {first_batch} of an epoch of {batches} batches"
+            )));
+        }
+        self.prepared()?;
+        self.open_fetcher()?;
+        let Some(prepared) = &self.prepared else {
+            return Err(Error::internal("the loader lost its plan"));
+        };
+        let plan = &prepared.plan;
+        let (sampled_sender, sampled) = sync_channel(0);
+        let (ready_sender, ready) = sync_channel(0);
+        let (release, released) = channel();
+        let sample_stage = SampleStage {
+            sampling: Arc::clone(&prepared.sampling),
+            epoch,
+            batches: first_batch..batches,
+            group: u64::from(plan.split.group),
+            limit: row_limit(plan),
+            next_group: self.next_group,
+            shared: Arc::clone(&self.shared),
+        };
+        let arena = self.fetcher.as_ref().map(Fetcher::arena);
+        let fetch_stage = FetchStage {
+            fetcher: self.fetcher.take(),
+            look_ahead: plan.look_ahead as usize,
+            shared: Arc::clone(&self.shared),
+        };
+        let sampler = spawn("outercore-sample", move || sample_stage.run(&sampled_sender))?;
+        let fetch =
+            spawn("outercore-fetch", move || fetch_stage.run(&sampled, &ready_sender, &released))?;
+        Ok(Epoch {
+            sampling: Arc::clone(&prepared.sampling),
+            arena,
+            ready: Some(ready),
+            release: Some(release),
+            sampler,
+            fetch,
+            current: None,
+            position: 0,
+            clock: StageClock::start(),
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// Takes back what an epoch borrowed; call it when the epoch is over or abandoned.
+    ///
+    /// # Errors
+    /// The first error of a stage that the consumer has not seen.
+    pub fn finish(&mut self, epoch: Epoch) -> Result<()> {
+        let (fetcher, next_group, result) = epoch.stop();
+        self.fetcher = fetcher;
+        self.next_group = self.next_group.max(next_group);
+        result
+    }
+
+    fn prepared(&mut self) -> Result<&mut Prepared> {
+        if self.prepared.is_none() {
+            self.prepared = Some(prepare(&self.dataset, self.input.clone(), &self.config)?);
+        }
+        self.prepared.as_mut().ok_or_else(|| Error::internal("the loader lost its plan"))
+    }
+
+    fn open_fetcher(&mut self) -> Result<()> {
+        let policy = self.config.policy;
+        let Some(prepared) = &mut self.prepared else { return Ok(()) };
+        let (Some(source), None) = (&prepared.source, &self.fetcher) else { return Ok(()) };
+        let started = lock(&self.shared).timeline.now();
+        let engine = prepared.engine.take().ok_or_else(|| Error::internal("the engine is gone"))?;
+        let mut fetcher =
+            Fetcher::open(engine, source.clone(), prepared.cost, policy, &prepared.plan)?;
+        fetcher.fill_constant(std::mem::take(&mut prepared.constant))?;
+        let mut shared = lock(&self.shared);
+        let (reads, _) = fetcher.take_counters();
+        shared.counters.feature_reads += reads;
+        shared.timeline.record(Stage::Fetch, 0, started);
+        drop(shared);
+        self.fetcher = Some(fetcher);
+        Ok(())
+    }
+}
+
+fn row_limit(plan: &MemoryPlan) -> RowLimit {
+    let dynamic = u64::from(plan.split.dynamic_slots);
+    if plan.num_rows == 0 || u64::from(plan.split.constant_slots) == plan.num_rows {
+        return RowLimit { shared: u64::MAX, alone: u64::MAX };
+    }
+    RowLimit { shared: dynamic / 2 + u64::from(plan.split.constant_slots), alone: u64::MAX }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    Ok(std::thread::Builder::new().name(name.to_owned()).spawn(work)?)
+}
+
+/// Whether there is a next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// [`Epoch::batch`] is the next batch.
+    Batch,
+    /// The epoch is over.
+    End,
+    /// Nothing came within the time given; ask again.
+    NotYet,
+}
+
+/// One pass over the seeds.
+///
+/// A batch is looked at where it is ([`Epoch::batch`], [`Epoch::gather`]) and given up by the next
+/// [`Epoch::advance`]; so the slots of its rows are never held longer than the pipeline expects.
+pub struct Epoch {
+    sampling: Arc<Sampling>,
+    arena: Option<Arc<RowArena>>,
+    ready: Option<Receiver<Result<Ready>>>,
+    release: Option<Sender<u64>>,
+    sampler: JoinHandle<u64>,
+    fetch: JoinHandle<Option<Fetcher>>,
+    current: Option<Ready>,
+    position: usize,
+    clock: StageClock,
+    shared: SharedState,
+}
+
+impl Epoch {
+    /// Moves to the next batch, waiting for it at most `patience`.
+    ///
+    /// # Errors
+    /// The first error of any stage; afterwards the epoch is over.
+    pub fn advance(&mut self, patience: Duration) -> Result<Advance> {
+        if let Some(ready) = &self.current {
+            self.position += 1;
+            if self.position < ready.group.batches.len() {
+                return Ok(Advance::Batch);
+            }
+            let number = ready.group.number;
+            self.current = None;
+            if let Some(release) = &self.release {
+                // The fetch stage may be gone after an error; the next receive tells.
+                let _ = release.send(number);
+            }
+        }
+        let Some(receiver) = &self.ready else { return Ok(Advance::End) };
+        let mut away = 0.0;
+        self.clock.lap(&mut away);
+        let received = receiver.recv_timeout(patience);
+        self.clock.lap(&mut lock(&self.shared).counters.assemble.starved_s);
+        match received {
+            Ok(Ok(ready)) => {
+                self.position = 0;
+                self.current = Some(ready);
+                Ok(Advance::Batch)
+            }
+            Ok(Err(error)) => {
+                self.ready = None;
+                Err(error)
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(Advance::NotYet),
+            Err(RecvTimeoutError::Disconnected) => {
+                // The epoch is over, or a stage panicked; `Loader::finish` tells which.
+                self.ready = None;
+                Ok(Advance::End)
+            }
+        }
+    }
+
+    /// The batch that the last [`Epoch::advance`] moved to.
+    pub fn batch(&self) -> Option<Batch<'_>> {
+        let ready = self.current.as_ref()?;
+        let batch = ready.group.batches.get(self.position)?;
+        Some(Batch { ready, batch })
+    }
+
+    /// Writes the feature rows of the batch, one per node in the order of its nodes.
+    ///
+    /// **Shapes** `out`: nodes x width, row-major.
+    ///
+    /// # Errors
+    /// `Invalid` if `out` has another size, or there is no batch or no feature array.
+    pub fn gather(&mut self, out: &mut [f32]) -> Result<()> {
+        let started = lock(&self.shared).timeline.now();
+        let Some(arena) = &self.arena else {
+            return Err(Error::invalid("the loader delivers no features"));
+        };
+        let Some(Batch { ready, batch }) = self.batch() else {
+            return Err(Error::invalid("there is no batch to gather"));
+        };
+        let width = arena.width();
+        if out.len() != batch.row_index.len() * width {
+            return Err(Error::invalid(format!(
+                "room for {} values, expected {} nodes x {width} features",
+                out.len(),
+                batch.row_index.len()
+            )));
+        }
+        let chunks =
+            out.par_chunks_mut(GATHER_ROWS * width).zip(batch.row_index.par_chunks(GATHER_ROWS));
+        self.sampling.pool.install(|| {
+            chunks.for_each(|(out, index)| {
+                for (row, &place) in out.chunks_exact_mut(width).zip(index) {
+                    arena.load(ready.slots[place as usize], row);
+                }
+            });
+        });
+        let item = batch.sampled.batch;
+        let mut shared = lock(&self.shared);
+        shared.counters.assemble.items += 1;
+        let now = shared.timeline.now();
+        shared.counters.assemble.busy_s += now - started;
+        shared.timeline.record(Stage::Assemble, item, started);
+        Ok(())
+    }
+
+    /// Stops the stages and takes back the fetcher and the number of the next group.
+    fn stop(mut self) -> (Option<Fetcher>, u64, Result<()>) {
+        // Both channels close, so that a stage that waits to send or receive comes to its end.
+        self.current = None;
+        self.ready = None;
+        self.release = None;
+        let mut result = Ok(());
+        let fetcher = self.fetch.join().unwrap_or_else(|panic| {
+            result = Err(stage_panicked("fetch", &*panic));
+            None
+        });
+        let next_group = self.sampler.join().unwrap_or_else(|panic| {
+            result = Err(stage_panicked("sample", &*panic));
+            0
+        });
+        (fetcher, next_group, result)
+    }
+}
+
+fn stage_panicked(stage: &str, panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    Error::internal(format!("the {stage} stage panicked: {text}"))
+}
+
+/// A batch in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    ready: &'a Ready,
+    batch: &'a GroupBatch,
+}
+
+impl<'a> Batch<'a> {
+    /// The sampled subgraph.
+    pub fn sampled(&self) -> &'a outercore_sample::SampledBatch {
+        &self.batch.sampled
+    }
+
+    /// Places of the seeds in the input.
+    pub fn input_ids(&self) -> &'a [u64] {
+        &self.batch.input_ids
+    }
+
+    /// The group that the batch came with.
+    pub fn group(&self) -> &'a Group {
+        &self.ready.group
+    }
+}

@@ -1,0 +1,363 @@
+//! The memory plan: one budget, divided between topology, row slots, staging and what is in flight.
+//!
+//! Pure: the trial batches and the device's cost model go in, a plan comes out. The loader follows
+//! it, `outercore plan` prints it, and the run record keeps it.
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_io::{CostModel, RowLayout, plan_rows};
+use serde::{Deserialize, Serialize};
+
+use crate::config::TopologyMode;
+
+/// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
+/// fetched, one being consumed.
+const GROUPS_AT_WORK: u64 = 3;
+
+/// Batches whose assembled features exist at once: the consumer's and the one being assembled.
+const DELIVERED_BATCHES: u64 = 2;
+
+/// Bookkeeping per row slot: the entries of the dynamic part or the sorted ids of the constant one.
+const SLOT_OVERHEAD: u64 = 24;
+
+/// Shares of the row slots that are tried for the constant part.
+const CONSTANT_SHARES: [f64; 7] = [0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9];
+
+/// Largest number of batches fetched together.
+pub const MAX_GROUP: u32 = 32;
+
+/// Where the topology lives and what that takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyPlan {
+    /// Sources (and edge ids) in memory.
+    pub resident: bool,
+    /// Offsets in memory.
+    pub offsets_resident: bool,
+    /// Memory for it, staging of a paged topology included.
+    pub memory: Bytes,
+}
+
+/// Sizes on disk that the topology decision needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TopologySize {
+    /// Bytes of the offsets array.
+    pub offsets: Bytes,
+    /// Bytes of the sources array.
+    pub sources: Bytes,
+    /// Bytes of the edge-id array, 0 where ids are the identity or not wanted.
+    pub edge_ids: Bytes,
+}
+
+/// Decides where the topology lives.
+///
+/// # Errors
+/// `Budget` if it is to be resident and does not fit.
+pub fn plan_topology(
+    mode: TopologyMode,
+    size: TopologySize,
+    budget: Bytes,
+    staging: Bytes,
+) -> Result<TopologyPlan> {
+    let resident = Bytes(size.offsets.0 + size.sources.0 + size.edge_ids.0);
+    let fits = match mode {
+        TopologyMode::Resident if resident > budget => {
+            return Err(Error::new(
+                ErrorKind::Budget,
+                format!("a resident topology takes {resident}, the budget is {budget}"),
+            )
+            .hint("raise --memory, or use --topology paged"));
+        }
+        TopologyMode::Resident => true,
+        TopologyMode::Paged => false,
+        TopologyMode::Auto => resident.0 <= budget.0 / 2,
+    };
+    if fits {
+        return Ok(TopologyPlan { resident: true, offsets_resident: true, memory: resident });
+    }
+    let offsets_resident = size.offsets.0 <= budget.0 / 4;
+    let offsets = if offsets_resident { size.offsets.0 } else { 0 };
+    Ok(TopologyPlan { resident: false, offsets_resident, memory: Bytes(offsets + staging.0) })
+}
+
+/// What the trial batches showed.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    /// Distinct nodes of each trial batch, ascending.
+    pub batches: Vec<Vec<u64>>,
+    /// Most nodes of a batch.
+    pub nodes: u64,
+    /// Most edges of a batch.
+    pub edges: u64,
+    /// Rows by falling heat; empty for no constant part.
+    pub hot: Vec<u64>,
+}
+
+/// Everything that [`MemoryPlan::new`] looks at.
+#[derive(Debug)]
+pub struct PlanInput<'a> {
+    /// The whole budget.
+    pub budget: Bytes,
+    /// What the caller keeps for itself, the input nodes included.
+    pub reserved: Bytes,
+    /// The topology's part.
+    pub topology: TopologyPlan,
+    /// Buffers of the feature reads.
+    pub staging: Bytes,
+    /// Rows of the feature array and where they lie; `None` without features.
+    pub rows: Option<(u64, RowLayout)>,
+    /// Memory of one row slot.
+    pub slot_bytes: Bytes,
+    /// Features per row, for the assembled batches.
+    pub width: u64,
+    /// Whether edge ids are carried.
+    pub edge_ids: bool,
+    /// Groups announced ahead.
+    pub look_ahead: u32,
+    /// Fixed batches per group.
+    pub group: Option<u32>,
+    /// Fixed share of the constant part.
+    pub constant_share: Option<f64>,
+    /// What the trial showed.
+    pub trial: &'a Trial,
+    /// The device.
+    pub cost: &'a CostModel,
+    /// Longest single read.
+    pub max_read: Bytes,
+}
+
+/// How the row slots are divided, and how many batches are fetched together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Split {
+    /// Batches per group.
+    pub group: u32,
+    /// Slots of the constant part.
+    pub constant_slots: u32,
+    /// Slots of the dynamic part.
+    pub dynamic_slots: u32,
+    /// Expected rows read per batch.
+    pub misses_per_batch: f64,
+    /// Expected read requests per batch.
+    pub requests_per_batch: f64,
+    /// Expected bytes read per batch.
+    pub bytes_per_batch: f64,
+    /// Expected device time per batch, in seconds.
+    pub seconds_per_batch: f64,
+}
+
+/// What lives where, and what to expect from the device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPlan {
+    /// The whole budget.
+    pub budget: Bytes,
+    /// Kept by the caller: input nodes, labels.
+    pub reserved: Bytes,
+    /// The topology's part.
+    pub topology: TopologyPlan,
+    /// Buffers of the feature reads.
+    pub staging: Bytes,
+    /// Sampled subgraphs in flight.
+    pub sampled: Bytes,
+    /// Assembled batches.
+    pub delivered: Bytes,
+    /// Row slots with their bookkeeping.
+    pub slots: Bytes,
+    /// Groups sampled ahead of the one being fetched.
+    pub look_ahead: u32,
+    /// Division of the slots.
+    pub split: Split,
+    /// Rows of the feature array; 0 without features.
+    pub num_rows: u64,
+    /// Nodes per batch in the trial, at most.
+    pub nodes_per_batch: u64,
+    /// Edges per batch in the trial, at most.
+    pub edges_per_batch: u64,
+}
+
+impl MemoryPlan {
+    /// Divides the budget so that the expected device time per batch is least.
+    ///
+    /// The trial rows go through the real read planner for every candidate, so the expectation
+    /// includes merging, gaps and the constant part's hits.
+    ///
+    /// # Errors
+    /// `Budget`, with the least that would do.
+    pub fn new(input: &PlanInput<'_>) -> Result<Self> {
+        let Some((num_rows, layout)) = input.rows else {
+            return Self::without_rows(input);
+        };
+        let free = |group: u32| -> Option<u64> {
+            input.budget.0.checked_sub(input.fixed() + input.in_flight(group)).map(|rest| {
+                (rest / (input.slot_bytes.0 + SLOT_OVERHEAD)).min(u64::from(u32::MAX / 2))
+            })
+        };
+
+        // Everything fits: the constant part holds every row.
+        let relaxed = input.group.unwrap_or(4).min(MAX_GROUP);
+        if input.constant_share.is_none()
+            && let Some(slots) = free(relaxed)
+            && slots >= num_rows
+        {
+            let split = Split {
+                group: relaxed,
+                constant_slots: num_rows as u32,
+                dynamic_slots: 0,
+                ..Split::default()
+            };
+            return Ok(input.finish(split, num_rows));
+        }
+
+        let ranks = Ranked::new(input.trial);
+        let trials = input.trial.batches.len().max(1) as u32;
+        let groups: Vec<u32> = match input.group {
+            Some(group) => vec![group.min(MAX_GROUP)],
+            None => {
+                [1, 2, 3, 4, 6, 8, 12, 16, 24, 32].into_iter().filter(|&g| g <= trials).collect()
+            }
+        };
+        let fixed_share = input.constant_share.map(|share| vec![share]);
+        let shares = fixed_share.as_deref().unwrap_or(&CONSTANT_SHARES);
+
+        let mut best: Option<Split> = None;
+        for &group in &groups {
+            let Some(slots) = free(group) else { continue };
+            let rows = ranks.distinct(input.trial, group.min(trials));
+            for &share in shares {
+                let wanted = (slots as f64 * share) as u64;
+                let constant = wanted.min(input.trial.hot.len() as u64).min(num_rows);
+                let dynamic = (slots - constant).min(num_rows);
+                let misses: Vec<u64> = rows
+                    .iter()
+                    .filter(|&&(_, rank)| u64::from(rank) >= constant)
+                    .map(|&(row, _)| row)
+                    .collect();
+                // Two groups are pinned at once: one being consumed, one being fetched. The slack
+                // is for groups larger than the trial's; one that still does not fit is halved.
+                let needed = 2 * misses.len() as u64 * 21 / 20;
+                if needed > dynamic && group > 1 && input.group.is_none() {
+                    continue;
+                }
+                if misses.len() as u64 * 21 / 20 > dynamic {
+                    continue;
+                }
+                let plan = plan_rows(&misses, layout, input.cost, input.max_read);
+                let bytes: u64 = plan.reads.iter().map(|read| u64::from(read.len)).sum();
+                let batches = f64::from(group.min(trials));
+                let requests = plan.reads.len() as f64;
+                // With a single pinned group, reading cannot overlap with consuming.
+                let overlap = if needed > dynamic { 2.0 } else { 1.0 };
+                let seconds =
+                    overlap * input.cost.seconds_of(&plan.reads, layout.file_len) / batches;
+                if best.is_none_or(|best| seconds < best.seconds_per_batch * 0.999) {
+                    best = Some(Split {
+                        group,
+                        constant_slots: constant as u32,
+                        dynamic_slots: dynamic as u32,
+                        misses_per_batch: misses.len() as f64 / batches,
+                        requests_per_batch: requests / batches,
+                        bytes_per_batch: bytes as f64 / batches,
+                        seconds_per_batch: seconds,
+                    });
+                }
+            }
+        }
+        match best {
+            Some(split) => Ok(input.finish(split, num_rows)),
+            None => Err(input.too_small(num_rows)),
+        }
+    }
+
+    fn without_rows(input: &PlanInput<'_>) -> Result<Self> {
+        let group = input.group.unwrap_or(4).min(MAX_GROUP);
+        let fits = |group| input.fixed() + input.in_flight(group) <= input.budget.0;
+        let group = (1..=group).rev().find(|&group| fits(group));
+        match group {
+            Some(group) => Ok(input.finish(Split { group, ..Split::default() }, 0)),
+            None => Err(input.too_small(0)),
+        }
+    }
+}
+
+impl PlanInput<'_> {
+    /// What does not depend on the group.
+    fn fixed(&self) -> u64 {
+        self.reserved.0 + self.topology.memory.0 + self.staging.0 + self.delivered().0
+    }
+
+    fn delivered(&self) -> Bytes {
+        let batch = self.trial.nodes * (self.width * 4 + 16) + self.trial.edges * 24;
+        Bytes(DELIVERED_BATCHES * batch)
+    }
+
+    /// Sampled subgraphs that exist at once, and the transient memory of sampling a group.
+    fn in_flight(&self, group: u32) -> u64 {
+        let edge = 4 + if self.edge_ids { 8 } else { 0 };
+        let stored = self.trial.nodes * 16 + self.trial.edges * edge;
+        let transient = self.trial.nodes * 32 + self.trial.edges * (16 + edge);
+        u64::from(group) * (stored * (GROUPS_AT_WORK + u64::from(self.look_ahead)) + transient)
+    }
+
+    fn finish(&self, split: Split, num_rows: u64) -> MemoryPlan {
+        let slots = u64::from(split.constant_slots) + u64::from(split.dynamic_slots);
+        MemoryPlan {
+            budget: self.budget,
+            reserved: self.reserved,
+            topology: self.topology,
+            staging: self.staging,
+            sampled: Bytes(self.in_flight(split.group)),
+            delivered: self.delivered(),
+            slots: Bytes(slots * (self.slot_bytes.0 + SLOT_OVERHEAD)),
+            look_ahead: self.look_ahead,
+            split,
+            num_rows,
+            nodes_per_batch: self.trial.nodes,
+            edges_per_batch: self.trial.edges,
+        }
+    }
+
+    fn too_small(&self, num_rows: u64) -> Error {
+        let rows = if num_rows == 0 { 0 } else { self.trial.nodes.min(num_rows) * 11 / 10 };
+        let least = self.fixed() + self.in_flight(1) + rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
+        Error::new(
+            ErrorKind::Budget,
+            format!(
+                "a budget of {} is too small; the least that works is {}",
+                self.budget,
+                Bytes(least)
+            ),
+        )
+        .hint("raise --memory, or lower the batch size or the fan-outs")
+    }
+}
+
+/// The trial's rows with their place in the order of heat.
+struct Ranked {
+    /// `(row, rank)` by row.
+    by_row: Vec<(u64, u32)>,
+}
+
+impl Ranked {
+    fn new(trial: &Trial) -> Self {
+        let mut by_row: Vec<(u64, u32)> =
+            (0u32..).zip(&trial.hot).map(|(rank, &row)| (row, rank)).collect();
+        by_row.sort_unstable();
+        Self { by_row }
+    }
+
+    /// Distinct rows of the first `group` trial batches, ascending, with `u32::MAX` for a cold row.
+    fn distinct(&self, trial: &Trial, group: u32) -> Vec<(u64, u32)> {
+        let mut rows: Vec<u64> =
+            trial.batches.iter().take(group as usize).flatten().copied().collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let mut hot = self.by_row.iter().peekable();
+        rows.into_iter()
+            .map(|row| {
+                while hot.next_if(|&&(hot_row, _)| hot_row < row).is_some() {}
+                let rank = hot
+                    .peek()
+                    .filter(|&&&(hot_row, _)| hot_row == row)
+                    .map_or(u32::MAX, |&&(_, rank)| rank);
+                (row, rank)
+            })
+            .collect()
+    }
+}

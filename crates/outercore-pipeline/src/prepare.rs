@@ -1,0 +1,234 @@
+//! From a configuration to a memory plan: load or open the topology, sample trial batches, decide.
+
+use std::sync::Arc;
+
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig};
+use outercore_store::Topology;
+use outercore_store::dataset::DataSet;
+use outercore_store::paged::PagedTopology;
+use outercore_store::resident::ResidentTopology;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::MemoryPlan;
+use crate::config::{Hotness, LoaderConfig};
+use crate::features::RowSource;
+use crate::hot;
+use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
+use crate::rows::RowArena;
+use crate::sampling::{Input, Sampling};
+
+/// Batches sampled to learn how large batches are and how much they share.
+const TRIAL_BATCHES: u64 = MAX_GROUP as u64;
+
+/// Trial batches sampled together when the topology is paged.
+const TRIAL_STEP: u64 = 4;
+
+/// Pre-sampled share of an epoch: enough to rank the rows, a small part of the epoch's time.
+const PRESAMPLED_SHARE: u64 = 8;
+
+/// Fewest batches worth ranking rows by.
+const MIN_PRESAMPLED: u64 = 32;
+
+/// What the loader needs to run epochs.
+pub struct Prepared {
+    /// The sampling stage.
+    pub sampling: Arc<Sampling>,
+    /// The plan.
+    pub plan: MemoryPlan,
+    /// The features, where any are delivered.
+    pub source: Option<RowSource>,
+    /// Rows of the constant part, ascending; taken when they are read.
+    pub constant: Vec<u64>,
+    /// The device.
+    pub cost: CostModel,
+    /// Reads the features; taken by the fetcher.
+    pub engine: Option<Engine>,
+}
+
+/// Bytes of read buffers: enough for deep queues of large reads, a small part of a small budget.
+fn staging(budget: Bytes) -> Bytes {
+    Bytes((budget.0 / 16).clamp(1 << 20, 16 << 20) / 4096 * 4096)
+}
+
+/// Loads or opens the topology, samples trial batches and divides the budget.
+///
+/// # Errors
+/// `Budget` with the least that would do; `Invalid` for features that do not fit the graph.
+pub fn prepare(dataset: &DataSet, input: Input, config: &LoaderConfig) -> Result<Prepared> {
+    let budget = config.memory;
+    let num_nodes = dataset.num_nodes();
+    let source = feature_source(dataset, config)?;
+    let profile = DeviceProfile::load(dataset.root())?;
+    let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
+    let reading = EngineConfig {
+        backend: config.backend,
+        staging: staging(budget),
+        ..EngineConfig::default()
+    };
+    let mut engine = Engine::open(reading)?;
+    let reserved = Bytes(config.reserved.0 + input_bytes(&input));
+
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(config.effective_threads())
+        .thread_name(|i| format!("outercore-{i}"))
+        .build()
+        .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))?;
+    let pool = Arc::new(pool);
+
+    let free = Bytes(budget.0.saturating_sub(reserved.0 + reading.staging.0));
+    let topology_plan =
+        plan_topology(config.topology, topology_size(dataset, config)?, free, reading.staging)?;
+    let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
+    let sampling = Arc::new(Sampling::new(topology, input, pool, config));
+
+    let mut trial = Trial::default();
+    run_trial(&sampling, &mut trial)?;
+    let (slot_bytes, width) = source.as_ref().map_or((Bytes(0), 0), |source| {
+        (RowArena::slot_bytes(source.dtype, source.width), source.width as u64)
+    });
+    if source.is_some() {
+        let slots = free.0 / slot_bytes.0.max(1);
+        trial.hot = hot_rows(&sampling, config, slots.min(num_nodes) as usize, free)?;
+    }
+    let layout = match &source {
+        Some(source) => {
+            let len = std::fs::metadata(&source.path)
+                .with_context(|| format!("feature array `{}`", source.path.display()))?
+                .len();
+            Some((source.rows, source.layout(len)))
+        }
+        None => None,
+    };
+    let plan = MemoryPlan::new(&PlanInput {
+        budget,
+        reserved,
+        topology: topology_plan,
+        staging: reading.staging,
+        rows: layout,
+        slot_bytes,
+        width,
+        edge_ids: config.edge_ids,
+        look_ahead: config.look_ahead,
+        group: config.group,
+        constant_share: config.constant_share,
+        trial: &trial,
+        cost: &cost,
+        max_read: engine.max_read(),
+    })?;
+    let constant = constant_rows(trial.hot, &plan);
+    Ok(Prepared { sampling, plan, source, constant, cost, engine: Some(engine) })
+}
+
+fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan) -> Vec<u64> {
+    let slots = u64::from(plan.split.constant_slots);
+    if slots > 0 && slots == plan.num_rows {
+        return (0..plan.num_rows).collect();
+    }
+    hot.truncate(slots as usize);
+    hot.sort_unstable();
+    hot.shrink_to_fit();
+    hot
+}
+
+fn feature_source(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<RowSource>> {
+    let nodes = dataset.num_nodes();
+    match (&config.features, &config.features_path) {
+        (Some(key), _) => {
+            let array = dataset.array(key)?;
+            RowSource::of_array(&array, nodes)
+                .with_context(|| format!("feature array `{key}`"))
+                .map(Some)
+        }
+        (None, Some(path)) => RowSource::of_npy(path, nodes).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn input_bytes(input: &Input) -> u64 {
+    match input {
+        Input::All(_) => 0,
+        Input::Nodes(nodes) => nodes.len() as u64 * 8,
+    }
+}
+
+fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<TopologySize> {
+    let bytes = |key: &str| -> Result<Bytes> {
+        let array = dataset.array(key)?;
+        Ok(Bytes(array.shape.iter().product::<u64>() * array.dtype.size() as u64))
+    };
+    if config.fan_outs.is_empty() {
+        return Ok(TopologySize::default());
+    }
+    let edge_ids = if config.edge_ids && dataset.has_array("edges/edge/ids") {
+        bytes("edges/edge/ids")?
+    } else {
+        Bytes(0)
+    };
+    Ok(TopologySize {
+        offsets: bytes("edges/edge/offsets")?,
+        sources: bytes("edges/edge/sources")?,
+        edge_ids,
+    })
+}
+
+fn open_topology(
+    dataset: &DataSet,
+    config: &LoaderConfig,
+    plan: TopologyPlan,
+    engine: &mut Engine,
+    reading: EngineConfig,
+    cost: CostModel,
+) -> Result<Arc<dyn Topology>> {
+    // No hop looks at an edge: a paged topology that is never asked costs nothing.
+    if plan.resident && !config.fan_outs.is_empty() {
+        return Ok(Arc::new(ResidentTopology::load(dataset, engine, config.edge_ids)?));
+    }
+    let paged = PagedTopology::open(
+        dataset,
+        reading,
+        cost,
+        plan.offsets_resident && !config.fan_outs.is_empty(),
+    )?;
+    Ok(Arc::new(paged))
+}
+
+/// Samples the first batches of epoch 0 and keeps their distinct nodes.
+fn run_trial(sampling: &Sampling, trial: &mut Trial) -> Result<()> {
+    let batches = sampling.num_batches().min(TRIAL_BATCHES);
+    let mut next = 0;
+    while next < batches {
+        let until = (next + TRIAL_STEP).min(batches);
+        for (sampled, _) in sampling.sample(0, next..until)? {
+            trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
+            trial.edges = trial.edges.max(sampled.num_edges() as u64);
+            let mut rows = sampled.nodes;
+            rows.sort_unstable();
+            rows.dedup();
+            trial.batches.push(rows);
+        }
+        next = until;
+    }
+    Ok(())
+}
+
+/// Rows by falling heat, at most `slots` of them.
+fn hot_rows(
+    sampling: &Sampling,
+    config: &LoaderConfig,
+    slots: usize,
+    free: Bytes,
+) -> Result<Vec<u64>> {
+    if config.hotness == Hotness::None || config.constant_share == Some(0.0) {
+        return Ok(Vec::new());
+    }
+    let counters_fit = sampling.topology.num_nodes() * 2 <= free.0 / 2;
+    if config.hotness == Hotness::InDegree || !counters_fit {
+        return hot::by_in_degree(&*sampling.topology, slots);
+    }
+    let batches = sampling.num_batches();
+    let presampled = (batches / PRESAMPLED_SHARE).max(MIN_PRESAMPLED).min(batches);
+    // From the end of the epoch: the trial looks at its start, and rating the rows by the batches
+    // that the plan is then tried on would promise too much.
+    hot::by_presampling(sampling, batches - presampled..batches, slots)
+}

@@ -1,0 +1,173 @@
+//! The first stage: seeds to sampled groups.
+
+use std::sync::Arc;
+
+use outercore_core::{Error, ErrorKind, NodeId, Permutation, Result, Stream};
+use outercore_sample::{SampleConfig, SampledBatch, Seeds, sample_group};
+use outercore_store::Topology;
+use rayon::ThreadPool;
+
+use crate::config::LoaderConfig;
+use crate::group::{Group, Part};
+
+/// The nodes whose neighbourhoods are sampled.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Every node, in order.
+    All(u64),
+    /// A list, in its order; repetitions are allowed.
+    Nodes(Arc<Vec<NodeId>>),
+}
+
+impl Input {
+    /// Number of seeds in an epoch.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::All(count) => *count,
+            Self::Nodes(nodes) => nodes.len() as u64,
+        }
+    }
+
+    fn node(&self, place: u64) -> NodeId {
+        match self {
+            Self::All(_) => place,
+            Self::Nodes(nodes) => nodes[place as usize],
+        }
+    }
+}
+
+/// What the sampling stage works with; shared, never changed.
+pub struct Sampling {
+    /// The graph.
+    pub topology: Arc<dyn Topology>,
+    /// The seeds.
+    pub input: Input,
+    /// Threads for sampling, sorting and assembly.
+    pub pool: Arc<ThreadPool>,
+    config: SampleConfig,
+    batch_size: u64,
+    num_batches: u64,
+    shuffle: bool,
+    seed: u64,
+}
+
+impl Sampling {
+    /// Binds a configuration to a graph and its seeds.
+    pub fn new(
+        topology: Arc<dyn Topology>,
+        input: Input,
+        pool: Arc<ThreadPool>,
+        config: &LoaderConfig,
+    ) -> Self {
+        Self {
+            num_batches: num_batches(input.len(), config),
+            topology,
+            input,
+            pool,
+            config: config.sampling(),
+            batch_size: config.batch_size,
+            shuffle: config.shuffle,
+            seed: config.seed,
+        }
+    }
+
+    /// Batches per epoch.
+    pub fn num_batches(&self) -> u64 {
+        self.num_batches
+    }
+
+    /// What is drawn per hop.
+    pub fn config(&self) -> &SampleConfig {
+        &self.config
+    }
+
+    /// The random stream of an epoch.
+    pub fn stream(&self, epoch: u64) -> Stream {
+        Stream::new(self.seed, epoch)
+    }
+
+    /// The seeds of one batch and their places in the input.
+    pub fn seeds(&self, epoch: u64, batch: u64) -> (Seeds, Vec<u64>) {
+        let start = batch * self.batch_size;
+        let end = (start + self.batch_size).min(self.input.len());
+        let places: Vec<u64> = if self.shuffle {
+            let order = Permutation::new(self.input.len(), self.seed, epoch);
+            (start..end).map(|place| order.at(place)).collect()
+        } else {
+            (start..end).collect()
+        };
+        let nodes = places.iter().map(|&place| self.input.node(place)).collect();
+        (Seeds { batch, nodes }, places)
+    }
+
+    /// Samples consecutive batches.
+    ///
+    /// A resident topology is sampled a few batches at a time, which bounds the transient memory; a
+    /// paged one gets the whole range at once, so that each hop is one sorted set of reads.
+    pub fn sample(&self, epoch: u64, batches: std::ops::Range<u64>) -> Result<Vec<Part>> {
+        let at_once = if self.topology.is_resident() {
+            self.pool.current_num_threads() as u64
+        } else {
+            batches.end - batches.start
+        };
+        let mut parts = Vec::with_capacity((batches.end - batches.start) as usize);
+        let mut next = batches.start;
+        while next < batches.end {
+            let until = (next + at_once.max(1)).min(batches.end);
+            let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) =
+                (next..until).map(|batch| self.seeds(epoch, batch)).unzip();
+            let sampled: Vec<SampledBatch> =
+                sample_group(&*self.topology, self.stream(epoch), seeds, &self.config, &self.pool)?;
+            parts.extend(sampled.into_iter().zip(places));
+            next = until;
+        }
+        Ok(parts)
+    }
+
+    /// Makes groups of `parts`, each with at most `max_rows` distinct rows.
+    ///
+    /// # Errors
+    /// `Budget` if a single batch needs more rows than there are slots.
+    pub fn group(&self, number: &mut u64, parts: Vec<Part>, limit: RowLimit) -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
+        let mut todo = vec![parts];
+        while let Some(parts) = todo.pop() {
+            let group = Group::new(*number, parts, &self.pool);
+            let rows = group.rows.len() as u64;
+            if group.batches.len() > 1 && rows > limit.shared {
+                let (first, second) = group.halve();
+                todo.push(second);
+                todo.push(first);
+                continue;
+            }
+            if rows > limit.alone {
+                return Err(Error::new(
+                    ErrorKind::Budget,
+                    format!(
+                        "batch {} needs {rows} distinct rows, the budget has slots for {}",
+                        group.batches[0].sampled.batch, limit.alone
+                    ),
+                )
+                .hint("raise --memory, or lower the batch size or the fan-outs"));
+            }
+            *number += 1;
+            groups.push(group);
+        }
+        Ok(groups)
+    }
+}
+
+/// How many distinct rows a group may need.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLimit {
+    /// For several batches together: half of the slots, so that the next group can be fetched
+    /// while this one is consumed.
+    pub shared: u64,
+    /// For a single batch: all slots.
+    pub alone: u64,
+}
+
+/// Batches per epoch for `len` seeds.
+pub fn num_batches(len: u64, config: &LoaderConfig) -> u64 {
+    if config.drop_last { len / config.batch_size } else { len.div_ceil(config.batch_size) }
+}

@@ -1,0 +1,232 @@
+//! The two stages that run ahead of the consumer, each a loop on a thread of its own.
+//!
+//! The channels between them hold no element: a stage hands over when the next one is ready, so the
+//! number of groups that exist at once is what the memory plan counted. Every wait ends, because a
+//! stage that ends (for whatever reason) closes its channels.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters};
+
+use crate::fetch::{Announced, Fetcher, Ready};
+use crate::group::Group;
+use crate::loader::{SharedState, lock};
+use crate::sampling::{RowLimit, Sampling};
+use crate::timeline::Stage;
+
+/// Groups whose slots may be pinned at once: one being consumed, one being fetched.
+const PINNED_GROUPS: usize = 2;
+
+/// Seeds to sampled groups.
+pub struct SampleStage {
+    pub sampling: Arc<Sampling>,
+    pub epoch: u64,
+    /// Batches of the epoch still to be sampled.
+    pub batches: Range<u64>,
+    /// Batches per group.
+    pub group: u64,
+    pub limit: RowLimit,
+    /// Number of the first group.
+    pub next_group: u64,
+    pub shared: SharedState,
+}
+
+impl SampleStage {
+    /// Samples until the epoch is over or nobody listens; returns the number of the next group.
+    pub fn run(mut self, groups: &SyncSender<Result<Group>>) -> u64 {
+        let mut clock = StageClock::start();
+        while self.batches.start < self.batches.end {
+            let until = (self.batches.start + self.group).min(self.batches.end);
+            let batches = self.batches.start..until;
+            self.batches.start = until;
+
+            let started = lock(&self.shared).timeline.now();
+            let item = self.next_group;
+            let sampled = self
+                .sampling
+                .sample(self.epoch, batches)
+                .and_then(|parts| self.sampling.group(&mut self.next_group, parts, self.limit));
+            let mut spent = StageCounters::default();
+            clock.lap(&mut spent.busy_s);
+            lock(&self.shared).timeline.record(Stage::Sample, item, started);
+
+            let failed = sampled.is_err();
+            let outgoing: Vec<Result<Group>> = match sampled {
+                Ok(made) => made.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            for group in outgoing {
+                spent.items += group.as_ref().map_or(0, |group| group.batches.len() as u64);
+                if groups.send(group).is_err() {
+                    return self.next_group;
+                }
+            }
+            clock.lap(&mut spent.blocked_s);
+            lock(&self.shared).counters.sample += spent;
+            if failed {
+                break;
+            }
+        }
+        self.next_group
+    }
+}
+
+/// Sampled groups to groups whose rows are in memory.
+pub struct FetchStage {
+    /// `None` if no features are delivered.
+    pub fetcher: Option<Fetcher>,
+    pub look_ahead: usize,
+    pub shared: SharedState,
+}
+
+impl FetchStage {
+    /// Fetches until the sampling stage ends or nobody listens; returns the fetcher with no slot
+    /// pinned.
+    pub fn run(
+        self,
+        sampled: &Receiver<Result<Group>>,
+        ready: &SyncSender<Result<Ready>>,
+        released: &Receiver<u64>,
+    ) -> Option<Fetcher> {
+        match self.fetcher {
+            None => {
+                pass_through(sampled, ready, released, &self.shared);
+                None
+            }
+            Some(fetcher) => {
+                let mut run = FetchRun {
+                    fetcher,
+                    pending: VecDeque::new(),
+                    held: VecDeque::new(),
+                    spent: StageCounters::default(),
+                    clock: StageClock::start(),
+                };
+                if let Err(error) =
+                    run.fetch_all(sampled, ready, released, self.look_ahead, &self.shared)
+                {
+                    // The consumer may have gone first; then nobody needs to know.
+                    let _ = ready.send(Err(error));
+                }
+                while run.held.front().is_some() && run.wait_for_release(released).is_ok() {}
+                if !run.held.is_empty() || !run.pending.is_empty() {
+                    run.fetcher.reset();
+                }
+                Some(run.fetcher)
+            }
+        }
+    }
+}
+
+struct FetchRun {
+    fetcher: Fetcher,
+    /// Announced, not fetched.
+    pending: VecDeque<Announced>,
+    /// Numbers of the groups that the consumer has and has not released.
+    held: VecDeque<u64>,
+    spent: StageCounters,
+    clock: StageClock,
+}
+
+impl FetchRun {
+    fn fetch_all(
+        &mut self,
+        sampled: &Receiver<Result<Group>>,
+        ready: &SyncSender<Result<Ready>>,
+        released: &Receiver<u64>,
+        look_ahead: usize,
+        shared: &SharedState,
+    ) -> Result<()> {
+        let mut ended = false;
+        loop {
+            // Waiting for the whole look-ahead, rather than taking what happens to be there, makes
+            // hits and reads the same in every run.
+            while !ended && self.pending.len() <= look_ahead {
+                match sampled.recv() {
+                    Ok(group) => {
+                        let announced = self.fetcher.announce(group?);
+                        self.pending.push_back(announced);
+                    }
+                    Err(_) => ended = true,
+                }
+            }
+            self.clock.lap(&mut self.spent.starved_s);
+            let Some(mut next) = self.pending.pop_front() else { return Ok(()) };
+            while self.held.len() >= PINNED_GROUPS {
+                if self.wait_for_release(released).is_err() {
+                    return Ok(());
+                }
+            }
+            self.clock.lap(&mut self.spent.blocked_s);
+            let started = lock(shared).timeline.now();
+            let group = loop {
+                match self.fetcher.fetch(next)? {
+                    Ok(group) => break group,
+                    Err(announced) => next = announced,
+                }
+                if self.held.is_empty() {
+                    return Err(no_room(&next.group));
+                }
+                if self.wait_for_release(released).is_err() {
+                    return Ok(());
+                }
+            };
+            self.clock.lap(&mut self.spent.busy_s);
+            let number = group.group.number;
+            self.spent.items += group.group.batches.len() as u64;
+            {
+                let mut shared = lock(shared);
+                shared.timeline.record(Stage::Fetch, number, started);
+                let (reads, cache) = self.fetcher.take_counters();
+                shared.counters.feature_reads += reads;
+                shared.counters.cache += cache;
+                shared.counters.groups += 1;
+                shared.counters.fetch += std::mem::take(&mut self.spent);
+            }
+            self.held.push_back(number);
+            if ready.send(Ok(group)).is_err() {
+                return Ok(());
+            }
+            self.clock.lap(&mut self.spent.blocked_s);
+        }
+    }
+
+    /// Waits until the consumer releases its oldest group; fails when the consumer is gone.
+    fn wait_for_release(&mut self, released: &Receiver<u64>) -> std::result::Result<(), ()> {
+        let number = released.recv().map_err(|_| ())?;
+        self.held.retain(|&held| held != number);
+        self.fetcher.release(number);
+        Ok(())
+    }
+}
+
+fn no_room(group: &Group) -> Error {
+    Error::new(
+        ErrorKind::Budget,
+        format!(
+            "{} batches from batch {} on need {} distinct rows, more than the budget has slots for",
+            group.batches.len(),
+            group.batches[0].sampled.batch,
+            group.rows.len()
+        ),
+    )
+    .hint("raise --memory, or lower the batch size or the fan-outs")
+}
+
+fn pass_through(
+    sampled: &Receiver<Result<Group>>,
+    ready: &SyncSender<Result<Ready>>,
+    released: &Receiver<u64>,
+    shared: &SharedState,
+) {
+    for group in sampled {
+        let failed = group.is_err();
+        lock(shared).counters.groups += 1;
+        if ready.send(group.map(|group| Ready { group, slots: Vec::new() })).is_err() || failed {
+            return;
+        }
+        while released.try_recv().is_ok() {}
+    }
+}

@@ -1,0 +1,68 @@
+//! When each stage worked on what: the raw material of the report's timeline.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Spans kept per epoch; later ones are counted but not kept.
+const MAX_SPANS: usize = 4096;
+
+/// A stage of the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Neighbour sampling and grouping.
+    Sample,
+    /// Reading rows.
+    Fetch,
+    /// Gathering rows into a batch.
+    Assemble,
+}
+
+/// One stretch of work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Who worked.
+    pub stage: Stage,
+    /// Number of the group (or, for `Assemble`, of the batch).
+    pub item: u64,
+    /// Seconds since the loader was opened.
+    pub start_s: f64,
+    /// Seconds since the loader was opened.
+    pub end_s: f64,
+}
+
+/// A bounded list of spans on one clock.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    origin: Instant,
+    spans: Vec<Span>,
+    dropped: u64,
+}
+
+impl Timeline {
+    /// An empty timeline whose clock starts now.
+    pub fn start() -> Self {
+        Self { origin: Instant::now(), spans: Vec::new(), dropped: 0 }
+    }
+
+    /// Seconds since the start.
+    pub fn now(&self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+
+    /// Adds a span that ends now; beyond a few thousand, only counts it.
+    pub fn record(&mut self, stage: Stage, item: u64, start_s: f64) {
+        if self.spans.len() == MAX_SPANS {
+            self.dropped += 1;
+            return;
+        }
+        let end_s = self.now();
+        self.spans.push(Span { stage, item, start_s, end_s });
+    }
+
+    /// Takes the spans recorded since the last call, and how many there was no room for.
+    pub fn take(&mut self) -> (Vec<Span>, u64) {
+        (std::mem::take(&mut self.spans), std::mem::take(&mut self.dropped))
+    }
+}

@@ -1,0 +1,229 @@
+//! What a loader delivers is what a naive sampler in memory gives, whatever the budget, the back
+//! end, the policy, the grouping and the threads.
+
+mod common;
+
+use std::time::Duration;
+
+use outercore_cache::Policy;
+use outercore_core::{Bytes, ErrorKind, Permutation, Stream};
+use outercore_io::Backend;
+use outercore_pipeline::{Advance, Hotness, Loader, LoaderConfig, TopologyMode};
+use outercore_store::dataset::DataSet;
+use outercore_testkit::{Csc, naive_sample};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// All that a batch says, comparable.
+#[derive(Clone, Debug, PartialEq)]
+struct Delivered {
+    nodes: Vec<u64>,
+    edges: Vec<(i64, i64)>,
+    edge_ids: Vec<u64>,
+    input_ids: Vec<u64>,
+    features: Vec<f32>,
+}
+
+fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
+    let width = loader.width().unwrap();
+    let mut run = loader.epoch(epoch, first).unwrap();
+    let mut batches = Vec::new();
+    loop {
+        match run.advance(PATIENCE).unwrap() {
+            Advance::Batch => {}
+            Advance::End => break,
+            Advance::NotYet => panic!("no batch in {PATIENCE:?}"),
+        }
+        let batch = run.batch().unwrap();
+        let sampled = batch.sampled();
+        let (mut rows, mut cols) = (vec![0; sampled.num_edges()], vec![0; sampled.num_edges()]);
+        sampled.write_edge_index(&mut rows, &mut cols);
+        let mut delivered = Delivered {
+            nodes: sampled.nodes.clone(),
+            edges: rows.into_iter().zip(cols).collect(),
+            edge_ids: sampled.edge_ids.clone(),
+            input_ids: batch.input_ids().to_vec(),
+            features: vec![f32::NAN; sampled.nodes.len() * width],
+        };
+        run.gather(&mut delivered.features).unwrap();
+        batches.push(delivered);
+    }
+    loader.finish(run).unwrap();
+    batches
+}
+
+fn naive(graph: &Csc, seeds: &[u64], config: &LoaderConfig, epoch: u64) -> Vec<Delivered> {
+    let order = Permutation::new(seeds.len() as u64, config.seed, epoch);
+    let places: Vec<u64> =
+        (0..seeds.len() as u64).map(|i| if config.shuffle { order.at(i) } else { i }).collect();
+    let fan_outs: Vec<Option<u64>> =
+        config.fan_outs.iter().map(|&f| u64::try_from(f).ok()).collect();
+    places
+        .chunks(config.batch_size as usize)
+        .zip(0u64..)
+        .map(|(places, batch)| {
+            let seeds: Vec<u64> = places.iter().map(|&place| seeds[place as usize]).collect();
+            let stream = Stream::new(config.seed, epoch);
+            let sampled = naive_sample(graph, stream, batch, &seeds, &fan_outs, config.replace);
+            Delivered {
+                features: sampled.nodes.iter().flat_map(|&n| common::feature_row(n)).collect(),
+                nodes: sampled.nodes,
+                edges: sampled.edges.iter().map(|&(s, t)| (s as i64, t as i64)).collect(),
+                edge_ids: sampled.edge_ids,
+                input_ids: places.to_vec(),
+            }
+        })
+        .collect()
+}
+
+fn base() -> LoaderConfig {
+    LoaderConfig {
+        fan_outs: vec![4, 3],
+        batch_size: 16,
+        shuffle: true,
+        seed: 5,
+        features: Some("nodes/node/x".to_owned()),
+        memory: Bytes::mib(64),
+        threads: 2,
+        ..LoaderConfig::default()
+    }
+}
+
+#[test]
+fn batches_are_those_of_the_naive_sampler_under_every_setting() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::power_law(500, 4000, 1);
+    common::write(directory.path(), &graph);
+    let seeds: Vec<u64> = (0..500).step_by(3).collect();
+    let expected: Vec<_> = (0..2).map(|epoch| naive(&graph, &seeds, &base(), epoch)).collect();
+
+    let mut settings = Vec::new();
+    for backend in [Backend::Auto, Backend::Threads, Backend::Mmap] {
+        for topology in [TopologyMode::Resident, TopologyMode::Paged] {
+            for threads in [1, 2, 4] {
+                settings.push(LoaderConfig { backend, topology, threads, ..base() });
+            }
+        }
+    }
+    for policy in [Policy::Window, Policy::Lru] {
+        for hotness in [Hotness::Presample, Hotness::InDegree, Hotness::None] {
+            for (group, look_ahead) in [(1, 0), (1, 1), (3, 2), (32, 1)] {
+                settings.push(LoaderConfig {
+                    policy,
+                    hotness,
+                    group: Some(group),
+                    look_ahead,
+                    constant_share: Some(0.3),
+                    ..base()
+                });
+            }
+        }
+    }
+    for config in settings {
+        let dataset = DataSet::open(directory.path()).unwrap();
+        let mut loader = Loader::new(dataset, Some(seeds.clone()), config.clone()).unwrap();
+        for (epoch, expected) in (0..).zip(&expected) {
+            let delivered = deliver(&mut loader, epoch, 0);
+            assert!(delivered == *expected, "epoch {epoch} differs under {config:?}");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_goes_on_in_its_middle() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::random(300, 2000, 2);
+    common::write(directory.path(), &graph);
+    let mut loader = Loader::new(DataSet::open(directory.path()).unwrap(), None, base()).unwrap();
+    let whole = deliver(&mut loader, 3, 0);
+    assert_eq!(deliver(&mut loader, 3, 7), whole[7..]);
+    assert!(deliver(&mut loader, 3, whole.len() as u64).is_empty());
+}
+
+#[test]
+fn an_abandoned_epoch_leaves_a_usable_loader() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::random(300, 2000, 2);
+    common::write(directory.path(), &graph);
+    let config = LoaderConfig { group: Some(2), constant_share: Some(0.1), ..base() };
+    let mut loader = Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap();
+    let whole = deliver(&mut loader, 0, 0);
+    for stop_after in 0..6 {
+        let mut run = loader.epoch(0, 0).unwrap();
+        for _ in 0..stop_after {
+            assert_eq!(run.advance(PATIENCE).unwrap(), Advance::Batch);
+        }
+        loader.finish(run).unwrap();
+        assert_eq!(deliver(&mut loader, 0, 0), whole, "after {stop_after} batches");
+    }
+}
+
+#[test]
+fn a_budget_below_the_least_is_refused_and_the_least_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::random(20_000, 200_000, 2);
+    common::write(directory.path(), &graph);
+    let open = |memory: Bytes| {
+        let config = LoaderConfig { memory, batch_size: 256, ..base() };
+        Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap()
+    };
+    let error = open(Bytes::kib(1200)).plan().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+    let text = error.to_string();
+    let least = text.split("the least that works is ").nth(1).expect(&text);
+    let least: Bytes = least.lines().next().unwrap().parse().unwrap();
+    // Printed to one decimal.
+    let mut loader = open(Bytes(least.0 * 21 / 20));
+    loader.plan().unwrap();
+    assert_eq!(deliver(&mut loader, 0, 0).len() as u64, loader.num_batches());
+}
+
+#[test]
+fn a_seed_that_is_no_node_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::path(10));
+    let dataset = DataSet::open(directory.path()).unwrap();
+    let error = Loader::new(dataset, Some(vec![3, 10]), base()).err().unwrap();
+    assert_eq!(error.to_string(), "input node 10 at place 1, expected ids below 10");
+}
+
+#[test]
+fn a_feature_file_cut_after_opening_ends_in_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::random(20_000, 100_000, 2);
+    common::write(directory.path(), &graph);
+    let config = LoaderConfig { constant_share: Some(0.0), ..base() };
+    let mut loader = Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap();
+    loader.plan().unwrap();
+    let path = directory.path().join("nodes/node/x.npy");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let mut run = loader.epoch(0, 0).unwrap();
+    file.set_len(8192).unwrap();
+    let error = loop {
+        match run.advance(PATIENCE) {
+            Ok(Advance::Batch) => {}
+            Ok(other) => panic!("{other:?} instead of an error"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("x.npy"), "{error}");
+    loader.finish(run).unwrap();
+}
+
+#[test]
+fn counters_add_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::power_law(2000, 20_000, 3);
+    common::write(directory.path(), &graph);
+    let config = LoaderConfig { constant_share: Some(0.5), group: Some(2), ..base() };
+    let mut loader = Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap();
+    deliver(&mut loader, 0, 0);
+    let (counters, spans, dropped) = loader.take_counters();
+    let cache = counters.cache;
+    assert_eq!(cache.distinct, cache.constant_hits + cache.dynamic_hits + cache.misses);
+    assert!(cache.accesses >= cache.distinct);
+    assert_eq!(counters.assemble.items, loader.num_batches());
+    assert_eq!(counters.sample.items, loader.num_batches());
+    assert!(counters.feature_reads.bytes >= counters.feature_reads.useful_bytes);
+    assert!(!spans.is_empty() && dropped == 0);
+}

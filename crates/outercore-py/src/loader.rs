@@ -1,0 +1,201 @@
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
+use outercore_core::{Error, Result};
+use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig};
+use outercore_store::dataset::DataSet;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::to_python;
+
+/// How often a waiting consumer looks for Ctrl-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Batches of a data set; `outercore.NeighborLoader` is its public face.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct Loader {
+    state: Mutex<State>,
+}
+
+struct State {
+    loader: CoreLoader,
+    epoch: Option<Epoch>,
+}
+
+#[pymethods]
+impl Loader {
+    /// `config` is the JSON of the core's `LoaderConfig`; `input` the seeds, or `None` for all.
+    #[new]
+    fn new(path: &str, config: &str, input: Option<PyReadonlyArray1<'_, i64>>) -> PyResult<Self> {
+        let config: LoaderConfig = serde_json::from_str(config)
+            .map_err(|error| to_python(Error::invalid(format!("loader configuration: {error}"))))?;
+        let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
+        let dataset = DataSet::open(path.as_ref()).map_err(to_python)?;
+        let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
+        Ok(Self { state: Mutex::new(State { loader, epoch: None }) })
+    }
+
+    /// Batches per epoch.
+    fn num_batches(&self) -> u64 {
+        self.lock().loader.num_batches()
+    }
+
+    /// The memory plan as JSON.
+    fn plan(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| {
+            let mut state = self.lock();
+            let plan = state.loader.plan()?;
+            to_json(plan)
+        })
+        .map_err(to_python)
+    }
+
+    /// Elements per feature row, 0 without features.
+    fn width(&self, py: Python<'_>) -> PyResult<usize> {
+        py.detach(|| self.lock().loader.width()).map_err(to_python)
+    }
+
+    /// Starts an epoch at a batch, abandoning one that runs.
+    fn start(&self, py: Python<'_>, epoch: u64, first_batch: u64) -> PyResult<()> {
+        py.detach(|| {
+            let mut state = self.lock();
+            state.stop()?;
+            state.epoch = Some(state.loader.epoch(epoch, first_batch)?);
+            Ok(())
+        })
+        .map_err(to_python)
+    }
+
+    /// Moves to the next batch; `False` at the end of the epoch.
+    fn advance(&self, py: Python<'_>) -> PyResult<bool> {
+        loop {
+            let advanced = py.detach(|| {
+                let mut state = self.lock();
+                let Some(epoch) = &mut state.epoch else { return Ok(Advance::End) };
+                let advanced = epoch.advance(SIGNAL_INTERVAL);
+                if !matches!(advanced, Ok(Advance::Batch | Advance::NotYet)) {
+                    let stopped = state.stop();
+                    return advanced.and_then(|end| stopped.map(|()| end));
+                }
+                advanced
+            });
+            match advanced.map_err(to_python)? {
+                Advance::Batch => return Ok(true),
+                Advance::End => return Ok(false),
+                Advance::NotYet => py.check_signals()?,
+            }
+        }
+    }
+
+    /// The subgraph of the current batch, as NumPy arrays that Python owns.
+    fn batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.lock();
+        let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
+        let sampled = batch.sampled();
+        let edges = sampled.num_edges();
+        let result = PyDict::new(py);
+        let mut edge_index = vec![0i64; 2 * edges];
+        let (rows, cols) = edge_index.split_at_mut(edges);
+        sampled.write_edge_index(rows, cols);
+        result.set_item("edge_index", matrix(py, edge_index, 2, edges)?)?;
+        result.set_item("n_id", signed(py, &sampled.nodes))?;
+        result.set_item("e_id", signed(py, &sampled.edge_ids))?;
+        result.set_item("input_id", signed(py, batch.input_ids()))?;
+        result.set_item("batch_size", sampled.num_seeds)?;
+        result.set_item("batch", sampled.batch)?;
+        result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
+        result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
+        Ok(result)
+    }
+
+    /// Writes the feature rows of the current batch into `out` (nodes x width).
+    fn gather(&self, py: Python<'_>, mut out: PyReadwriteArray2<'_, f32>) -> PyResult<()> {
+        let out = out.as_slice_mut()?;
+        py.detach(|| {
+            let mut state = self.lock();
+            let Some(epoch) = &mut state.epoch else {
+                return Err(Error::invalid("there is no batch to gather"));
+            };
+            epoch.gather(out)
+        })
+        .map_err(to_python)
+    }
+
+    /// Counters and timeline since the last call, as JSON.
+    fn take_counters(&self) -> PyResult<String> {
+        let (counters, spans, dropped) = self.lock().loader.take_counters();
+        to_json(&serde_json::json!({
+            "counters": counters,
+            "hit_ratio": counters.cache.hit_ratio(),
+            "timeline": spans,
+            "timeline_dropped": dropped,
+        }))
+        .map_err(to_python)
+    }
+
+    /// Stops a running epoch and its threads.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().stop()).map_err(to_python)
+    }
+}
+
+impl Loader {
+    /// A panic under the lock leaves nothing half-done that `stop` could not clear.
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn stop(&mut self) -> Result<()> {
+        match self.epoch.take() {
+            Some(epoch) => self.loader.finish(epoch),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // The stages end by themselves; an error that nobody asked for is dropped with them.
+        let _ = self.stop();
+    }
+}
+
+fn no_batch() -> PyErr {
+    to_python(Error::invalid("there is no current batch"))
+}
+
+/// Node ids from Python, refusing negative ones.
+pub fn node_ids(ids: &PyReadonlyArray1<'_, i64>) -> Result<Vec<u64>> {
+    ids.as_array()
+        .iter()
+        .enumerate()
+        .map(|(place, &id)| {
+            u64::try_from(id).map_err(|_| {
+                Error::invalid(format!("node id {id} at place {place}, expected 0 or more"))
+            })
+        })
+        .collect()
+}
+
+fn signed<'py>(py: Python<'py>, ids: &[u64]) -> Bound<'py, PyArray1<i64>> {
+    ids.iter().map(|&id| id as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
+fn matrix<'py>(
+    py: Python<'py>,
+    values: Vec<i64>,
+    rows: usize,
+    columns: usize,
+) -> PyResult<Bound<'py, PyArray2<i64>>> {
+    use numpy::PyArrayMethods;
+    values.into_pyarray(py).reshape([rows, columns])
+}
+
+/// JSON of a record; our records have no keys that JSON cannot hold.
+pub fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::internal(format!("no JSON: {error}")))
+}

@@ -1,0 +1,70 @@
+"""What can go wrong, one class per kind, so that a caller can act on it.
+
+Every error carries a message that names the thing, what was expected, what was found and, after
+``hint:``, the next step.
+"""
+
+from __future__ import annotations
+
+
+class OutercoreError(Exception):
+    """Base class of all errors that Outercore raises."""
+
+
+class InvalidError(OutercoreError, ValueError):
+    """An argument or an input file is wrong; the user can mend it."""
+
+
+class NotFoundError(OutercoreError, FileNotFoundError):
+    """A file, an array, a split or another named thing does not exist."""
+
+
+class CorruptError(OutercoreError):
+    """Bytes on disk contradict the manifest or a checksum, or a file is short."""
+
+
+class VersionError(OutercoreError):
+    """The data set was written by a newer version of the format."""
+
+
+class BudgetError(OutercoreError, MemoryError):
+    """The memory budget is below the least that works; the message says how much that is."""
+
+
+class DeviceError(OutercoreError, OSError):
+    """The operating system refused a read or a write."""
+
+
+class NoSpaceError(DeviceError):
+    """The device is full."""
+
+
+class InterruptError(OutercoreError):
+    """The user asked to stop."""
+
+
+class UnsupportedError(OutercoreError):
+    """This build, machine or kernel lacks what was asked for."""
+
+
+class InternalError(OutercoreError):
+    """A bug in Outercore."""
+
+
+_OF_KIND: dict[str, type[OutercoreError]] = {
+    "Invalid": InvalidError,
+    "NotFound": NotFoundError,
+    "Corrupt": CorruptError,
+    "Version": VersionError,
+    "Budget": BudgetError,
+    "Io": DeviceError,
+    "NoSpace": NoSpaceError,
+    "Interrupted": InterruptError,
+    "Unsupported": UnsupportedError,
+    "Internal": InternalError,
+}
+
+
+def from_core(kind: str, message: str) -> OutercoreError:
+    """The exception for an error of the core, by the name of its kind."""
+    return _OF_KIND.get(kind, InternalError)(message)
