@@ -14,6 +14,7 @@ mod plan;
 mod progress;
 pub mod reader;
 pub mod real_disk;
+pub mod sim;
 mod threads;
 mod uring;
 

@@ -44,8 +44,11 @@ struct Pool {
 struct State {
     todo: VecDeque<(Arc<Opened>, ReadRequest)>,
     done: Vec<Completion>,
-    /// The waiting thread wants to be woken once `done` is this long.
-    wake_at: usize,
+    /// Threads that wait for something to do. Waking costs a system call, so nobody is woken who
+    /// is not asleep.
+    idle: usize,
+    /// The caller sleeps until `done` is this long.
+    caller_waits_for: Option<usize>,
     closing: bool,
 }
 
@@ -88,13 +91,16 @@ impl Pool {
                 let completion = read_whole(&file, request);
                 state = self.state();
                 state.done.push(completion);
-                if state.done.len() >= state.wake_at {
+                if state.caller_waits_for.is_some_and(|count| state.done.len() >= count) {
+                    state.caller_waits_for = None;
                     self.work_done.notify_one();
                 }
             } else if state.closing {
                 return;
             } else {
+                state.idle += 1;
                 state = self.work_to_do.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
             }
         }
     }
@@ -151,8 +157,9 @@ impl Reader for ThreadsReader {
         for request in requests.drain(..count) {
             state.todo.push_back((Arc::clone(self.files.get(request.file)), request));
         }
+        let wake = count.min(state.idle);
         drop(state);
-        for _ in 0..count.min(MOST_THREADS) {
+        for _ in 0..wake {
             self.pool.work_to_do.notify_one();
         }
         self.in_flight += count;
@@ -168,8 +175,8 @@ impl Reader for ThreadsReader {
         let at_least = at_least.min(self.in_flight);
         let end = Instant::now() + deadline;
         let mut state = self.pool.state();
-        state.wake_at = at_least;
         while state.done.len() < at_least {
+            state.caller_waits_for = Some(at_least);
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -177,6 +184,7 @@ impl Reader for ThreadsReader {
             let woken = self.pool.work_done.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.caller_waits_for = None;
         let found = state.done.len();
         done.append(&mut state.done);
         drop(state);
