@@ -1,1 +1,376 @@
-//! To be written.
+//! An opened data set: its manifest, and its arrays as files.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::keys::{self, Group};
+use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
+
+use crate::npy::{check_len, grouped};
+
+/// A manifest of more than this is none of ours.
+const MAX_MANIFEST: u64 = 64 << 20;
+
+/// A data set whose manifest has been parsed and whose files have the lengths it asks for.
+///
+/// # Example
+/// ```
+/// use outercore_store::dataset::DataSet;
+/// # fn main() -> outercore_core::Result<()> {
+/// # let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/format-1");
+/// let graph = DataSet::open(root)?;
+/// assert_eq!(graph.num_nodes(), 5);
+/// let x = graph.features()?;
+/// let rows = graph.read_rows(&x.key, &[3, 0])?;
+/// assert_eq!(rows.len() as u64, 2 * x.row_bytes());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct DataSet {
+    root: PathBuf,
+    manifest: Arc<Manifest>,
+}
+
+/// An array of a data set: where its bytes are and what they mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayRef {
+    /// Its key in the manifest.
+    pub key: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Extent of each dimension, rows first; at least one.
+    pub shape: Vec<u64>,
+    /// Offset of the first data byte; a multiple of 4096 only inside the data set.
+    pub data_offset: u64,
+}
+
+impl ArrayRef {
+    pub(crate) fn new(root: &Path, key: &str, entry: &ArrayEntry) -> Self {
+        Self {
+            key: key.to_owned(),
+            // Joining an absolute path, that of an external file, gives that path.
+            path: root.join(&entry.file),
+            dtype: entry.dtype,
+            shape: entry.shape.clone(),
+            data_offset: entry.data_offset,
+        }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        self.shape[0]
+    }
+
+    /// Elements of a row.
+    pub fn row_elements(&self) -> u64 {
+        self.shape[1..].iter().product()
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> u64 {
+        self.row_elements() * self.dtype.size() as u64
+    }
+
+    /// Bytes of the data.
+    pub fn data_len(&self) -> u64 {
+        self.rows() * self.row_bytes()
+    }
+
+    /// Compares the file's length with the shape.
+    pub(crate) fn check_len(&self, external: bool) -> Result<()> {
+        let meta = std::fs::metadata(&self.path).map_err(|error| {
+            let error = Error::from(error).context(format!("file `{}`", self.path.display()));
+            match (error.kind(), external) {
+                (ErrorKind::NotFound, true) => error.hint(
+                    "it was registered in place and has moved; put it back or import it again",
+                ),
+                (ErrorKind::NotFound, false) => error.hint("copy the data set again, whole"),
+                _ => error,
+            }
+        })?;
+        if !meta.is_file() {
+            return Err(Error::corrupt(format!("`{}` is not a file", self.path.display())));
+        }
+        check_len(meta.len(), self.dtype, &self.shape, self.data_offset)
+    }
+
+    fn open(&self) -> Result<File> {
+        File::open(&self.path).with_context(|| format!("array `{}`", self.key))
+    }
+
+    fn read_at(&self, file: &File, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        file.read_exact_at(bytes, self.data_offset + offset)
+            .with_context(|| format!("array `{}` at byte {}", self.key, self.data_offset + offset))
+    }
+}
+
+impl DataSet {
+    /// Opens the data set in the directory `path`.
+    ///
+    /// **Cost**: reads the manifest and asks for each file's length; reads no array.
+    ///
+    /// # Errors
+    /// `NotFound`: no such directory, no data set in it, an import that did not finish, or a missing
+    /// file. `Corrupt`: a bad manifest, or a file of another length. `Version`: a newer format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let root =
+            std::path::absolute(path).with_context(|| format!("data set `{}`", path.display()))?;
+        let manifest = Self::read_manifest(&root)?;
+        for (key, entry) in &manifest.arrays {
+            ArrayRef::new(&root, key, entry)
+                .check_len(entry.external)
+                .with_context(|| format!("array `{key}`"))
+                .map_err(|error| error.hint("run `outercore check DATASET`"))?;
+        }
+        Ok(Self { root, manifest: Arc::new(manifest) })
+    }
+
+    /// Reads and validates the manifest in `root`, without a look at the arrays.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`].
+    pub fn read_manifest(root: &Path) -> Result<Manifest> {
+        let context = || format!("data set `{}`", root.display());
+        let bytes = read_manifest_bytes(root).with_context(context)?;
+        Manifest::from_json(&bytes)
+            .with_context(|| format!("`{MANIFEST_FILE}`"))
+            .with_context(context)
+    }
+
+    /// The directory, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Nodes of the homogeneous graph; 0 where there is no node type `node`.
+    pub fn num_nodes(&self) -> u64 {
+        self.manifest.node_types.get(keys::NODE).map_or(0, |nodes| nodes.count)
+    }
+
+    /// Arcs of the homogeneous graph; 0 where there is no edge type `edge`.
+    pub fn num_edges(&self) -> u64 {
+        self.manifest.edge_types.get(keys::EDGE).map_or(0, |edges| edges.count)
+    }
+
+    /// Columns of the features; 0 without features.
+    pub fn num_features(&self) -> u64 {
+        self.features().map_or(0, |features| features.row_elements())
+    }
+
+    /// Classes of the labels; 0 without labels.
+    pub fn num_classes(&self) -> u64 {
+        self.manifest.roles.classes.unwrap_or(0)
+    }
+
+    /// Whether there is an array under `key` (see [`DataSet::array`]).
+    pub fn has_array(&self, key: &str) -> bool {
+        self.manifest.arrays.contains_key(&full_key(key))
+    }
+
+    /// The array under `key`; a key without a slash names a node array, so that `x` is
+    /// `nodes/node/x`.
+    ///
+    /// # Errors
+    /// `NotFound`, with the keys there are.
+    pub fn array(&self, key: &str) -> Result<ArrayRef> {
+        let key = full_key(key);
+        let Some(entry) = self.manifest.arrays.get(&key) else {
+            let keys = self.manifest.arrays.keys().cloned().collect();
+            return Err(self.not_found(&format!("array `{key}`"), keys));
+        };
+        Ok(ArrayRef::new(&self.root, &key, entry))
+    }
+
+    /// The node features.
+    ///
+    /// # Errors
+    /// `NotFound` if the data set has none.
+    pub fn features(&self) -> Result<ArrayRef> {
+        let key = self.manifest.roles.features.as_deref();
+        self.array(key.ok_or_else(|| {
+            self.not_found("features", Vec::new())
+                .hint("import with `--features FILE`, or pass `features=` a file or an array name")
+        })?)
+    }
+
+    /// The node labels: `int64 [N]` with -1 for none, or `float32 [N, C]`.
+    ///
+    /// # Errors
+    /// `NotFound` if the data set has none.
+    pub fn labels(&self) -> Result<ArrayRef> {
+        let key = self.manifest.roles.labels.as_deref();
+        self.array(key.ok_or_else(|| {
+            self.not_found("labels", Vec::new()).hint("import with `--labels FILE`")
+        })?)
+    }
+
+    /// Names of the splits.
+    pub fn splits(&self) -> impl Iterator<Item = &str> {
+        self.manifest.roles.splits.keys().map(String::as_str)
+    }
+
+    /// The node ids of a split, as an array on disk.
+    ///
+    /// # Errors
+    /// `NotFound`, with the splits there are.
+    pub fn split(&self, name: &str) -> Result<ArrayRef> {
+        let key = self.manifest.roles.splits.get(name).ok_or_else(|| {
+            self.not_found(&format!("split `{name}`"), self.splits().map(str::to_owned).collect())
+        })?;
+        self.array(key)
+    }
+
+    /// The node ids of a split, in the order in which they were imported.
+    ///
+    /// # Errors
+    /// As [`DataSet::split`] and [`DataSet::read_i64`].
+    pub fn read_split(&self, name: &str) -> Result<Vec<i64>> {
+        self.read_i64(&self.split(name)?.key)
+    }
+
+    /// The node arrays of the homogeneous graph by name, features and labels included.
+    pub fn node_arrays(&self) -> Vec<(String, ArrayRef)> {
+        let arrays = self.manifest.arrays.iter();
+        arrays
+            .filter_map(|(key, entry)| match Group::of(key) {
+                Group::Node { node_type: keys::NODE, name } => {
+                    Some((name.to_owned(), ArrayRef::new(&self.root, key, entry)))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The data bytes of a whole array.
+    ///
+    /// **Cost**: holds and reads all of it; the checksum is not looked at.
+    ///
+    /// # Errors
+    /// `NotFound`; `Budget` if there is no memory for it; a failed or short read.
+    pub fn read_array(&self, key: &str) -> Result<Vec<u8>> {
+        let array = self.array(key)?;
+        let mut bytes = zeroed(&array, array.data_len())?;
+        array.read_at(&array.open()?, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A whole array of `int64`.
+    ///
+    /// # Errors
+    /// As [`DataSet::read_array`]; `Invalid` if the array is of another type.
+    pub fn read_i64(&self, key: &str) -> Result<Vec<i64>> {
+        let array = self.array(key)?;
+        if array.dtype != DType::I64 {
+            return Err(Error::invalid(format!(
+                "array `{}`: type {}, expected int64",
+                array.key, array.dtype
+            )));
+        }
+        let bytes = self.read_array(key)?;
+        Ok(bytes.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().expect("8"))).collect())
+    }
+
+    /// The rows `ids` of an array, in that order, one after the other.
+    ///
+    /// **Cost**: one blocking read for each run of successive ids. For a handful of rows; the
+    /// pipeline has its own way.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid`: an id that is no row; `Budget`; a failed or short read.
+    pub fn read_rows(&self, key: &str, ids: &[u64]) -> Result<Vec<u8>> {
+        let array = self.array(key)?;
+        if let Some((place, id)) = ids.iter().enumerate().find(|(_, id)| **id >= array.rows()) {
+            return Err(Error::invalid(format!(
+                "array `{}`: row {id} asked for (at position {place}), it has {} rows",
+                array.key,
+                grouped(array.rows())
+            )));
+        }
+        let row = array.row_bytes();
+        let len = row.checked_mul(ids.len() as u64).ok_or_else(|| no_memory(&array, u64::MAX))?;
+        let mut bytes = zeroed(&array, len)?;
+        let file = array.open()?;
+        let mut done = 0;
+        for run in ids.chunk_by(|a, b| a + 1 == *b) {
+            let len = run.len() * row as usize;
+            array.read_at(&file, run[0] * row, &mut bytes[done..done + len])?;
+            done += len;
+        }
+        Ok(bytes)
+    }
+
+    fn not_found(&self, what: &str, there: Vec<String>) -> Error {
+        let error = Error::new(
+            ErrorKind::NotFound,
+            format!("data set `{}` has no {what}", self.root.display()),
+        );
+        if there.is_empty() { error } else { error.hint(format!("it has {}", there.join(", "))) }
+    }
+}
+
+/// The bytes of `graph.json`.
+pub(crate) fn read_manifest_bytes(root: &Path) -> Result<Vec<u8>> {
+    let file = match File::open(root.join(MANIFEST_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(no_manifest(root));
+        }
+        Err(error) => return Err(Error::from(error).context(format!("`{MANIFEST_FILE}`"))),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_MANIFEST + 1).read_to_end(&mut bytes).with_context(|| MANIFEST_FILE)?;
+    if bytes.len() as u64 > MAX_MANIFEST {
+        return Err(Error::corrupt(format!(
+            "`{MANIFEST_FILE}` has more than {} bytes",
+            grouped(MAX_MANIFEST)
+        )));
+    }
+    Ok(bytes)
+}
+
+fn no_manifest(root: &Path) -> Error {
+    if !root.exists() {
+        return Error::new(ErrorKind::NotFound, "no such directory")
+            .hint("make one with `outercore import` or `outercore generate`");
+    }
+    if root.join(IMPORT_DIRECTORY).exists() {
+        return Error::new(ErrorKind::NotFound, "import was interrupted")
+            .hint("run the same command again to resume");
+    }
+    Error::new(ErrorKind::NotFound, format!("no `{MANIFEST_FILE}` in it, so it is no data set"))
+        .hint("make one with `outercore import` or `outercore generate`")
+}
+
+fn full_key(key: &str) -> String {
+    if key.contains('/') { key.to_owned() } else { keys::node_array(key) }
+}
+
+fn zeroed(array: &ArrayRef, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reserved = usize::try_from(len).map(|len| bytes.try_reserve_exact(len));
+    if !matches!(reserved, Ok(Ok(()))) {
+        return Err(no_memory(array, len));
+    }
+    bytes.resize(len as usize, 0);
+    Ok(bytes)
+}
+
+fn no_memory(array: &ArrayRef, len: u64) -> Error {
+    Error::new(
+        ErrorKind::Budget,
+        format!("array `{}`: no memory for {} bytes", array.key, grouped(len)),
+    )
+}

@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod dataset;
+pub mod editor;
 pub mod generate;
 pub mod import;
 pub mod npy;

@@ -1,0 +1,161 @@
+//! Changing what a data set holds: one atomic replacement of the manifest.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
+use outercore_io::Disk;
+
+use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
+
+/// Makes `manifest` the truth about the data set in `root`.
+///
+/// The arrays must have been written and synced ([`crate::npy::ArrayWriter::finish`] does); this
+/// makes their names durable, then replaces `graph.json` atomically: after a crash at any point a
+/// reader finds the previous manifest or this one, whole.
+///
+/// # Errors
+/// `Corrupt`: the manifest contradicts itself or a file's length. The disk's own.
+pub fn commit(disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
+    let context = || format!("new manifest of `{}`", root.display());
+    manifest.validate().with_context(context)?;
+    let mut directories = BTreeSet::new();
+    for (key, entry) in &manifest.arrays {
+        ArrayRef::new(root, key, entry)
+            .check_len(entry.external)
+            .with_context(|| format!("array `{key}`"))
+            .with_context(context)?;
+        if !entry.external {
+            let above = Path::new(&entry.file).ancestors().skip(1);
+            directories.extend(above.map(|directory| root.join(directory)));
+        }
+    }
+    for directory in &directories {
+        disk.sync_dir(directory)?;
+    }
+    let path = root.join(MANIFEST_FILE);
+    let is_new = !path.exists();
+    disk.replace(&path, manifest.to_json().as_bytes())?;
+    if is_new { sync_parent(disk, root) } else { Ok(()) }
+}
+
+/// Makes the name of a new data set durable, as far as the user may.
+fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
+    let parent = match root.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    let forbidden = |error: &Error| {
+        let kind = error.os_error().map(|number| io::Error::from_raw_os_error(number).kind());
+        kind == Some(io::ErrorKind::PermissionDenied)
+    };
+    match disk.sync_dir(parent) {
+        // A directory may allow its entries to be used without allowing itself to be opened.
+        Err(error) if forbidden(&error) => Ok(()),
+        other => other,
+    }
+}
+
+/// A change of an existing data set: open, write new arrays under [`ManifestEditor::free_file`],
+/// enter them, commit.
+///
+/// # Example
+/// ```
+/// use outercore_format::DType;
+/// use outercore_io::RealDisk;
+/// use outercore_store::dataset::DataSet;
+/// use outercore_store::editor::{ManifestEditor, commit};
+/// use outercore_store::npy::ArrayWriter;
+/// # use outercore_format::{Manifest, keys};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path();
+/// # let mut manifest = Manifest::homogeneous(2, 0, false);
+/// # manifest.edge_types.clear();
+/// # commit(&RealDisk, root, &manifest)?;
+/// let mut editor = ManifestEditor::open(&RealDisk, root)?;
+/// let file = editor.free_file("nodes/node/score");
+/// let mut writer = ArrayWriter::create(&RealDisk, root, &file, DType::F32, &[])?;
+/// writer.write_slice(&[0.5f32, 0.25])?;
+/// editor.insert("nodes/node/score", writer.finish()?);
+/// editor.commit()?;
+/// assert!(DataSet::open(root)?.has_array("score"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct ManifestEditor<'a> {
+    disk: &'a dyn Disk,
+    root: PathBuf,
+    /// The manifest's bytes when the change began.
+    before: Vec<u8>,
+    /// Files of the manifest as it was, which a reader may be using until the commit.
+    files: BTreeSet<String>,
+    manifest: Manifest,
+}
+
+impl<'a> ManifestEditor<'a> {
+    /// Reads the manifest in `root`.
+    ///
+    /// # Errors
+    /// As [`DataSet::read_manifest`].
+    pub fn open(disk: &'a dyn Disk, root: &Path) -> Result<Self> {
+        let manifest = DataSet::read_manifest(root)?;
+        let before = read_manifest_bytes(root)?;
+        let files = inside(&manifest);
+        Ok(Self { disk, root: root.to_owned(), before, files, manifest })
+    }
+
+    /// The manifest as it will be.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The manifest as it will be, to change roles or provenance.
+    pub fn manifest_mut(&mut self) -> &mut Manifest {
+        &mut self.manifest
+    }
+
+    /// A file for a new array under `key` that no array uses, in the manifest as it was or will be.
+    pub fn free_file(&self, key: &str) -> String {
+        let now = inside(&self.manifest);
+        let numbered = (1..).map(|number: u64| format!("{key}.{number}.npy"));
+        std::iter::once(format!("{key}.npy"))
+            .chain(numbered)
+            .find(|file| !self.files.contains(file) && !now.contains(file))
+            .expect("there are more numbers than files")
+    }
+
+    /// Enters an array; one that is there under the same key is replaced.
+    pub fn insert(&mut self, key: &str, entry: ArrayEntry) {
+        self.manifest.arrays.insert(key.to_owned(), entry);
+    }
+
+    /// Commits, then removes the files that the new manifest no longer names. One that cannot be
+    /// removed stays behind unused.
+    ///
+    /// # Errors
+    /// As [`commit`]; `Invalid` if somebody else has changed the data set meanwhile.
+    pub fn commit(self) -> Result<()> {
+        if read_manifest_bytes(&self.root)? != self.before {
+            return Err(Error::invalid(format!(
+                "data set `{}`: changed by somebody else meanwhile",
+                self.root.display()
+            ))
+            .hint("run the command again"));
+        }
+        commit(self.disk, &self.root, &self.manifest)?;
+        for file in self.files.difference(&inside(&self.manifest)) {
+            // The commit stands whether or not the room is given back.
+            let _ = self.disk.remove_file(&self.root.join(file));
+        }
+        Ok(())
+    }
+}
+
+fn inside(manifest: &Manifest) -> BTreeSet<String> {
+    let entries = manifest.arrays.values().filter(|entry| !entry.external);
+    entries.map(|entry| entry.file.clone()).collect()
+}
