@@ -1,0 +1,168 @@
+"""Train on a graph whose features are eight times larger than the memory budget.
+
+    python examples/demo.py [--small] [--directory demo-data]
+
+Generates a graph with planted communities, trains a network that sees the features alone and
+GraphSAGE, which sees the graph too, and prints what that took. Everything goes through the public
+command line. What is there already is reused; what was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OUTERCORE = [sys.executable, "-m", "outercore"]
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A graph and the budget to train it under."""
+
+    name: str
+    nodes: int
+    degree: int
+    features: int
+    classes: int
+    memory_mib: int
+    epochs: int
+
+    @property
+    def feature_bytes(self) -> int:
+        """Size of the features on disk."""
+        return self.nodes * self.features * 4
+
+
+FULL = Scale("full", 1_100_000, 12, 256, 16, memory_mib=128, epochs=3)
+SMALL = Scale("small", 70_000, 10, 256, 8, memory_mib=8, epochs=2)
+
+MODELS = {"mlp": "features alone", "sage": "GraphSAGE"}
+
+
+def main() -> None:
+    """Generate, train twice, report."""
+    arguments = _arguments()
+    scale = SMALL if arguments.small else FULL
+    home = arguments.directory / scale.name
+    started = time.monotonic()
+
+    generate(scale, home / "graph")
+    for model in MODELS:
+        train(scale, home / "graph", home / model, model)
+    report = home / "report.html"
+    outercore("report", *(home / model for model in MODELS), "--out", report)
+
+    summarise(scale, {model: _record(home / model) for model in MODELS})
+    print(f"\nreport: {report}")
+    print(f"that took {time.monotonic() - started:.0f} s; `rm -r {home}` frees the space")
+
+
+def generate(scale: Scale, graph: Path) -> None:
+    """Make the graph, unless it is there."""
+    if (graph / "graph.json").exists():
+        print(f"{graph} is there already")
+        return
+    # Without its manifest it is what an interrupted run left behind.
+    shutil.rmtree(graph, ignore_errors=True)
+    outercore(
+        *("generate", "planted", "--out", graph),
+        *("--nodes", scale.nodes, "--degree", scale.degree),
+        *("--features", scale.features, "--classes", scale.classes, "--seed", 1),
+    )
+
+
+def train(scale: Scale, graph: Path, run: Path, model: str) -> None:
+    """Train one model, or go on where an interrupted run stopped."""
+    if _record(run).get("status") == "finished":
+        print(f"{run} is finished already")
+        return
+    if (run / "config.json").exists():
+        outercore("train", "--resume", run)
+        return
+    outercore(
+        *("train", graph, "--model", model, "--out", run),
+        *("--fanout", "10,5", "--batch-size", 1024, "--hidden", 64),
+        *("--epochs", scale.epochs, "--memory", f"{scale.memory_mib}MiB"),
+    )
+
+
+def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
+    """Print accuracy, reads and memory of both runs."""
+    times = scale.feature_bytes / (scale.memory_mib * MIB)
+    print(
+        f"\n{scale.nodes:,} nodes, {scale.feature_bytes / GIB:.2f} GiB of features; "
+        f"budget {scale.memory_mib} MiB, {times:.1f} times less"
+    )
+    print(f"PyTorch alone, without any data, takes {_idle_memory() / MIB:,.0f} MiB\n")
+    print(f"{'':<16}{'accuracy':>10}{'read per epoch':>20}{'hits':>8}{'peak memory':>14}")
+    for model, title in MODELS.items():
+        record = records[model]
+        accuracy = record["result"]["scores"]["test"]
+        print(
+            f"{title:<16}{accuracy:>10.1%}{_read_per_epoch(record):>20}"
+            f"{_hit_ratio(record):>8.0%}{record['peak_memory_bytes'] / MIB:>10,.0f} MiB"
+        )
+
+
+def outercore(*arguments: object) -> None:
+    """Run the command line; its output goes to ours."""
+    command = [*OUTERCORE, *map(str, arguments)]
+    print(f"\n$ outercore {' '.join(command[len(OUTERCORE):])}", flush=True)
+    finished = subprocess.run(command, check=False)
+    if finished.returncode:
+        sys.exit(finished.returncode)
+
+
+def _record(run: Path) -> dict[str, Any]:
+    path = run / "record.json"
+    record: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return record
+
+
+def _read_per_epoch(record: dict[str, Any]) -> str:
+    reads = [_reads(epoch) for epoch in record["epochs"]]
+    requests = sum(read["requests"] for read in reads) / len(reads)
+    size = sum(read["bytes"] for read in reads) / len(reads)
+    return f"{size / MIB:,.0f} MiB, {requests / 1000:,.0f} k"
+
+
+def _reads(epoch: dict[str, Any]) -> dict[str, int]:
+    counters = epoch["counters"]
+    kinds = (counters["feature_reads"], counters["topology_reads"])
+    return {name: sum(kind[name] for kind in kinds) for name in ("requests", "bytes")}
+
+
+def _hit_ratio(record: dict[str, Any]) -> float:
+    caches = [epoch["counters"]["cache"] for epoch in record["epochs"]]
+    accesses = sum(cache["accesses"] for cache in caches)
+    return 1 - sum(cache["misses"] for cache in caches) / accesses if accesses else 1.0
+
+
+def _idle_memory() -> int:
+    """Peak memory of a process that imports what training needs and does nothing."""
+    code = (
+        "import resource, torch, torch_geometric.nn\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    return int(finished.stdout)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train on a graph larger than its memory budget.")
+    parser.add_argument("--small", action="store_true", help="a graph for a minute, not for ten")
+    parser.add_argument("--directory", type=Path, default=Path("demo-data"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
