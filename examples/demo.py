@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OUTERCORE = [sys.executable, "-m", "outercore"]
+OUTERCORE = Path(sys.executable).with_name("outercore")
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -115,9 +115,9 @@ def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
 
 def outercore(*arguments: object) -> None:
     """Run the command line; its output goes to ours."""
-    command = [*OUTERCORE, *map(str, arguments)]
-    print(f"\n$ outercore {' '.join(command[len(OUTERCORE):])}", flush=True)
-    finished = subprocess.run(command, check=False)
+    words = [str(argument) for argument in arguments]
+    print(f"\n$ outercore {' '.join(words)}", flush=True)
+    finished = subprocess.run([OUTERCORE, *words], check=False)
     if finished.returncode:
         sys.exit(finished.returncode)
 

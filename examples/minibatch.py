@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-import torch.nn.functional as F
+from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GraphSAGE
 
 import outercore as oc
@@ -32,7 +32,7 @@ def main() -> None:
         for batch in train:
             seeds = slice(batch.batch_size)
             optimiser.zero_grad()
-            loss = F.cross_entropy(model(batch.x, batch.edge_index)[seeds], batch.y[seeds])
+            loss = cross_entropy(model(batch.x, batch.edge_index)[seeds], batch.y[seeds])
             loss.backward()
             optimiser.step()
         reads = train.counters()["counters"]["feature_reads"]

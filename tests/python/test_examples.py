@@ -1,0 +1,96 @@
+"""The examples run, and so does the code in the documents."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OUTERCORE = Path(sys.executable).with_name("outercore")
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    *sorted((ROOT / "docs" / "paths").glob("*.md")),
+]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small data set named `planted`, as the documents call theirs."""
+    path = tmp_path_factory.mktemp("examples") / "planted"
+    sizes = ["--nodes", "2000", "--degree", "10", "--features", "16", "--classes", "4"]
+    run(OUTERCORE, "generate", "planted", *sizes, "--seed", "1", "--out", path)
+    return path
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    finished = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"COLUMNS": "250", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "TERM": "dumb"},
+    )
+    assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
+    return finished.stdout
+
+
+def test_the_minibatch_example_learns_the_planted_communities(planted: Path) -> None:
+    printed = run(sys.executable, ROOT / "examples" / "minibatch.py", planted, "--memory", "32MiB")
+    accuracy = re.search(r"accuracy ([0-9.]+)", printed)
+    assert accuracy is not None, printed
+    assert float(accuracy[1]) > 0.5, printed
+
+
+def test_the_stores_example_loads_batches_through_pyg(planted: Path) -> None:
+    printed = run(sys.executable, ROOT / "examples" / "pyg_stores.py", planted)
+    assert "64 seeds" in printed
+    assert "16)" in printed
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    text = document.read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_python_code_of_a_document_runs_from_top_to_bottom(
+    document: Path, planted: Path
+) -> None:
+    code = "\n".join(blocks(document, "python"))
+    if code:
+        run(sys.executable, "-c", code, cwd=planted.parent)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_commands_of_a_document_exist_with_their_options(document: Path) -> None:
+    for command in commands(document):
+        words = command.split()
+        known = help_of(words[1])
+        if words[1] == "generate":
+            known = help_of("generate", words[2])
+        for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", command):
+            assert re.search(rf"{option}\b", known), f"{document.name}: `{option}` in `{command}`"
+
+
+def commands(document: Path) -> list[str]:
+    """Every `outercore verb …` in blocks without a language and between backticks."""
+    text = document.read_text().replace("\\\n", " ")
+    lines = [
+        line.strip()
+        for block in re.findall(r"```\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    lines += re.findall(r"`(outercore [^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [line.split(" #")[0] for line in lines if re.match(r"outercore [a-z]+", line)]
+
+
+@cache
+def help_of(*verb: str) -> str:
+    return run(OUTERCORE, *verb, "--help")
