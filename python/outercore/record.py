@@ -1,0 +1,115 @@
+"""Run records: what ran where, what it cost and when, as plain JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers of a run depend on besides its configuration."""
+    described: dict[str, Any] = {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "python": platform.python_version(),
+    }
+    return described
+
+
+def peak_memory() -> int:
+    """The most bytes this process ever had resident."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def device_profile(root: Path) -> dict[str, Any] | None:
+    """What `outercore probe` measured for the device under `root`, `None` where it did not."""
+    path = Path(root) / "device.json"
+    if not path.exists():
+        return None
+    return json.loads(path.read_text())
+
+
+def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested counters, summed; what is no number is taken from `more`.
+
+    Example:
+        >>> add({"reads": {"bytes": 4}}, {"reads": {"bytes": 3}, "name": "uring"})
+        {'reads': {'bytes': 7}, 'name': 'uring'}
+    """
+    combined = dict(total)
+    for key, value in more.items():
+        before = total.get(key)
+        if isinstance(value, Mapping):
+            combined[key] = add(before if isinstance(before, Mapping) else {}, value)
+        elif _is_number(value):
+            combined[key] = value + (before if _is_number(before) else 0)
+        else:
+            combined[key] = value
+    return combined
+
+
+def hit_ratio(counters: Mapping[str, Any]) -> float | None:
+    """Share of row accesses that needed no read; `None` where nothing was counted."""
+    cache = counters.get("cache") or {}
+    accesses = cache.get("accesses", 0)
+    return 1 - cache.get("misses", 0) / accesses if accesses else None
+
+
+def bytes_read(counters: Mapping[str, Any]) -> int:
+    """Bytes that came from the device, gaps and alignment included."""
+    parts = ("feature_reads", "topology_reads")
+    return sum(int((counters.get(part) or {}).get("bytes", 0)) for part in parts)
+
+
+def stages(counters: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
+    """The counters of the pipeline's stages by name, in the order of the pipeline."""
+    return {
+        name: value
+        for name, value in counters.items()
+        if isinstance(value, Mapping) and "busy_s" in value
+    }
+
+
+class Timeline:
+    """Spans of a run, in seconds since it began; goes on where an interrupted run stopped."""
+
+    def __init__(self, spans: list[dict[str, Any]]) -> None:
+        self.spans = spans
+        elapsed = max((span["end_s"] for span in spans), default=0.0)
+        self._zero = time.monotonic() - elapsed
+
+    def now(self) -> float:
+        """Seconds since the run began, without the time it lay interrupted."""
+        return time.monotonic() - self._zero
+
+    @contextmanager
+    def span(self, name: str, **details: Any) -> Iterator[None]:
+        """Records the block as a span, also when it ends in an error."""
+        start = self.now()
+        try:
+            yield
+        finally:
+            end = self.now()
+            self.spans.append({"name": name, "start_s": start, "end_s": end, **details})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

@@ -1,0 +1,77 @@
+"""Memory sizes as people write them: `8GiB`, `512 MB`, `25%`, `auto`."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from outercore.errors import InvalidError
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "tb": 1000**4,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "k": 1 << 10,
+    "m": 1 << 20,
+    "g": 1 << 30,
+    "t": 1 << 40,
+}
+_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*|%)\s*$")
+
+
+def parse_size(size: str | int) -> int:
+    """Bytes that `size` means; `25%` is of this machine's memory, `auto` half of what is free.
+
+    Errors: `InvalidError` for anything that is not a positive size.
+
+    Example:
+        >>> parse_size("2GiB")
+        2147483648
+        >>> parse_size("1.5kB")
+        1500
+    """
+    if isinstance(size, int):
+        if size <= 0:
+            raise InvalidError(f"memory size: expected a positive number of bytes, found {size}")
+        return size
+    if size.strip().lower() == "auto":
+        return _physical_memory("SC_AVPHYS_PAGES") // 2
+    match = _SIZE.match(size)
+    if match is None or (match[2] != "%" and match[2].lower() not in _UNITS):
+        raise InvalidError(
+            f"memory size: expected a size such as `8GiB`, `25%` or `auto`, found `{size}`"
+        )
+    amount = float(match[1])
+    if match[2] == "%":
+        scale = _physical_memory("SC_PHYS_PAGES") / 100
+    else:
+        scale = _UNITS[match[2].lower()]
+    parsed = int(amount * scale)
+    if parsed <= 0:
+        raise InvalidError(f"memory size: expected more than zero bytes, found `{size}`")
+    return parsed
+
+
+def format_size(count: float) -> str:
+    """`count` bytes in the largest binary unit that keeps it above one.
+
+    Example:
+        >>> format_size(3 * 1024**2)
+        '3.0 MiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _physical_memory(pages: str) -> int:
+    return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")

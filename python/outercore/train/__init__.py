@@ -1,0 +1,51 @@
+"""Training, evaluation and exact inference out of core. Needs the extra `torch`.
+
+`TrainConfig` and its groups need no PyTorch; the rest imports it at first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from outercore.errors import UnsupportedError
+from outercore.train.config import (
+    BudgetConfig,
+    ModelConfig,
+    OptimiserConfig,
+    RunConfig,
+    SamplingConfig,
+    TrainConfig,
+)
+
+if TYPE_CHECKING:
+    from outercore.train.run import evaluate, resume, train
+
+_LAZY = ("evaluate", "resume", "train")
+
+__all__ = [
+    "BudgetConfig",
+    "ModelConfig",
+    "OptimiserConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "TrainConfig",
+    "evaluate",
+    "resume",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    try:
+        module = importlib.import_module("outercore.train.run")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("outercore"):
+            raise
+        raise UnsupportedError(
+            f"training needs the package `{error.name}`, which is not installed\n"
+            'hint: pip install "outercore[torch]"'
+        ) from error
+    return getattr(module, name)

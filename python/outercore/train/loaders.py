@@ -1,0 +1,147 @@
+"""Neighbour loaders of one run, together within one memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from outercore.errors import BudgetError
+from outercore.sizes import format_size, parse_size
+from outercore.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+LoaderFactory = Callable[..., Any]
+
+
+def neighbor_loader(*arguments: Any, **options: Any) -> Any:
+    """`outercore.NeighborLoader`, imported at the first call."""
+    from outercore.loader import NeighborLoader
+
+    return NeighborLoader(*arguments, **options)
+
+
+class Loaders:
+    """Opens the training loader and, beside or instead of it, one for evaluation.
+
+    Beside it, the two share the budget (`validation_share`) and the training caches stay
+    filled. Instead of it, each has all of the budget; so it is where the share is 0 or too
+    little to work with.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        *,
+        reserved: int = 0,
+        open_loader: LoaderFactory = neighbor_loader,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._graph = graph
+        self._config = config
+        self._open_loader = open_loader
+        self._note = note
+        self._training: Any = None
+        self.plan: dict[str, Any] = {}
+        self._share = config.budget.validation_share
+        total = parse_size(config.budget.memory)
+        if reserved >= total:
+            raise BudgetError(
+                f"memory budget {format_size(total)}: the in-degrees that model "
+                f"`{config.model.kind}` needs take {format_size(reserved)} of it\n"
+                "hint: give more memory, or use `--model sage` or `gat`"
+            )
+        self._total = total - reserved
+
+    @property
+    def evaluation_memory(self) -> int:
+        """Bytes that an evaluation loader gets."""
+        return int(self._total * self._share) if self._share else self._total
+
+    def training(self) -> Any:
+        """The training loader, opened where it is not."""
+        if self._training is None:
+            self._training = self._sharing(self._open_training)
+        return self._training
+
+    @contextmanager
+    def evaluation(self, **arguments: Any) -> Iterator[Any]:
+        """A loader in order, without shuffling; closed at the end of the block."""
+        loader = self._sharing(lambda: self._open_evaluation(arguments))
+        try:
+            yield loader
+        finally:
+            loader.close()
+
+    def release_training(self) -> None:
+        """Closes the training loader and leaves the whole budget to evaluation."""
+        self._share = 0.0
+        self._close_training()
+
+    def close(self) -> None:
+        """Closes the training loader, if open."""
+        self._close_training()
+
+    def fanout(self) -> list[int]:
+        """Neighbours per hop; none for a network that looks at no edge."""
+        if self._config.model.kind == "mlp":
+            return []
+        return list(self._config.sampling.fanout)
+
+    def _open_training(self) -> Any:
+        sampling = self._config.sampling
+        return self._open(
+            num_neighbors=self.fanout(),
+            input_nodes=sampling.train,
+            batch_size=sampling.batch_size,
+            memory=self._total - int(self._total * self._share),
+            shuffle=True,
+            replace=sampling.replace,
+            features=sampling.features,
+            labels=sampling.labels,
+            hotness=self._config.budget.hotness,
+        )
+
+    def _open_evaluation(self, arguments: dict[str, Any]) -> Any:
+        if not self._share:
+            self._close_training()
+        # Every row is wanted about as often as its node has out-neighbours, in an order known
+        # beforehand: sampling an epoch to find that out would cost as much as the pass itself.
+        return self._open(memory=self.evaluation_memory, hotness="in_degree", **arguments)
+
+    def _open(self, **arguments: Any) -> Any:
+        budget = self._config.budget
+        loader = self._open_loader(
+            self._graph,
+            seed=self._config.run.seed,
+            backend=budget.backend,
+            threads=budget.threads,
+            topology=budget.topology,
+            policy=budget.policy,
+            edge_ids=False,
+            **arguments,
+        )
+        # Only the plan finds out whether the budget is enough.
+        self.plan = loader.plan()
+        return loader
+
+    def _sharing(self, open_one: Callable[[], Any]) -> Any:
+        try:
+            return open_one()
+        except BudgetError:
+            if not self._share:
+                raise
+        self._note(
+            "the budget is too small to validate beside the training caches: "
+            "they are emptied for each validation and filled again"
+        )
+        self.release_training()
+        return open_one()
+
+    def _close_training(self) -> None:
+        if self._training is not None:
+            self._training.close()
+            self._training = None

@@ -1,0 +1,405 @@
+"""The training loop: epochs, validation, early stopping, checkpoints, final scores."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore import record as records
+from outercore.errors import InterruptError, InvalidError, NotFoundError
+from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
+from outercore.train.config import TrainConfig
+from outercore.train.degrees import in_degrees
+from outercore.train.inference import Inference, Prediction
+from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
+from outercore.train.meter import Meter
+from outercore.train.models import Network, build_model
+from outercore.train.observe import EpochReport, Observer
+from outercore.train.run_directory import RunDirectory
+from outercore.train.saved import save_model
+from outercore.train.scalars import Scalars
+from outercore.train.stopping import StopRequest
+from outercore.train.storage import Storage
+from outercore.train.tasks import array_key, detect_task
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+_FULL_VALIDATION_EDGES = 2_000_000
+
+
+class Trainer:
+    """One run, from its first batch or its last checkpoint to its final scores.
+
+    Everything on the CPU is a function of the data set and the configuration: batches by the
+    loader's contract, initial weights and dropout by seeding PyTorch's generator with (seed) and
+    (seed, epoch, batch).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        run: RunDirectory,
+        *,
+        observer: Observer | None = None,
+        stop: StopRequest | None = None,
+        open_loader: LoaderFactory = neighbor_loader,
+        storage: Storage | None = None,
+        command: str = "",
+    ) -> None:
+        self._graph = graph
+        self._config = config
+        self._run = run
+        self._observer = observer or Observer()
+        self._stop = stop or StopRequest()
+        self._storage = storage or Storage()
+        self._command = command
+        self._device = _device(config.run.device)
+        self._task = detect_task(graph, config.sampling.labels, config.run.metric)
+        self._require_split(config.sampling.train)
+        features = _width(graph, config.sampling.features)
+        torch.manual_seed(derived_seed(config.run.seed))
+        self._model = build_model(config.model, config.layers, features, self._task.outputs)
+        self._model.to(self._device)
+        self._adam = torch.optim.Adam(
+            self._model.parameters(),
+            lr=config.optimiser.learning_rate,
+            weight_decay=config.optimiser.weight_decay,
+        )
+        self._best: dict[str, Tensor] = {}
+        self._degrees: Tensor | None = None
+        self._checkpoints = Checkpoints(run.checkpoints, self._storage)
+        self._position = Position()
+        self._timeline = records.Timeline(self._position.timeline)
+        self._plan: dict[str, Any] = {}
+        self._meter: Meter | None = None
+        self._loaders = Loaders(
+            graph,
+            config,
+            reserved=4 * graph.num_nodes if self._model.needs_degrees else 0,
+            open_loader=open_loader,
+            note=self._observer.note,
+        )
+        self._inference: Inference
+
+    def fit(self) -> dict[str, Any]:
+        """Trains to the end and returns the run record.
+
+        Errors: `InterruptError` after a checkpoint where somebody asked to stop; whatever the
+        loader and the device raise, with the last checkpoint in place.
+        """
+        resumed = self._restore()
+        self._run.remove_scratch()
+        self._prepare()
+        scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
+        self._observer.started(self._description())
+        if resumed:
+            self._observer.resumed(self._position.epoch, self._position.batch)
+        try:
+            while not self._position.finished:
+                self._train_epoch()
+                report = self._close_epoch()
+                scalars.epoch(report)
+                self._write_record("running", {})
+                self._observer.epoch_done(report)
+            result = self._final_scores()
+            record = self._write_record("finished", result)
+            scalars.result(result)
+            self._observer.finished(result)
+            return record
+        except InterruptError as error:
+            # Raised between two steps only: model and position belong together.
+            raise self._interrupted() from error
+        finally:
+            scalars.close()
+            self._loaders.close()
+            self._run.remove_scratch()
+
+    def _restore(self) -> bool:
+        snapshot = self._checkpoints.load()
+        if snapshot is None:
+            return False
+        self._best = unpack(snapshot.tensors, self._model, self._adam)
+        self._position = snapshot.position
+        self._timeline = records.Timeline(self._position.timeline)
+        return True
+
+    def _prepare(self) -> None:
+        if isinstance(self._model, Network) and self._model.needs_degrees:
+            with self._timeline.span("in-degrees"):
+                table = in_degrees(self._graph, count_loops=self._model.counts_loops)
+                self._degrees = torch.from_numpy(table)
+        self._inference = Inference(
+            self._graph,
+            self._model,
+            self._config.sampling,
+            self._loaders,
+            degrees=self._degrees,
+            scratch=self._run.scratch,
+            device=self._device,
+            observer=self._observer,
+            stop=self._stop,
+        )
+
+    def _train_epoch(self) -> None:
+        position = self._position
+        loader = self._loaders.training()
+        self._plan = self._loaders.plan
+        if position.batch >= len(loader):
+            return
+        loader.set_epoch(position.epoch)
+        if position.batch:
+            loader.seek(position.batch)
+        self._observer.epoch_started(position.epoch, len(loader), position.batch)
+        self._model.train()
+        due = _CheckpointClock(self._config)
+        self._meter = Meter(loader, position.counters, self._timeline)
+        with self._timeline.span("train", epoch=position.epoch):
+            started = time.perf_counter()
+            for batch in self._meter.batches():
+                loss, seeds = self._step(batch)
+                now = time.perf_counter()
+                position.batch += 1
+                position.loss_sum += loss * seeds
+                position.seeds += seeds
+                position.seconds += now - started
+                started = now
+                self._observer.batch_done(loss, seeds, self._meter.counters)
+                if self._stop.requested or due.passed():
+                    position.counters = self._meter.read()
+                    self._stop.check()
+                    self._checkpoint()
+                    due.restart()
+        position.counters = self._meter.read()
+
+    def _step(self, batch: Any) -> tuple[float, int]:
+        position = self._position
+        torch.manual_seed(derived_seed(self._config.run.seed, position.epoch, position.batch))
+        degrees = None
+        if self._degrees is not None:
+            degrees = self._degrees[batch.n_id].to(self._device)
+        batch = batch.to(self._device)
+        self._adam.zero_grad(set_to_none=True)
+        logits = self._model(batch, degrees)
+        loss = self._task.loss(logits, batch.y[: batch.batch_size])
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise InvalidError(
+                f"epoch {position.epoch + 1}, batch {position.batch + 1}: expected a finite loss, "
+                f"found {value}\nhint: lower `--learning-rate`, or check the features for "
+                "infinite values"
+            )
+        loss.backward()
+        self._adam.step()
+        return value, int(batch.batch_size)
+
+    def _close_epoch(self) -> EpochReport:
+        """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
+        position, optimiser = self._position, self._config.optimiser
+        started = time.perf_counter()
+        with self._timeline.span("validate", epoch=position.epoch):
+            score = self._validation_score()
+        best = position.best_score is None or (score is not None and score > position.best_score)
+        if best:
+            position.best_score, position.best_epoch = score, position.epoch
+            self._best = {
+                name: value.detach().cpu().clone()
+                for name, value in self._model.state_dict().items()
+            }
+        report = EpochReport(
+            epoch=position.epoch,
+            loss=position.loss_sum / max(position.seeds, 1),
+            score=score,
+            metric=self._task.metric_name,
+            best=best,
+            seconds=position.seconds,
+            seeds=position.seeds,
+            validation_seconds=time.perf_counter() - started,
+            counters=position.counters,
+        )
+        position.epochs.append(vars(report).copy())
+        position.epoch, position.batch = position.epoch + 1, 0
+        position.loss_sum, position.seeds, position.seconds = 0.0, 0, 0.0
+        position.counters = {}
+        stale = bool(optimiser.patience) and position.stale_epochs() >= optimiser.patience
+        position.finished = position.epoch >= optimiser.epochs or stale
+        self._checkpoint()
+        if best:
+            self._save_best({"valid": score, "epoch": report.epoch})
+        return report
+
+    def _validation_score(self) -> float | None:
+        name = self._config.sampling.valid
+        if name not in self._graph.splits:
+            return None
+        nodes = self._graph.split(name)
+        if self._validates_fully():
+            predictions = self._inference.exact(nodes)
+        else:
+            predictions = self._inference.sampled(nodes)
+        return self._scores(predictions, {name: nodes})[name]
+
+    def _final_scores(self) -> dict[str, Any]:
+        """Exact scores of the best model on the validation and the test split."""
+        self._model.load_state_dict(self._best)
+        self._loaders.release_training()
+        sampling = self._config.sampling
+        splits = {
+            name: self._graph.split(name)
+            for name in (sampling.valid, sampling.test)
+            if name in self._graph.splits
+        }
+        result: dict[str, Any] = {
+            "metric": self._task.metric_name,
+            "best_epoch": self._position.best_epoch,
+            "scores": {},
+        }
+        if splits:
+            nodes = np.unique(np.concatenate(list(splits.values())))
+            with self._timeline.span("final scores"):
+                result["scores"] = self._scores(self._inference.exact(nodes), splits)
+        self._save_best({**result["scores"], "epoch": self._position.best_epoch})
+        return result
+
+    def _scores(
+        self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
+    ) -> dict[str, float | None]:
+        metrics = {name: self._task.metric() for name in splits}
+        members = {name: np.unique(nodes) for name, nodes in splits.items()}
+        for prediction in predictions:
+            for name, metric in metrics.items():
+                chosen = np.isin(prediction.nodes, members[name])
+                if chosen.any():
+                    metric.update(prediction.logits[chosen], prediction.labels[chosen])
+        return {name: metric.value() for name, metric in metrics.items()}
+
+    def _checkpoint(self) -> None:
+        with self._timeline.span("checkpoint"):
+            tensors = pack(self._model, self._adam, self._best)
+            path = self._checkpoints.save(Snapshot(self._position, tensors))
+        self._observer.checkpointed(str(path))
+
+    def _interrupted(self) -> InterruptError:
+        self._checkpoint()
+        self._write_record("interrupted", {})
+        position = self._position
+        return InterruptError(
+            f"stopped in epoch {position.epoch + 1} after {position.batch} batches; "
+            f"everything is in the checkpoint\n"
+            f"hint: go on with `outercore train --resume {self._run.path}`"
+        )
+
+    def _save_best(self, scores: dict[str, Any]) -> None:
+        save_model(
+            self._run.model,
+            self._model,
+            self._best,
+            self._task,
+            self._config,
+            scores,
+            self._storage,
+        )
+
+    def _validates_fully(self) -> bool:
+        chosen = self._config.run.validation
+        if chosen == "auto":
+            return self._graph.num_edges <= _FULL_VALIDATION_EDGES
+        return chosen == "full"
+
+    def _require_split(self, name: str) -> None:
+        if name not in self._graph.splits:
+            known = ", ".join(f"`{split}`" for split in self._graph.splits) or "none"
+            raise NotFoundError(
+                f"data set `{self._graph.root}`: no split `{name}`; it has {known}\n"
+                f"hint: import it with `--split {name}=FILE`"
+            )
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "run": str(self._run.path),
+            "model": self._config.model.kind,
+            "parameters": sum(value.numel() for value in self._model.parameters()),
+            "metric": self._task.metric_name,
+            "validation": "full" if self._validates_fully() else "sampled",
+            "device": str(self._device),
+        }
+
+    def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
+        graph = self._graph
+        record = {
+            "version": 1,
+            "status": status,
+            "command": self._command,
+            "description": self._description(),
+            "config": self._config.to_dict(),
+            "data_set": {
+                "path": str(Path(graph.root).resolve()),
+                "nodes": graph.num_nodes,
+                "edges": graph.num_edges,
+                "features": self._model.features,
+                "classes": self._task.outputs,
+            },
+            "machine": {
+                **records.machine(),
+                "torch": torch.__version__,
+                "threads": torch.get_num_threads(),
+                "device": str(self._device),
+            },
+            "device_profile": records.device_profile(Path(graph.root)),
+            "plan": self._plan,
+            "peak_memory_bytes": records.peak_memory(),
+            "epochs": self._position.epochs,
+            "timeline": self._timeline.spans,
+            "pipeline": [] if self._meter is None else self._meter.spans,
+            "result": result,
+        }
+        self._run.write_record(record)
+        return record
+
+
+def derived_seed(*parts: int) -> int:
+    """A 63-bit seed that is a function of `parts` and of nothing else."""
+    words = np.random.SeedSequence(parts).generate_state(1, np.uint64)
+    return int(words[0]) >> 1
+
+
+class _CheckpointClock:
+    """Says when a checkpoint within an epoch is due, by batches or by age."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._every_batches = config.run.checkpoint_batches
+        self._every_seconds = config.run.checkpoint_seconds
+        self.restart()
+
+    def restart(self) -> None:
+        self._batches = 0
+        self._since = time.monotonic()
+
+    def passed(self) -> bool:
+        """Counts a batch; whether a checkpoint is due after it."""
+        self._batches += 1
+        if self._every_batches and self._batches >= self._every_batches:
+            return True
+        return bool(self._every_seconds) and time.monotonic() - self._since >= self._every_seconds
+
+
+def _width(graph: Graph, features: str) -> int:
+    shape = graph.manifest["arrays"][array_key(graph, features)]["shape"]
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
+    return torch.device(name)

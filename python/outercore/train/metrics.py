@@ -1,0 +1,157 @@
+"""Scores of predictions, computed in one pass over batches of them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+
+
+class Metric(Protocol):
+    """A score in `0..=1`, larger is better, accumulated batch by batch."""
+
+    name: str
+
+    def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
+        """Takes in a batch.
+
+        Shapes: `scores` [rows, outputs]; `labels` [rows] class numbers (negative: none), or
+        [rows, outputs] of 0, 1 and NaN (none).
+        """
+
+    def value(self) -> float | None:
+        """The score so far; `None` where it is not defined."""
+
+
+class Accuracy:
+    """Share of nodes whose largest output is their class."""
+
+    name = "accuracy"
+
+    def __init__(self) -> None:
+        self._right = 0
+        self._count = 0
+
+    def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
+        """Takes in a batch."""
+        known = labels >= 0
+        self._right += int((scores.argmax(axis=1)[known] == labels[known]).sum())
+        self._count += int(known.sum())
+
+    def value(self) -> float | None:
+        """The share, `None` before the first labelled node."""
+        return self._right / self._count if self._count else None
+
+
+class RocAuc:
+    """Area under the ROC curve; the mean over the outputs that have both classes.
+
+    Cost: keeps one float32 and one byte per score. With two class outputs the score is their
+    difference, which orders nodes as the probability does.
+    """
+
+    name = "roc_auc"
+
+    def __init__(self) -> None:
+        self._scores: list[NDArray[np.float32]] = []
+        self._labels: list[NDArray[np.int8]] = []
+
+    def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
+        """Takes in a batch."""
+        if labels.ndim == 1:
+            if scores.shape[1] != 2:
+                raise InvalidError(
+                    f"metric `roc_auc`: expected two classes, found {scores.shape[1]}\n"
+                    "hint: use `--metric accuracy`"
+                )
+            self._scores.append(scores[:, 1:2] - scores[:, 0:1])
+            self._labels.append(labels[:, None].astype(np.int8))
+            return
+        known = np.where(np.isnan(labels), -1, labels)
+        self._scores.append(scores.astype(np.float32))
+        self._labels.append(known.astype(np.int8))
+
+    def value(self) -> float | None:
+        """The area, `None` where no output has both classes."""
+        if not self._scores:
+            return None
+        scores, labels = np.concatenate(self._scores), np.concatenate(self._labels)
+        areas = []
+        for column in range(scores.shape[1]):
+            known = labels[:, column] >= 0
+            area = _area(scores[known, column], labels[known, column] > 0)
+            if area is not None:
+                areas.append(area)
+        return float(np.mean(areas)) if areas else None
+
+
+class F1:
+    """F1 over classes or labels: `micro` pools all decisions, `macro` averages over classes."""
+
+    def __init__(self, average: str) -> None:
+        self.name = f"f1_{average}"
+        self._average = average
+        self._counts: NDArray[np.int64] | None = None
+
+    def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
+        """Takes in a batch."""
+        outputs = scores.shape[1]
+        if labels.ndim == 1:
+            rows = labels >= 0
+            one_hot = np.eye(outputs, dtype=bool)
+            predicted = one_hot[scores[rows].argmax(axis=1)]
+            actual = one_hot[labels[rows].astype(np.int64)]
+            known = np.ones_like(actual)
+        else:
+            known = ~np.isnan(labels)
+            predicted, actual = scores > 0, np.where(known, labels, 0) > 0
+        counts = np.stack(
+            [
+                (predicted & actual & known).sum(axis=0),
+                (predicted & ~actual & known).sum(axis=0),
+                (~predicted & actual & known).sum(axis=0),
+            ]
+        ).astype(np.int64)
+        self._counts = counts if self._counts is None else self._counts + counts
+
+    def value(self) -> float | None:
+        """The F1 score, `None` before the first label."""
+        if self._counts is None:
+            return None
+        hit, wrong, missed = self._counts
+        if self._average == "micro":
+            hit, wrong, missed = hit.sum(), wrong.sum(), missed.sum()
+        denominator = np.asarray(2 * hit + wrong + missed)
+        if not denominator.any():
+            return None
+        # A class that neither occurs nor is predicted scores nothing, rather than 0.
+        seen = denominator > 0
+        return float(np.mean(2 * np.asarray(hit)[seen] / denominator[seen]))
+
+
+def build_metric(name: str) -> Metric:
+    """A fresh accumulator of the metric `name`."""
+    if name == "accuracy":
+        return Accuracy()
+    if name == "roc_auc":
+        return RocAuc()
+    if name in ("f1_micro", "f1_macro"):
+        return F1(name.removeprefix("f1_"))
+    raise InvalidError(
+        f"metric: expected accuracy, roc_auc, f1_micro or f1_macro; found `{name}`"
+    )
+
+
+def _area(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float | None:
+    """Mann-Whitney U by average ranks: ties between a positive and a negative count half."""
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if positives == 0 or negatives == 0:
+        return None
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(counts)
+    rank = (last_rank - (counts - 1) / 2)[inverse]
+    return float((rank[positive].sum() - positives * (positives + 1) / 2) / positives / negatives)

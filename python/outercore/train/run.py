@@ -1,0 +1,234 @@
+"""Whole runs: train, resume, evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, NotFoundError
+from outercore.train.config import TrainConfig
+from outercore.train.degrees import in_degrees
+from outercore.train.inference import Inference, Prediction
+from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
+from outercore.train.loop import Trainer
+from outercore.train.npy_rows import NpyRows
+from outercore.train.observe import Observer
+from outercore.train.run_directory import RunDirectory, next_free
+from outercore.train.saved import SavedModel, load_model
+from outercore.train.stopping import StopRequest, stop_on_signals
+
+
+def open_graph(path: Path) -> Any:
+    """`outercore.open`, imported at the first call."""
+    import outercore
+
+    return outercore.open(path)
+
+
+def train(
+    data_set: str | Path,
+    config: TrainConfig | None = None,
+    *,
+    out: str | Path | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Trains a network on a data set and returns the run record.
+
+    `out` is the run's directory, by default `runs/<data set>-<model>-<number>`. Seeds PyTorch's
+    global generator.
+
+    Errors: `InterruptError` after Ctrl-C or SIGTERM, with everything in a checkpoint; the
+    kinds of `oc.open` and `oc.NeighborLoader`.
+    """
+    config = config or TrainConfig()
+    graph = open_graph(Path(data_set))
+    if out is None:
+        name = Path(graph.root).resolve().name
+        out = next_free(Path("runs"), f"{name}-{config.model.kind}")
+    run = RunDirectory.create(Path(out), graph, config)
+    return _fit(graph, config, run, observer, command, open_loader)
+
+
+def resume(
+    run: str | Path,
+    *,
+    observer: Observer | None = None,
+    command: str = "",
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+
+    Errors: `InvalidError` where the data set changed since; else as `train`.
+    """
+    directory = RunDirectory.open(Path(run))
+    graph = open_graph(directory.data_set)
+    directory.require_same(graph)
+    return _fit(graph, directory.config(), directory, observer, command, open_loader)
+
+
+def evaluate(
+    model: str | Path,
+    data_set: str | Path | None = None,
+    *,
+    split: str = "test",
+    memory: str | None = None,
+    validation: str = "full",
+    predictions: str | Path | None = None,
+    logits: str | Path | None = None,
+    observer: Observer | None = None,
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Scores a trained model on a split, by exact inference or with sampled neighbours.
+
+    `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
+    stands for every node, in order. `predictions` and `logits` name `.npy` files to write, one
+    row a node of the split, in its order.
+
+    Errors: `NotFoundError` for a missing model or split, `InvalidError` where the data set's
+    features do not fit the model.
+    """
+    directory = Path(model)
+    if (directory / "model" / "model.json").exists():
+        data_set = data_set or RunDirectory.open(directory).data_set
+        directory = directory / "model"
+    if data_set is None and (directory.parent / "config.json").exists():
+        data_set = RunDirectory.open(directory.parent).data_set
+    if data_set is None:
+        raise InvalidError(
+            f"model `{model}` names no data set\nhint: add `--data DATASET`"
+        )
+    saved = load_model(directory)
+    graph = open_graph(Path(data_set))
+    nodes = _nodes(graph, split)
+    config = saved.config
+    if memory is not None:
+        config = replace(config, budget=replace(config.budget, memory=memory))
+    metric = saved.task.metric()
+    stop = StopRequest()
+    inference, loaders = _inference(saved, graph, config, observer, stop, open_loader, directory)
+    sampled = validation == "sampled"
+    rows = len(nodes)
+    with ExitStack() as stack:
+        stack.callback(loaders.close)
+        stack.enter_context(stop_on_signals(stop))
+        labels_out, logits_out = _outputs(stack, saved, rows, predictions, logits)
+        for prediction in inference.sampled(nodes) if sampled else inference.exact(nodes):
+            metric.update(prediction.logits, prediction.labels)
+            if labels_out is not None:
+                labels_out.append(saved.task.predictions(prediction.logits))
+            if logits_out is not None:
+                logits_out.append(prediction.logits)
+    return {
+        "model": str(directory),
+        "data_set": str(Path(graph.root).resolve()),
+        "split": split,
+        "nodes": len(nodes),
+        "neighbours": "sampled" if sampled else "all",
+        "metric": metric.name,
+        "score": metric.value(),
+    }
+
+
+def _fit(
+    graph: Any,
+    config: TrainConfig,
+    run: RunDirectory,
+    observer: Observer | None,
+    command: str,
+    open_loader: LoaderFactory,
+) -> dict[str, Any]:
+    stop = StopRequest()
+    with stop_on_signals(stop):
+        trainer = Trainer(
+            graph,
+            config,
+            run,
+            observer=observer,
+            stop=stop,
+            open_loader=open_loader,
+            command=command,
+        )
+        return trainer.fit()
+
+
+def _inference(
+    saved: SavedModel,
+    graph: Any,
+    config: TrainConfig,
+    observer: Observer | None,
+    stop: StopRequest,
+    open_loader: LoaderFactory,
+    directory: Path,
+) -> tuple[Inference, Loaders]:
+    observer = observer or Observer()
+    model, needs = saved.model, saved.model.needs_degrees
+    found = graph.num_features
+    if config.sampling.features == "x" and found != model.features:
+        raise InvalidError(
+            f"data set `{graph.root}`: expected {model.features} features a node, as the model "
+            f"was trained with, found {found}"
+        )
+    loaders = Loaders(
+        graph,
+        config,
+        reserved=4 * graph.num_nodes if needs else 0,
+        open_loader=open_loader,
+        note=observer.note,
+    )
+    loaders.release_training()
+    degrees = None
+    if needs:
+        degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
+    inference = Inference(
+        graph,
+        model,
+        config.sampling,
+        loaders,
+        degrees=degrees,
+        scratch=directory / "scratch",
+        device=torch.device("cpu"),
+        observer=observer,
+        stop=stop,
+    )
+    return inference, loaders
+
+
+def _nodes(graph: Any, split: str) -> NDArray[np.int64]:
+    if split == "all":
+        return np.arange(graph.num_nodes)
+    if split not in graph.splits:
+        known = ", ".join([*graph.splits, "all"])
+        raise NotFoundError(f"data set `{graph.root}`: no split `{split}`; it has {known}")
+    return graph.split(split)
+
+
+def _outputs(
+    stack: ExitStack,
+    saved: SavedModel,
+    rows: int,
+    predictions: str | Path | None,
+    logits: str | Path | None,
+) -> tuple[NpyRows | None, NpyRows | None]:
+    outputs = saved.task.outputs
+    labels_out = logits_out = None
+    if predictions is not None:
+        if saved.task.kind == "classes":
+            labels_out = NpyRows(Path(predictions), (rows,), np.int64)
+        else:
+            labels_out = NpyRows(Path(predictions), (rows, outputs), np.uint8)
+        stack.enter_context(labels_out)
+    if logits is not None:
+        logits_out = stack.enter_context(NpyRows(Path(logits), (rows, outputs)))
+    return labels_out, logits_out

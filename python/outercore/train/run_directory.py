@@ -1,0 +1,153 @@
+"""The directory of one run: configuration, record, checkpoints, scalars and the model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outercore.errors import InvalidError, NotFoundError
+from outercore.train.config import TrainConfig
+from outercore.train.storage import Storage, device_errors, replace_file
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+class RunDirectory:
+    """Where a run keeps what it makes.
+
+    `config.json` what it is a function of, `record.json` what happened, `checkpoints/`, `model/`
+    the best model, `tensorboard/` scalars, `scratch/` removed when the run ends.
+    """
+
+    def __init__(self, path: Path, storage: Storage | None = None) -> None:
+        self.path = path
+        self._storage = storage or Storage()
+
+    @classmethod
+    def create(
+        cls, path: Path, graph: Graph, config: TrainConfig, storage: Storage | None = None
+    ) -> RunDirectory:
+        """Makes a new run.
+
+        Errors: `InvalidError` where `path` already is one.
+        """
+        run = cls(path, storage)
+        if run._config.exists():
+            raise InvalidError(
+                f"run `{path}` exists already\n"
+                f"hint: go on with it by `--resume {path}`, or choose another `--out`"
+            )
+        described = {
+            "data_set": str(Path(graph.root).resolve()),
+            "fingerprint": fingerprint(graph.manifest),
+            "config": config.to_dict(),
+        }
+        with device_errors(f"run `{path}`"):
+            run._storage.make_directory(path)
+            run._storage.make_directory(run.checkpoints)
+            replace_file(run._storage, run._config, _to_json(described))
+        return run
+
+    @classmethod
+    def open(cls, path: Path, storage: Storage | None = None) -> RunDirectory:
+        """An existing run.
+
+        Errors: `NotFoundError` where `path` is none.
+        """
+        run = cls(path, storage)
+        if not run._config.exists():
+            raise NotFoundError(
+                f"run `{path}`: no `config.json` there\n"
+                "hint: give the directory that `outercore train` printed"
+            )
+        return run
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def scratch(self) -> Path:
+        """Where layer states lie during inference."""
+        return self.path / "scratch"
+
+    @property
+    def model(self) -> Path:
+        """Where the best model is."""
+        return self.path / "model"
+
+    @property
+    def scalars(self) -> Path:
+        """Where TensorBoard finds the scalars."""
+        return self.path / "tensorboard"
+
+    @property
+    def data_set(self) -> Path:
+        """The data set that the run trains on."""
+        return Path(self._described()["data_set"])
+
+    def config(self) -> TrainConfig:
+        """The run's configuration."""
+        return TrainConfig.from_dict(self._described()["config"])
+
+    def require_same(self, graph: Graph) -> None:
+        """Raises `InvalidError` where the data set changed since the run began."""
+        if self._described()["fingerprint"] != fingerprint(graph.manifest):
+            raise InvalidError(
+                f"run `{self.path}`: data set `{graph.root}` changed since the run began, so it "
+                "cannot be resumed exactly\nhint: start a new run"
+            )
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        """Replaces `record.json`."""
+        with device_errors(f"run record `{self._record}`"):
+            replace_file(self._storage, self._record, _to_json(record))
+
+    def record(self) -> dict[str, Any]:
+        """The record as it was last written.
+
+        Errors: `NotFoundError` before the first epoch has ended.
+        """
+        if not self._record.exists():
+            raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
+        return json.loads(self._record.read_text())
+
+    def remove_scratch(self) -> None:
+        """Deletes layer states, also those that a killed run left."""
+        self._storage.remove_tree(self.scratch)
+
+    @property
+    def _config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def _record(self) -> Path:
+        return self.path / "record.json"
+
+    def _described(self) -> dict[str, Any]:
+        try:
+            return json.loads(self._config.read_text())
+        except json.JSONDecodeError as error:
+            raise InvalidError(f"`{self._config}`: expected JSON, found: {error}") from None
+
+
+def fingerprint(manifest: dict[str, Any]) -> str:
+    """A digest of all that the manifest says, checksums of the arrays included."""
+    text = json.dumps(manifest, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def next_free(parent: Path, stem: str) -> Path:
+    """`parent/stem-1`, or the first number that is not taken."""
+    number = 1
+    while (parent / f"{stem}-{number}").exists():
+        number += 1
+    return parent / f"{stem}-{number}"
+
+
+def _to_json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()

@@ -1,0 +1,56 @@
+"""Ctrl-C and SIGTERM as a request that training answers between two batches."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from outercore.errors import InterruptError
+
+
+class StopRequest:
+    """Set once, by anyone; whoever works checks it between two pieces of work."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._event.is_set()
+
+    def request(self) -> None:
+        """Asks to stop."""
+        self._event.set()
+
+    def check(self) -> None:
+        """Raises `InterruptError` if somebody asked to stop."""
+        if self.requested:
+            raise InterruptError("stopped on request")
+
+
+@contextmanager
+def stop_on_signals(stop: StopRequest) -> Iterator[None]:
+    """Within the block the first SIGINT or SIGTERM is a request, a second one ends at once.
+
+    Does nothing outside the main thread, where Python delivers no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.request()
+
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, handle) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,67 @@
+"""Writing files so that a crash at any moment leaves the old or the new, never half."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from outercore.errors import DeviceError, NoSpaceError
+
+
+class Storage:
+    """The few operations that durable writing is made of; tests put faults in their place."""
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Creates or replaces `path` and waits until the bytes are on the device."""
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Gives `old` the name `new`, replacing a file of that name, in one step."""
+        old.replace(new)
+
+    def sync_directory(self, path: Path) -> None:
+        """Waits until the names in `path` are on the device."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_directory(self, path: Path) -> None:
+        """Creates `path` and its parents where they are missing."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Removes `path` and all below it; a missing one is fine."""
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def replace_file(storage: Storage, path: Path, data: bytes) -> None:
+    """Makes `path` hold `data`: at any crash it holds the old bytes or the new ones."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    storage.write(temporary, data)
+    storage.rename(temporary, path)
+    storage.sync_directory(path.parent)
+
+
+@contextmanager
+def device_errors(what: str) -> Iterator[None]:
+    """Turns the operating system's errors while writing `what` into ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoSpaceError(
+                f"{what}: no space left on the device\n"
+                "hint: free some space, then go on with `outercore train --resume RUN`"
+            ) from error
+        if isinstance(error, (NoSpaceError, DeviceError)):
+            raise
+        raise DeviceError(f"{what}: {error.strerror or error}: {error.filename or ''}") from error

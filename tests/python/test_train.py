@@ -1,0 +1,330 @@
+"""The training loop: what it learns, that it is a function of its seed, how it stops."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
+from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError  # noqa: E402
+from outercore.train.config import (  # noqa: E402
+    BudgetConfig,
+    ModelConfig,
+    OptimiserConfig,
+    RunConfig,
+    SamplingConfig,
+    TrainConfig,
+)
+from outercore.train.loop import Trainer  # noqa: E402
+from outercore.train.observe import Observer  # noqa: E402
+from outercore.train.run import evaluate, resume, train  # noqa: E402
+from outercore.train.run_directory import RunDirectory  # noqa: E402
+from outercore.train.saved import load_model  # noqa: E402
+from outercore.train.stopping import StopRequest  # noqa: E402
+
+torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
+KINDS = ("sage", "gcn", "gat", "gin", "mlp")
+
+
+def config(kind: str = "sage", epochs: int = 3, **run: Any) -> TrainConfig:
+    return TrainConfig(
+        model=ModelConfig(kind=kind, hidden=16, heads=2, dropout=0.3),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=32),
+        optimiser=OptimiserConfig(learning_rate=0.01, epochs=epochs, patience=0),
+        budget=BudgetConfig(memory="64MiB"),
+        run=RunConfig(**run),
+    )
+
+
+@pytest.fixture(scope="module")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted(tmp_path_factory.mktemp("data") / "planted")
+
+
+def fit(data_set: Path, out: Path, settings: TrainConfig, **options: Any) -> dict[str, Any]:
+    return train(
+        data_set, settings, out=out, open_graph=FakeGraph, open_loader=FakeLoader, **options
+    )
+
+
+class StopAfter(Observer):
+    """Asks to stop after a number of batches."""
+
+    def __init__(self, stop: StopRequest, batches: int) -> None:
+        self.stop, self.left = stop, batches
+
+    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.stop.request()
+
+
+class Losses(Observer):
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.notes: list[str] = []
+
+    def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
+        self.losses.append(loss)
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def weights(run: Path) -> dict[str, Any]:
+    return load_model(run / "model").model.state_dict()
+
+
+def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def stop_after(data_set: Path, out: Path, settings: TrainConfig, batches: int) -> None:
+    graph = FakeGraph(data_set)
+    run = RunDirectory.create(out, graph, settings)
+    stop = StopRequest()
+    observer = StopAfter(stop, batches)
+    trainer = Trainer(
+        graph, settings, run, observer=observer, stop=stop, open_loader=FakeLoader
+    )
+    with pytest.raises(InterruptError, match="--resume"):
+        trainer.fit()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_model_trains_and_leaves_a_complete_run(
+    kind: str, data_set: Path, tmp_path: Path
+) -> None:
+    record = fit(data_set, tmp_path / "run", config(kind, epochs=2))
+    assert record["status"] == "finished"
+    assert set(record["result"]["scores"]) == {"valid", "test"}
+    assert len(record["epochs"]) == 2
+    assert record["epochs"][0]["counters"]["train"]["items"] == 4
+    assert (tmp_path / "run/model/model.safetensors").exists()
+    assert list((tmp_path / "run/tensorboard").iterdir())
+    assert not (tmp_path / "run/scratch").exists()
+    assert json.loads((tmp_path / "run/record.json").read_text()) == record
+
+
+def test_a_graph_network_beats_the_features_alone(data_set: Path, tmp_path: Path) -> None:
+    scores = {
+        kind: fit(data_set, tmp_path / kind, config(kind, epochs=15))["result"]["scores"]["test"]
+        for kind in ("sage", "mlp")
+    }
+    assert scores["sage"] > scores["mlp"] + 0.05, scores
+
+
+def test_two_runs_with_one_seed_are_equal_to_the_last_bit(data_set: Path, tmp_path: Path) -> None:
+    first, second, other = Losses(), Losses(), Losses()
+    fit(data_set, tmp_path / "a", config(), observer=first)
+    fit(data_set, tmp_path / "b", config(), observer=second)
+    fit(data_set, tmp_path / "c", config(seed=1), observer=other)
+    assert first.losses == second.losses
+    assert first.losses != other.losses
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("batches", [1, 2, 4, 5, 7, 8])
+def test_a_resumed_run_is_equal_to_an_uninterrupted_one(
+    batches: int, data_set: Path, tmp_path: Path
+) -> None:
+    settings = config("gcn")
+    whole = fit(data_set, tmp_path / "whole", settings)
+    stop_after(data_set, tmp_path / "run", settings, batches)
+    resumed = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    assert [epoch["loss"] for epoch in resumed["epochs"]] == [
+        epoch["loss"] for epoch in whole["epochs"]
+    ]
+    assert resumed["result"] == whole["result"]
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+    counted = [epoch["counters"]["train"]["items"] for epoch in resumed["epochs"]]
+    assert counted == [4, 4, 4]
+
+
+def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_path: Path) -> None:
+    class StopInValidation(Observer):
+        def __init__(self, stop: StopRequest) -> None:
+            self.stop = stop
+
+        def inference_started(self, what: str, batches: int) -> None:
+            self.stop.request()
+
+    graph, stop = FakeGraph(data_set), StopRequest()
+    run = RunDirectory.create(tmp_path / "run", graph, config())
+    with pytest.raises(InterruptError):
+        Trainer(
+            graph,
+            config(),
+            run,
+            observer=StopInValidation(stop),
+            stop=stop,
+            open_loader=FakeLoader,
+        ).fit()
+    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    fit(data_set, tmp_path / "whole", config())
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_resuming_a_finished_run_gives_its_result_again(data_set: Path, tmp_path: Path) -> None:
+    finished = fit(data_set, tmp_path / "run", config(epochs=2))
+    again = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    assert again["result"] == finished["result"]
+
+
+def test_training_stops_early_and_keeps_the_best_model(data_set: Path, tmp_path: Path) -> None:
+    settings = TrainConfig(
+        model=ModelConfig(hidden=8),
+        sampling=SamplingConfig(fanout=(3,), batch_size=64),
+        optimiser=OptimiserConfig(learning_rate=0.05, epochs=60, patience=2),
+        budget=BudgetConfig(memory="64MiB"),
+    )
+    record = fit(data_set, tmp_path / "run", settings)
+    best = record["result"]["best_epoch"]
+    assert len(record["epochs"]) == best + 3
+    scores = [epoch["score"] for epoch in record["epochs"]]
+    assert scores[best] == max(scores)
+    assert record["result"]["scores"]["valid"] == scores[best]
+
+
+def test_labels_of_several_columns_train_with_roc_auc(tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data", task="labels")
+    record = fit(data_set, tmp_path / "run", config(epochs=6))
+    assert record["result"]["metric"] == "roc_auc"
+    assert record["result"]["scores"]["test"] > 0.7
+
+
+def test_two_classes_are_scored_by_roc_auc(tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data", classes=2)
+    record = fit(data_set, tmp_path / "run", config(epochs=2))
+    assert record["result"]["metric"] == "roc_auc"
+
+
+@pytest.mark.parametrize("options", [{"residual": True, "norm": "layer"}, {"jumping": "cat"},
+                                     {"jumping": "max", "norm": "batch"}])
+def test_skips_norms_and_jumping_train_and_resume_exactly(
+    options: dict[str, Any], data_set: Path, tmp_path: Path
+) -> None:
+    settings = TrainConfig(
+        model=ModelConfig(hidden=16, **options),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=32),
+        optimiser=OptimiserConfig(epochs=2),
+        budget=BudgetConfig(memory="64MiB"),
+    )
+    fit(data_set, tmp_path / "whole", settings)
+    stop_after(data_set, tmp_path / "run", settings, 6)
+    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_a_budget_too_small_to_share_is_used_in_turns(data_set: Path, tmp_path: Path) -> None:
+    observer = Losses()
+    open_loader = functools.partial(FakeLoader, least_memory=40 << 20)
+    plain = Losses()
+    fit(data_set, tmp_path / "plain", config(), observer=plain)
+    train(
+        data_set,
+        config(),
+        out=tmp_path / "run",
+        observer=observer,
+        open_graph=FakeGraph,
+        open_loader=open_loader,
+    )
+    assert len(observer.notes) == 1
+    assert "too small" in observer.notes[0]
+    assert observer.losses == plain.losses
+
+
+def test_a_budget_below_the_minimum_is_refused(data_set: Path, tmp_path: Path) -> None:
+    open_loader = functools.partial(FakeLoader, least_memory=400 << 20)
+    with pytest.raises(BudgetError, match="at least"):
+        train(
+            data_set,
+            config(),
+            out=tmp_path / "run",
+            open_graph=FakeGraph,
+            open_loader=open_loader,
+        )
+
+
+def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(
+    data_set: Path, tmp_path: Path
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> FakeLoader:
+        def poison(batch: Any) -> Any:
+            batch.x[0, 0] = float("nan")
+            return batch
+
+        return FakeLoader(*arguments, **options, transform=poison)
+
+    with pytest.raises(InvalidError, match=r"epoch 1, batch 1: expected a finite loss"):
+        train(
+            data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken
+        )
+
+
+def test_a_changed_data_set_cannot_be_resumed(tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data")
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    planted(data_set, seed=1)
+    with pytest.raises(InvalidError, match="changed since the run began"):
+        resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_an_existing_run_is_not_overwritten(data_set: Path, tmp_path: Path) -> None:
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    with pytest.raises(InvalidError, match="exists already"):
+        fit(data_set, tmp_path / "run", config(epochs=1))
+
+
+def test_a_missing_training_split_is_named(data_set: Path, tmp_path: Path) -> None:
+    settings = TrainConfig(sampling=SamplingConfig(train="learn"))
+    with pytest.raises(NotFoundError, match="no split `learn`; it has `train`"):
+        fit(data_set, tmp_path / "run", settings)
+
+
+@pytest.mark.parametrize("kind", ["gat", "mlp"])
+def test_evaluate_repeats_the_final_score_and_writes_predictions(
+    kind: str, data_set: Path, tmp_path: Path
+) -> None:
+    record = fit(data_set, tmp_path / "run", config(kind))
+    scored = evaluate(
+        tmp_path / "run",
+        predictions=tmp_path / "classes.npy",
+        logits=tmp_path / "logits.npy",
+        open_graph=FakeGraph,
+        open_loader=FakeLoader,
+    )
+    assert scored["score"] == record["result"]["scores"]["test"]
+    graph = FakeGraph(data_set)
+    predicted = np.load(tmp_path / "classes.npy")
+    actual = graph.array("y")[graph.split("test")]
+    assert (predicted == actual).mean() == scored["score"]
+    assert (np.load(tmp_path / "logits.npy").argmax(axis=1) == predicted).all()
+
+
+def test_evaluate_of_all_nodes_is_in_node_order(data_set: Path, tmp_path: Path) -> None:
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    evaluate(
+        tmp_path / "run/model",
+        split="all",
+        logits=tmp_path / "all.npy",
+        open_graph=FakeGraph,
+        open_loader=FakeLoader,
+    )
+    evaluate(
+        tmp_path / "run",
+        split="test",
+        logits=tmp_path / "test.npy",
+        open_graph=FakeGraph,
+        open_loader=FakeLoader,
+    )
+    test = FakeGraph(data_set).split("test")
+    everything = np.load(tmp_path / "all.npy")[test]
+    np.testing.assert_allclose(everything, np.load(tmp_path / "test.npy"), atol=1e-5)
