@@ -190,11 +190,12 @@ impl Engine {
         }
         let alignment = self.reader.alignment() as u64;
         let mut pending = VecDeque::with_capacity(self.reader.depth());
-        let mut next = 0;
+        let (mut next, mut finished) = (0, 0);
         loop {
             while next < reads.len() && self.has_room(pending.len()) {
                 if reads[next].len == 0 {
                     on_data(next, &[])?;
+                    finished += 1;
                 } else if let Some(request) = self.request(file, next, reads[next], alignment)? {
                     pending.push_back(request);
                 } else {
@@ -202,12 +203,12 @@ impl Engine {
                 }
                 next += 1;
             }
+            if finished == reads.len() {
+                return Ok(());
+            }
             self.reader.submit(&mut pending)?;
             let in_flight = self.reader.in_flight();
             if in_flight == 0 {
-                if next == reads.len() && pending.is_empty() {
-                    return Ok(());
-                }
                 return Err(Error::internal("staging memory is leased while nothing is in flight"));
             }
             // A few at a time: fewer system calls, and the queue stays nearly full meanwhile.
@@ -223,6 +224,7 @@ impl Engine {
                 let read = reads[index];
                 completion.result?;
                 let skip = (read.offset & (alignment - 1)) as usize;
+                finished += 1;
                 counters.requests += 1;
                 counters.bytes += self.span(file, read, alignment).1 as u64;
                 counters.useful_bytes += u64::from(read.len);

@@ -170,3 +170,139 @@ pub fn plan_range(range: Range<u64>, cost: &CostModel, max_read: Bytes) -> Vec<P
     }
     reads
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Device seconds of a read from `start` to `end`.
+    fn seconds(cost: &CostModel, start: u64, end: u64, file_len: u64) -> f64 {
+        let read = PlannedRead { offset: start, len: (end - start) as u32 };
+        cost.seconds_of(&[read], file_len)
+    }
+
+    #[derive(Clone, Debug)]
+    struct Case {
+        rows: Vec<u64>,
+        layout: RowLayout,
+        cost: CostModel,
+        max_read: Bytes,
+    }
+
+    fn cases() -> impl Strategy<Value = Case> {
+        let shape = (
+            prop::sample::select(vec![4u64, 8, 12, 400, 512, 3000, 4096, 10_000]),
+            prop::sample::select(vec![0u64, 128, 4096]),
+            1u64..20_000,
+            0.001f64..1.0,
+        );
+        let device = (
+            prop::sample::select(vec![0.0, 1e-6, 1e-5, 1e-3]),
+            prop::sample::select(vec![1u32, 512, 4096]),
+            prop::sample::select(vec![4096u64, 20_000, 1 << 20]),
+        );
+        (shape, device, any::<u64>()).prop_map(
+            |((stride, base, count, density), (seconds_per_request, granule, max_read), seed)| {
+                let draws = outercore_core::Stream::new(seed, 0);
+                let rows =
+                    (0..count).filter(|&row| draws.uniform(0, 0, row).unit() < density).collect();
+                let layout = RowLayout { base, stride, file_len: base + count * stride };
+                let cost = CostModel { seconds_per_request, seconds_per_byte: 1e-9, granule };
+                Case { rows, layout, cost, max_read: Bytes(max_read) }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_lies_in_its_read_and_reads_never_overlap(case in cases()) {
+            let Case { rows, layout, cost, max_read } = case;
+            let plan = plan_rows(&rows, layout, &cost, max_read);
+            prop_assert_eq!(plan.reads.len(), plan.rows_of.len());
+            let mut next_row = 0;
+            let mut last_end = 0;
+            for (read, range) in plan.reads.iter().zip(&plan.rows_of) {
+                prop_assert_eq!(range.start, next_row);
+                prop_assert!(range.end > range.start);
+                next_row = range.end;
+                prop_assert!(read.offset >= last_end, "sorted and apart");
+                last_end = read.end();
+                let covered = &rows[range.start as usize..range.end as usize];
+                let (first, last) = (covered[0], covered[covered.len() - 1]);
+                prop_assert_eq!(read.offset, layout.base + first * layout.stride);
+                prop_assert_eq!(read.end(), layout.base + (last + 1) * layout.stride);
+                prop_assert!(read.end() <= layout.file_len);
+                let device = cost.device_bytes(read, layout.file_len);
+                prop_assert!(device <= max_read || covered.len() == 1, "{device} in a read");
+            }
+            prop_assert_eq!(next_row as usize, rows.len());
+            prop_assert_eq!(plan.useful_bytes, rows.len() as u64 * layout.stride);
+        }
+
+        #[test]
+        fn no_plan_costs_more_than_one_read_per_row(case in cases()) {
+            let Case { rows, layout, cost, max_read } = case;
+            let plan = plan_rows(&rows, layout, &cost, max_read);
+            let each: f64 = rows
+                .iter()
+                .map(|row| layout.base + row * layout.stride)
+                .map(|start| seconds(&cost, start, start + layout.stride, layout.file_len))
+                .sum();
+            let planned = cost.seconds_of(&plan.reads, layout.file_len);
+            prop_assert!(planned <= each * (1.0 + 1e-9), "{planned} > {each}");
+        }
+
+        #[test]
+        fn no_plan_costs_more_than_a_stream_of_all(case in cases()) {
+            let Case { rows, layout, cost, max_read } = case;
+            let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+            let plan = plan_rows(&rows, layout, &cost, max_read);
+            let all: Vec<u64> = (*first..=*last).collect();
+            let stream = CostModel { seconds_per_byte: 0.0, ..cost };
+            let stream = plan_rows(&all, layout, &stream, max_read);
+            let streamed = cost.seconds_of(&stream.reads, layout.file_len);
+            let planned = cost.seconds_of(&plan.reads, layout.file_len);
+            // Where rows straddle granules, the plan may cut at other rows than the stream, and
+            // read the granules at its cuts twice.
+            let straddling = u64::from(cost.granule) % layout.stride != 0
+                && layout.stride % u64::from(cost.granule) != 0
+                || layout.base % u64::from(cost.granule) != 0;
+            let cuts = if straddling { plan.reads.len() as f64 } else { 0.0 };
+            let slack = cuts * f64::from(cost.granule) * cost.seconds_per_byte;
+            prop_assert!(planned <= streamed * (1.0 + 1e-9) + slack, "{planned} > {streamed}");
+        }
+
+        #[test]
+        fn a_range_is_cut_without_gaps(
+            start in 0u64..100_000, len in 0u64..1_000_000, max_read in 1u64..200_000,
+        ) {
+            let reads = plan_range(start..start + len, &CostModel::default(), Bytes(max_read));
+            let mut next = start;
+            for read in &reads {
+                prop_assert_eq!(read.offset, next);
+                prop_assert!(read.len > 0 && u64::from(read.len) <= max_read.max(4096));
+                next = read.end();
+            }
+            prop_assert_eq!(next, start + len);
+        }
+    }
+
+    #[test]
+    fn scattered_rows_are_page_reads_and_dense_ones_a_stream() {
+        let layout = RowLayout { base: 4096, stride: 512, file_len: 4096 + (512 << 20) };
+        let cost = CostModel::default();
+        let scattered: Vec<u64> = (0..1000).map(|row| row * 1000).collect();
+        assert_eq!(plan_rows(&scattered, layout, &cost, Bytes::mib(1)).reads.len(), 1000);
+        let dense: Vec<u64> = (0..16_384).map(|row| row * 4).collect();
+        let plan = plan_rows(&dense, layout, &cost, Bytes::mib(1));
+        assert_eq!(plan.reads.len(), 32, "32 MiB in reads of 1 MiB");
+    }
+
+    #[test]
+    fn no_rows_need_no_reads() {
+        let layout = RowLayout { base: 0, stride: 4, file_len: 0 };
+        assert_eq!(plan_rows(&[], layout, &CostModel::default(), Bytes(4096)), RowPlan::default());
+    }
+}
