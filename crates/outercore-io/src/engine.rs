@@ -116,6 +116,11 @@ impl Engine {
         self.reader.name()
     }
 
+    /// Reads are widened to multiples of this many bytes; 1 where the page cache serves them.
+    pub fn alignment(&self) -> usize {
+        self.reader.alignment()
+    }
+
     /// What all reads so far have cost.
     pub fn counters(&self) -> ReadCounters {
         self.total

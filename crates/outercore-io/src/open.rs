@@ -161,6 +161,11 @@ fn direct_alignment(file: &File) -> Alignment {
     Alignment::Known(offset.max(512))
 }
 
+/// Makes the kernel forget the pages of a file that were synced.
+pub(crate) fn drop_cached_pages(file: &File) {
+    advise(file, 0, 0, libc::POSIX_FADV_DONTNEED);
+}
+
 /// Advice the kernel may ignore; so do we.
 fn advise(file: &File, offset: u64, len: usize, advice: libc::c_int) {
     // SAFETY: the descriptor is open; the call touches no memory of ours.
