@@ -1,1 +1,16 @@
-//! TODO
+//! Neighbour sampling: mini-batches as pure functions of seed, epoch, batch, hop and node.
+//!
+//! Layer 4. A batch is bit for bit the same whatever topology it is sampled from, however many
+//! batches are sampled together and however many threads do it.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod config;
+pub mod hotness;
+mod locals;
+mod pick;
+mod sampler;
+
+pub use batch::SampledBatch;
+pub use config::{FanOut, SampleConfig, Seeds};
+pub use sampler::sample_group;

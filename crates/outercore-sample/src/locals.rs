@@ -1,0 +1,169 @@
+//! Global to local node ids.
+
+use outercore_core::NodeId;
+
+/// Sources looked up at once: their cache misses overlap.
+const AHEAD: usize = 32;
+
+/// A table from the nodes of a batch to their places in it, open addressing, at most half full.
+///
+/// A slot is one word: the low half of the node and its place + 1. Where node ids need more than 32
+/// bits, the batch's node list settles what the low half leaves open.
+#[derive(Debug, Default)]
+pub(crate) struct Locals {
+    slots: Vec<u64>,
+    shift: u32,
+    wide: bool,
+}
+
+impl Locals {
+    /// Empties the table and makes room for `room` nodes of a graph of `graph_nodes`.
+    pub(crate) fn reset(&mut self, room: usize, graph_nodes: u64) {
+        self.wide = graph_nodes > 1 << 32;
+        self.allocate(room);
+    }
+
+    /// Enters the seeds; of duplicates the first.
+    pub(crate) fn enter_seeds(&mut self, seeds: &[NodeId]) {
+        self.reserve(seeds, 0);
+        self.enter_all(seeds);
+    }
+
+    /// Appends the places of `sources` to `places`, and to `nodes` those that are new.
+    ///
+    /// The caller sees to it that places fit into 32 bits.
+    pub(crate) fn relabel(
+        &mut self,
+        sources: &[NodeId],
+        nodes: &mut Vec<NodeId>,
+        places: &mut Vec<u32>,
+    ) {
+        for sources in sources.chunks(4 << 10) {
+            self.reserve(nodes, sources.len());
+            places.reserve(sources.len());
+            for sources in sources.chunks(AHEAD) {
+                self.relabel_few(sources, nodes, places);
+            }
+        }
+    }
+
+    #[inline]
+    fn relabel_few(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, places: &mut Vec<u32>) {
+        // Independent loads first: the slots are in the cache when the dependent steps need them.
+        let mut homes = [0usize; AHEAD];
+        let mut touched = 0;
+        for (home, &source) in homes.iter_mut().zip(sources) {
+            *home = self.home(source);
+            touched ^= self.slots[*home];
+        }
+        std::hint::black_box(touched);
+        for (&home, &source) in homes.iter().zip(sources) {
+            let (at, place) = self.find(home, source, nodes);
+            places.push(place.unwrap_or_else(|| {
+                let place = nodes.len() as u32;
+                nodes.push(source);
+                self.slots[at] = entry(source, place);
+                place
+            }));
+        }
+    }
+
+    /// The slot of `node`, and its place if it has one.
+    #[inline]
+    fn find(&self, home: usize, node: NodeId, nodes: &[NodeId]) -> (usize, Option<u32>) {
+        let mask = self.slots.len() - 1;
+        let mut at = home;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return (at, None);
+            }
+            let place = (slot as u32) - 1;
+            let same = (slot >> 32) as u32 == node as u32;
+            if same && (!self.wide || nodes[place as usize] == node) {
+                return (at, Some(place));
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[inline]
+    fn home(&self, node: NodeId) -> usize {
+        (node.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    }
+
+    /// Makes room for `more` nodes beside `nodes`, which are all there are.
+    fn reserve(&mut self, nodes: &[NodeId], more: usize) {
+        let room = nodes.len() + more;
+        if room * 2 > self.slots.len() {
+            self.allocate(room);
+            self.enter_all(nodes);
+        }
+    }
+
+    fn allocate(&mut self, room: usize) {
+        let len = (room * 2).next_power_of_two().max(64);
+        self.slots.clear();
+        self.slots.resize(len, 0);
+        self.shift = u64::BITS - len.trailing_zeros();
+    }
+
+    fn enter_all(&mut self, nodes: &[NodeId]) {
+        for (place, &node) in nodes.iter().enumerate() {
+            let (at, held) = self.find(self.home(node), node, nodes);
+            if held.is_none() {
+                self.slots[at] = entry(node, place as u32);
+            }
+        }
+    }
+}
+
+#[inline]
+fn entry(node: NodeId, place: u32) -> u64 {
+    u64::from(node as u32) << 32 | u64::from(place + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn places_equal_those_of_a_hash_map(
+            seeds in proptest::collection::vec(0u64..50, 0..20),
+            sources in proptest::collection::vec(0u64..300, 0..600),
+            high in 0u32..40,
+        ) {
+            // Ids that agree in their low half, where `high` shifts them.
+            let id = |small: u64| ((small % 7) << high) | (small / 7);
+            let seeds: Vec<u64> = seeds.into_iter().map(id).collect();
+            let sources: Vec<u64> = sources.into_iter().map(id).collect();
+
+            let mut expected_nodes = seeds.clone();
+            let mut map = HashMap::new();
+            for (place, &seed) in seeds.iter().enumerate() {
+                map.entry(seed).or_insert(place as u32);
+            }
+            let mut expected = Vec::new();
+            for &source in &sources {
+                expected.push(*map.entry(source).or_insert_with(|| {
+                    expected_nodes.push(source);
+                    expected_nodes.len() as u32 - 1
+                }));
+            }
+
+            let mut locals = Locals::default();
+            locals.reset(0, 8 << high);
+            locals.wide = high > 20;
+            let (mut nodes, mut places) = (seeds.clone(), Vec::new());
+            locals.enter_seeds(&seeds);
+            for sources in sources.chunks(100) {
+                locals.relabel(sources, &mut nodes, &mut places);
+            }
+            prop_assert_eq!(places, expected);
+            prop_assert_eq!(nodes, expected_nodes);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Which in-edges of a node are sampled: a function of its degree and its draws alone.
+
+use outercore_core::Uniform;
+
+use crate::config::{FanOut, SampleConfig};
+
+/// Up to this many picks are compared with each other one by one.
+const SMALL: usize = 16;
+
+/// The rule of one hop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Picker {
+    fan_out: FanOut,
+    replace: bool,
+}
+
+impl Picker {
+    pub(crate) fn of_hop(config: &SampleConfig, hop: usize) -> Self {
+        Self { fan_out: config.fan_outs[hop], replace: config.replace }
+    }
+
+    /// How many in-edges of a node with `degree` are picked.
+    #[inline]
+    pub(crate) fn count(&self, degree: u64) -> u64 {
+        match self.fan_out {
+            FanOut::All => degree,
+            FanOut::Take(count) if self.replace && degree > 0 => u64::from(count),
+            FanOut::Take(count) => degree.min(u64::from(count)),
+        }
+    }
+
+    /// Fills `places` (as many as [`Picker::count`] says) with numbers below `degree`: ascending
+    /// and distinct without replacement, in order of draw with it. `draws` is called only where
+    /// something is left to chance.
+    ///
+    /// # Source
+    /// Robert Floyd's sampling algorithm, in Bentley, "Programming pearls: a sample of brilliance",
+    /// Communications of the ACM 30(9), 1987.
+    #[inline]
+    pub(crate) fn pick(
+        &self,
+        degree: u64,
+        draws: impl FnOnce() -> Uniform,
+        places: &mut [u64],
+        taken: &mut Taken,
+    ) {
+        if self.replace && self.fan_out != FanOut::All {
+            let mut draws = draws();
+            places.fill_with(|| draws.below(degree));
+        } else if places.len() as u64 == degree {
+            for (place, i) in places.iter_mut().zip(0..) {
+                *place = i;
+            }
+        } else if places.len() <= SMALL && degree < u64::from(u32::MAX) {
+            floyd_small(degree as u32, draws(), places);
+        } else {
+            floyd_large(degree, draws(), places, taken);
+        }
+    }
+}
+
+/// Keeps the picks in a fixed array: comparing with all of it needs no branch.
+#[inline]
+fn floyd_small(degree: u32, mut draws: Uniform, places: &mut [u64]) {
+    let mut picks = [u32::MAX; SMALL];
+    let first_last = degree - places.len() as u32;
+    for (i, last) in (first_last..degree).enumerate() {
+        let drawn = draws.below(u64::from(last) + 1) as u32;
+        let seen = picks.iter().fold(false, |seen, &pick| seen | (pick == drawn));
+        picks[i] = if seen { last } else { drawn };
+    }
+    // Sorting by counting the smaller ones: no branch depends on the draws. Slots not in use hold
+    // the greatest number and count for nothing.
+    for &pick in &picks[..places.len()] {
+        let rank: u32 = picks.iter().map(|&other| u32::from(other < pick)).sum();
+        places[rank as usize] = u64::from(pick);
+    }
+}
+
+fn floyd_large(degree: u64, mut draws: Uniform, places: &mut [u64], taken: &mut Taken) {
+    taken.reset(places.len());
+    let first_last = degree - places.len() as u64;
+    for (place, last) in places.iter_mut().zip(first_last..degree) {
+        let drawn = draws.below(last + 1);
+        *place = if taken.insert(drawn) {
+            drawn
+        } else {
+            // `last` is above everything drawn before.
+            taken.insert(last);
+            last
+        };
+    }
+    places.sort_unstable();
+}
+
+/// A set of numbers, open addressing; kept to spare its allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Number + 1; 0 is empty. At most half full.
+    slots: Vec<u64>,
+    shift: u32,
+}
+
+impl Taken {
+    fn reset(&mut self, room: usize) {
+        let len = (room * 2).next_power_of_two().max(2);
+        self.slots.clear();
+        self.slots.resize(len, 0);
+        self.shift = u64::BITS - len.trailing_zeros();
+    }
+
+    /// Whether `number` was not there before.
+    fn insert(&mut self, number: u64) -> bool {
+        let mask = self.slots.len() - 1;
+        let mut at = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize;
+        loop {
+            match self.slots[at] {
+                0 => {
+                    self.slots[at] = number + 1;
+                    return true;
+                }
+                held if held == number + 1 => return false,
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outercore_core::Stream;
+    use proptest::prelude::*;
+
+    fn picks(config: &SampleConfig, degree: u64, node: u64) -> Vec<u64> {
+        let picker = Picker::of_hop(config, 0);
+        let mut places = vec![0; picker.count(degree) as usize];
+        let draws = || Stream::new(0, 0).uniform(0, 0, node);
+        picker.pick(degree, draws, &mut places, &mut Taken::default());
+        places
+    }
+
+    fn without_replacement(count: u32) -> SampleConfig {
+        SampleConfig { fan_outs: vec![FanOut::Take(count)], replace: false, edge_ids: false }
+    }
+
+    proptest! {
+        #[test]
+        fn picks_without_replacement_are_distinct_sorted_and_in_range(
+            count in 0u32..400,
+            degree in prop_oneof![0u64..500, Just(u64::MAX / 2), Just(u64::from(u32::MAX))],
+            node in any::<u64>(),
+        ) {
+            let found = picks(&without_replacement(count), degree, node);
+            prop_assert_eq!(found.len() as u64, degree.min(u64::from(count)));
+            prop_assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+            prop_assert!(found.last().is_none_or(|&last| last < degree));
+        }
+
+        #[test]
+        fn both_ways_of_drawing_pick_the_same(
+            count in 1usize..=SMALL,
+            spare in 1u32..100,
+            node in any::<u64>(),
+        ) {
+            let degree = count as u32 + spare;
+            let draws = Stream::new(1, 1).uniform(0, 0, node);
+            let (mut small, mut large) = (vec![0; count], vec![0; count]);
+            floyd_small(degree, draws.clone(), &mut small);
+            floyd_large(u64::from(degree), draws, &mut large, &mut Taken::default());
+            prop_assert_eq!(small, large);
+        }
+    }
+
+    #[test]
+    fn every_pair_of_edges_is_equally_likely() {
+        let mut counts = [[0u32; 5]; 5];
+        let config = without_replacement(2);
+        for node in 0..100_000 {
+            let found = picks(&config, 5, node);
+            counts[found[0] as usize][found[1] as usize] += 1;
+        }
+        for (first, row) in counts.iter().enumerate() {
+            for &count in &row[first + 1..] {
+                assert!(count.abs_diff(10_000) < 500, "{counts:?}");
+            }
+        }
+    }
+}

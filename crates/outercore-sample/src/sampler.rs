@@ -1,0 +1,300 @@
+//! The sampler: deciding (which positions) apart from doing (looking them up).
+
+use std::ops::Range;
+
+use outercore_core::{Error, NodeId, Result, Stream};
+use outercore_store::{Extent, Topology};
+use rayon::prelude::*;
+
+use crate::batch::SampledBatch;
+use crate::config::{FanOut, SampleConfig, Seeds};
+use crate::locals::Locals;
+use crate::pick::{Picker, Taken};
+
+/// Edges that a resident topology is asked for at once: everything about them stays in the L2 cache.
+const BLOCK_EDGES: usize = 16 << 10;
+
+/// The most room a table starts with; more comes when it is needed.
+const MOST_INITIAL_ROOM: u64 = 1 << 14;
+
+/// Samples several batches.
+///
+/// From a topology on disk all batches take a hop together, so that it sees one large set of
+/// positions per hop. From a resident one each batch is sampled by one thread, block by block, which
+/// takes no memory beside the answer but a table per thread.
+///
+/// **Shapes** one [`SampledBatch`] for each [`Seeds`], in their order.
+///
+/// **Cost** on disk, two rounds of reads per hop (extents, sources), a third with edge ids.
+///
+/// # Errors
+/// `Invalid` for a seed that is no node, naming it and its batch; what the topology reports.
+///
+/// # Example
+/// ```
+/// use outercore_core::Stream;
+/// use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
+/// use outercore_store::resident::ResidentTopology;
+/// // 1 -> 0, 2 -> 0, 0 -> 2
+/// let graph = ResidentTopology::from_csc(vec![0, 2, 2, 3], vec![1u32, 2, 0], None)?;
+/// let config = SampleConfig { fan_outs: vec![FanOut::All], replace: false, edge_ids: false };
+/// let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+/// let seeds = vec![Seeds { batch: 0, nodes: vec![0] }];
+/// let batches = sample_group(&graph, Stream::new(0, 0), seeds, &config, &pool)?;
+/// assert_eq!(batches[0].nodes, [0, 1, 2]);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+pub fn sample_group(
+    topology: &dyn Topology,
+    stream: Stream,
+    group: Vec<Seeds>,
+    config: &SampleConfig,
+    pool: &rayon::ThreadPool,
+) -> Result<Vec<SampledBatch>> {
+    for seeds in &group {
+        check_seeds(seeds, topology.num_nodes())?;
+    }
+    let sampler = Sampler { topology, stream, config };
+    pool.install(|| {
+        if topology.is_resident() {
+            let one = |spare: &mut Spare, seeds| sampler.sample_one(seeds, spare);
+            group.into_par_iter().with_max_len(1).map_init(Spare::default, one).collect()
+        } else {
+            sampler.sample_together(group)
+        }
+    })
+}
+
+fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
+    match seeds.nodes.iter().find(|&&seed| seed >= nodes) {
+        None => Ok(()),
+        Some(seed) => Err(Error::invalid(format!(
+            "seed {seed} of batch {} is out of range: the graph has {nodes} nodes",
+            seeds.batch
+        ))),
+    }
+}
+
+/// What stays the same for all batches.
+#[derive(Clone, Copy)]
+struct Sampler<'a> {
+    topology: &'a dyn Topology,
+    stream: Stream,
+    config: &'a SampleConfig,
+}
+
+/// A batch under way.
+struct Work {
+    batch: SampledBatch,
+    locals: Locals,
+    /// The destinations whose in-edges are sampled next.
+    block: Range<usize>,
+    /// Edges picked for them.
+    picked: usize,
+}
+
+/// The lookups of one step, for all its batches one after the other; kept to spare allocations.
+#[derive(Default)]
+struct Lookups {
+    nodes: Vec<NodeId>,
+    extents: Vec<Extent>,
+    positions: Vec<u64>,
+    answers: Vec<u64>,
+}
+
+/// What one thread reuses from batch to batch.
+#[derive(Default)]
+struct Spare {
+    locals: Locals,
+    lookups: Lookups,
+}
+
+impl Sampler<'_> {
+    fn sample_one(&self, seeds: Seeds, spare: &mut Spare) -> Result<SampledBatch> {
+        let mut work = [self.start(seeds, std::mem::take(&mut spare.locals))];
+        for hop in 0..self.config.fan_outs.len() {
+            let block = match self.config.fan_outs[hop] {
+                FanOut::All => BLOCK_EDGES / 64,
+                FanOut::Take(count) => BLOCK_EDGES / (count as usize).clamp(1, BLOCK_EDGES),
+            };
+            let frontier = work[0].frontier();
+            for start in frontier.clone().step_by(block) {
+                work[0].block = start..(start + block).min(frontier.end);
+                self.step(hop, &mut work, &mut spare.lookups)?;
+            }
+            work[0].end_hop(frontier.end);
+        }
+        let [work] = work;
+        spare.locals = work.locals;
+        Ok(work.batch)
+    }
+
+    fn sample_together(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
+        let mut works: Vec<Work> =
+            group.into_par_iter().map(|seeds| self.start(seeds, Locals::default())).collect();
+        let mut lookups = Lookups::default();
+        for hop in 0..self.config.fan_outs.len() {
+            for work in &mut works {
+                work.block = work.frontier();
+            }
+            self.step(hop, &mut works, &mut lookups)?;
+            for work in &mut works {
+                work.end_hop(work.block.end);
+            }
+        }
+        Ok(works.into_iter().map(|work| work.batch).collect())
+    }
+
+    fn start(&self, seeds: Seeds, mut locals: Locals) -> Work {
+        let num_seeds = seeds.nodes.len();
+        let graph_nodes = self.topology.num_nodes();
+        let room = self.config.most_nodes(num_seeds as u64, graph_nodes).min(MOST_INITIAL_ROOM);
+        locals.reset(room as usize, graph_nodes);
+        locals.enter_seeds(&seeds.nodes);
+        let batch = SampledBatch {
+            batch: seeds.batch,
+            num_seeds,
+            nodes: seeds.nodes,
+            nodes_per_hop: vec![num_seeds as u64],
+            ..SampledBatch::default()
+        };
+        Work { batch, locals, block: 0..0, picked: 0 }
+    }
+
+    /// Samples the in-edges of every batch's block.
+    fn step(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+        let Lookups { nodes, extents, positions, answers } = lookups;
+        nodes.clear();
+        for work in &*works {
+            nodes.extend_from_slice(&work.batch.nodes[work.block.clone()]);
+        }
+        extents.clear();
+        extents.resize(nodes.len(), Extent::default());
+        self.topology.extents(nodes, extents)?;
+
+        let picker = Picker::of_hop(self.config, hop);
+        let mut rest = &extents[..];
+        for work in &mut *works {
+            let own = rest.split_off(..work.block.len()).expect("an extent for each node");
+            work.count(picker, own)?;
+        }
+        let total = works.iter().map(|work| work.picked).sum();
+        positions.clear();
+        positions.resize(total, 0);
+        self.choose(hop, works, extents, positions);
+
+        answers.clear();
+        answers.resize(total, 0);
+        self.topology.sources(positions, answers)?;
+        self.relabel(works, answers)?;
+        if self.config.edge_ids {
+            self.topology.edge_ids(positions, answers)?;
+            let mut rest = &answers[..];
+            for work in works {
+                let own = rest.split_off(..work.picked).expect("an id for each edge");
+                work.batch.edge_ids.extend_from_slice(own);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `positions` with the picks of all blocks.
+    fn choose(&self, hop: usize, works: &[Work], extents: &[Extent], positions: &mut [u64]) {
+        let picker = Picker::of_hop(self.config, hop);
+        let (mut extents, mut positions) = (extents, positions);
+        let shares: Vec<_> = works
+            .iter()
+            .map(|work| {
+                let extents = extents.split_off(..work.block.len()).expect("one for each node");
+                let positions = positions.split_off_mut(..work.picked).expect("counted before");
+                (work, extents, positions)
+            })
+            .collect();
+        for_each(shares, |(work, extents, mut rest)| {
+            let mut taken = Taken::default();
+            let nodes = &work.batch.nodes[work.block.clone()];
+            for (&node, extent) in nodes.iter().zip(extents) {
+                let count = picker.count(extent.degree) as usize;
+                let own = rest.split_off_mut(..count).expect("counted before");
+                let draws = || self.stream.uniform(work.batch.batch, hop as u32, node);
+                picker.pick(extent.degree, draws, own, &mut taken);
+                for position in own {
+                    *position += extent.start;
+                }
+            }
+            Ok(())
+        })
+        .expect("choosing cannot fail");
+    }
+
+    fn relabel(&self, works: &mut [Work], sources: &[NodeId]) -> Result<()> {
+        let mut rest = sources;
+        let shares: Vec<_> = works
+            .iter_mut()
+            .map(|work| {
+                let own = rest.split_off(..work.picked).expect("a source for each edge");
+                (work, own)
+            })
+            .collect();
+        for_each(shares, |(work, sources)| {
+            let SampledBatch { nodes, sources: places, batch, .. } = &mut work.batch;
+            let most = nodes.len() + sources.len();
+            if most as u64 >= u64::from(u32::MAX) {
+                return Err(Error::invalid(format!(
+                    "batch {batch} may reach {most} nodes, more than the 2^32 that local ids tell apart"
+                ))
+                .hint("lower the batch size or the fan-outs"));
+            }
+            work.locals.relabel(sources, nodes, places);
+            Ok(())
+        })
+    }
+}
+
+impl Work {
+    /// The nodes that the last hop found; before the first, the seeds.
+    fn frontier(&self) -> Range<usize> {
+        self.batch.picked.len()..self.batch.nodes.len()
+    }
+
+    /// Writes down how many edges of each destination of the block are picked.
+    fn count(&mut self, picker: Picker, extents: &[Extent]) -> Result<()> {
+        self.picked = 0;
+        self.batch.picked.reserve(extents.len());
+        for extent in extents {
+            let count = picker.count(extent.degree);
+            let Ok(narrow) = u32::try_from(count) else {
+                return Err(Error::invalid(format!(
+                    "a node of batch {} has {count} in-edges, more than a batch can hold",
+                    self.batch.batch
+                ))
+                .hint("give a fan-out instead of taking all neighbours"));
+            };
+            self.batch.picked.push(narrow);
+            self.picked += narrow as usize;
+        }
+        Ok(())
+    }
+
+    /// Closes the hop whose frontier ended at `frontier_end`.
+    fn end_hop(&mut self, frontier_end: usize) {
+        let edges_before: u64 = self.batch.edges_per_hop.iter().sum();
+        self.batch.nodes_per_hop.push((self.batch.nodes.len() - frontier_end) as u64);
+        self.batch.edges_per_hop.push(self.batch.sources.len() as u64 - edges_before);
+    }
+}
+
+/// In parallel where there are several.
+fn for_each<T: Send>(
+    mut shares: Vec<T>,
+    run: impl Fn(T) -> Result<()> + Sync + Send,
+) -> Result<()> {
+    match shares.pop() {
+        Some(only) if shares.is_empty() => run(only),
+        Some(last) => {
+            shares.push(last);
+            shares.into_par_iter().try_for_each(run)
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,186 @@
+//! The sampler against its definition.
+
+use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
+use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, sample_group};
+use outercore_store::resident::ResidentTopology;
+use outercore_store::{Extent, Topology};
+use outercore_testkit::{Csc, NaiveBatch, naive_sample};
+use proptest::prelude::*;
+use rayon::ThreadPool;
+
+/// A resident topology that claims to be on disk, so that batches are sampled together.
+struct Together(ResidentTopology);
+
+impl Topology for Together {
+    fn num_nodes(&self) -> u64 {
+        self.0.num_nodes()
+    }
+    fn num_edges(&self) -> u64 {
+        self.0.num_edges()
+    }
+    fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
+        self.0.extents(nodes, extents)
+    }
+    fn sources(&self, positions: &[u64], sources: &mut [NodeId]) -> Result<()> {
+        self.0.sources(positions, sources)
+    }
+    fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()> {
+        self.0.edge_ids(positions, ids)
+    }
+    fn is_resident(&self) -> bool {
+        false
+    }
+}
+
+fn resident(graph: &Csc) -> ResidentTopology {
+    let Csc { offsets, sources, ids } = graph.clone();
+    ResidentTopology::from_csc(offsets, sources, Some(ids.into())).unwrap()
+}
+
+fn pool(threads: usize) -> ThreadPool {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
+}
+
+/// Writes a batch out the way the definition does.
+fn spelled_out(batch: &SampledBatch) -> NaiveBatch {
+    let (mut rows, mut cols) = (vec![0; batch.num_edges()], vec![0; batch.num_edges()]);
+    batch.write_edge_index(&mut rows, &mut cols);
+    let edges = rows.iter().zip(&cols).map(|(&row, &col)| (row as usize, col as usize)).collect();
+    NaiveBatch {
+        nodes: batch.nodes.clone(),
+        nodes_per_hop: batch.nodes_per_hop.clone(),
+        edges_per_hop: batch.edges_per_hop.clone(),
+        edges,
+        edge_ids: batch.edge_ids.clone(),
+    }
+}
+
+fn seeds_of(nodes: u64, batch: u64, count: u64) -> Seeds {
+    let mut draws = Stream::new(99, 0).uniform(batch, 0, 0);
+    Seeds { batch, nodes: (0..count).map(|_| draws.below(nodes)).collect() }
+}
+
+fn fan_out() -> impl Strategy<Value = FanOut> {
+    prop_oneof![
+        1 => Just(FanOut::All),
+        4 => (0u32..6).prop_map(FanOut::Take),
+        1 => (6u32..60).prop_map(FanOut::Take),
+    ]
+}
+
+fn naive_fan_outs(config: &SampleConfig) -> Vec<Option<u64>> {
+    let naive = |fan_out: &FanOut| match *fan_out {
+        FanOut::All => None,
+        FanOut::Take(count) => Some(u64::from(count)),
+    };
+    config.fan_outs.iter().map(naive).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn every_batch_equals_the_definition_however_it_is_sampled(
+        graph in 0usize..8,
+        fan_outs in proptest::collection::vec(fan_out(), 0..4),
+        replace in any::<bool>(),
+        seed in any::<u64>(),
+        epoch in 0u64..3,
+        first_batch in prop_oneof![0u64..5, Just(u64::from(u32::MAX) - 2)],
+        num_batches in 1u64..5,
+        batch_size in 0u64..30,
+        group_size in 1usize..5,
+    ) {
+        let (name, graph) = Csc::zoo().swap_remove(graph);
+        let stream = Stream::new(seed, epoch);
+        let config = SampleConfig { fan_outs, replace, edge_ids: true };
+        let group: Vec<Seeds> = (first_batch..first_batch + num_batches)
+            .map(|batch| seeds_of(graph.num_nodes(), batch, batch_size))
+            .collect();
+        let expected: Vec<NaiveBatch> = group
+            .iter()
+            .map(|seeds| {
+                let fan_outs = naive_fan_outs(&config);
+                naive_sample(&graph, stream, seeds.batch, &seeds.nodes, &fan_outs, replace)
+            })
+            .collect();
+        let topologies: [Box<dyn Topology>; 2] =
+            [Box::new(resident(&graph)), Box::new(Together(resident(&graph)))];
+        for topology in &topologies {
+            for threads in [1, 3] {
+                let pool = pool(threads);
+                let mut found = Vec::new();
+                for seeds in group.chunks(group_size) {
+                    let sampled =
+                        sample_group(&**topology, stream, seeds.to_vec(), &config, &pool).unwrap();
+                    for (batch, seeds) in sampled.iter().zip(seeds) {
+                        prop_assert_eq!(batch.batch, seeds.batch);
+                        prop_assert_eq!(batch.num_seeds, seeds.nodes.len());
+                        prop_assert!(
+                            batch.nodes.len() as u64
+                                <= config.most_nodes(batch_size, graph.num_nodes())
+                        );
+                    }
+                    found.extend(sampled.iter().map(spelled_out));
+                }
+                prop_assert_eq!(&found, &expected, "{} threads {}", name, threads);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_blocks_and_growing_tables_change_nothing() {
+    let graph = Csc::random(100_000, 1_500_000, 5);
+    let (stream, pool) = (Stream::new(3, 1), pool(2));
+    let group: Vec<Seeds> = (0..3).map(|batch| seeds_of(graph.num_nodes(), batch, 2000)).collect();
+    for fan_outs in [vec![FanOut::Take(15), FanOut::Take(10)], vec![FanOut::All, FanOut::Take(30)]]
+    {
+        let config = SampleConfig { fan_outs, replace: false, edge_ids: true };
+        let topology = resident(&graph);
+        let found = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
+        let together =
+            sample_group(&Together(topology), stream, group.clone(), &config, &pool).unwrap();
+        assert_eq!(found, together);
+        let fan_outs = naive_fan_outs(&config);
+        for (batch, seeds) in found.iter().zip(&group) {
+            let expected =
+                naive_sample(&graph, stream, seeds.batch, &seeds.nodes, &fan_outs, false);
+            assert!(spelled_out(batch) == expected, "batch {} differs", batch.batch);
+        }
+    }
+}
+
+#[test]
+fn edge_ids_come_only_when_asked_for() {
+    let config = SampleConfig::full_neighbours();
+    let seeds = vec![Seeds { batch: 0, nodes: vec![0] }];
+    let topology = resident(&Csc::star(10));
+    let batches = sample_group(&topology, Stream::new(0, 0), seeds, &config, &pool(1)).unwrap();
+    assert!(batches[0].edge_ids.is_empty());
+    assert_eq!(batches[0].nodes, (0..10).collect::<Vec<_>>());
+    assert_eq!(batches[0].nodes_per_hop, [1, 9]);
+    assert!(batches[0].heap_bytes() >= 8 * 10 + 4 * 9);
+}
+
+#[test]
+fn duplicate_seeds_keep_their_places_and_the_first_is_the_one_found() {
+    let graph = Csc::from_edges(3, &[(0, 1), (1, 0)]);
+    let config = SampleConfig::full_neighbours();
+    let seeds = vec![Seeds { batch: 7, nodes: vec![1, 0, 1] }];
+    let sampled = sample_group(&resident(&graph), Stream::new(0, 0), seeds, &config, &pool(1));
+    let batch = &sampled.unwrap()[0];
+    assert_eq!(batch.nodes, [1, 0, 1]);
+    assert_eq!(batch.sources, [1, 0, 1]);
+    assert_eq!(batch.picked, [1, 1, 1]);
+}
+
+#[test]
+fn a_seed_out_of_range_is_refused_by_name() {
+    let seeds = vec![Seeds { batch: 4, nodes: vec![0] }, Seeds { batch: 5, nodes: vec![9, 50] }];
+    let config = SampleConfig::full_neighbours();
+    let topology = resident(&Csc::path(50));
+    let error = sample_group(&topology, Stream::new(0, 0), seeds, &config, &pool(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let expected = "seed 50 of batch 5 is out of range: the graph has 50 nodes";
+    assert_eq!(error.to_string(), expected);
+}
