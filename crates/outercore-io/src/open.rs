@@ -60,6 +60,12 @@ impl Opened {
         Ok(Self { file, path, len, step: 1, forget: caching == Caching::Bypass })
     }
 
+    /// A stand-in for a file: whatever `file` is, read through the page cache if anything.
+    #[cfg(test)]
+    pub(crate) fn over(file: File, path: PathBuf, len: u64) -> Self {
+        Self { file, path, len, step: 1, forget: false }
+    }
+
     /// Offsets that suit this file and any other: at least a page where reads are direct.
     pub(crate) fn alignment(&self) -> usize {
         if self.step == 1 { 1 } else { self.step.max(PAGE) }

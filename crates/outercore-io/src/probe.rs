@@ -117,35 +117,38 @@ pub fn probe(
         .collect();
     let mut measured = Vec::with_capacity(points.len());
     let (mut backend, mut alignment) = ("", 1);
+    // Of the first point: the smallest read, one at a time.
+    let mut latency_s = None;
     for (number, &(read_bytes, depth)) in points.iter().enumerate() {
         let staging = Bytes(config.staging.0.max(read_bytes.0));
         let mut engine = Engine::open(EngineConfig { backend: config.backend, staging, depth })?;
-        let point = measure(&mut engine, &scratch.0, &config, read_bytes, depth)?;
+        let (point, latency) = measure(&mut engine, &scratch.0, &config, read_bytes, depth)?;
+        latency_s.get_or_insert((latency.as_secs_f64() * 1e9).round() / 1e9);
         (backend, alignment) = (engine.backend_name(), engine.alignment());
         progress(ProbeStep::Measured { number: number + 1, of: points.len(), point })?;
         measured.push(point);
     }
-    // The first point is the smallest read at depth 1.
-    let latency_s = (1e9 / measured[0].iops).round() / 1e9;
     Ok(DeviceProfile {
         version: 1,
         measured: timestamp(SystemTime::now()),
         backend: backend.to_string(),
         file_bytes: config.file,
         alignment: alignment as u32,
-        latency_s,
+        latency_s: latency_s.unwrap_or_default(),
         points: measured,
     })
 }
 
-/// Reads at random places until the time is over, without a barrier in between.
+/// Reads at random places until the time is over, without a barrier in between; the second result
+/// is the median time between two completions, which at depth 1 is the latency (the mean would
+/// count the times when other programs had the processor).
 fn measure(
     engine: &mut Engine,
     path: &Path,
     config: &ProbeConfig,
     read_bytes: Bytes,
     depth: usize,
-) -> Result<ProfilePoint> {
+) -> Result<(ProfilePoint, Duration)> {
     let file = engine.register(path)?;
     let places = engine.file_len(file) / read_bytes.0;
     let mut draws = Stream::new(read_bytes.0, depth as u64).uniform(0, 0, 0);
@@ -158,10 +161,12 @@ fn measure(
         })
         .collect();
     let begun = Instant::now();
-    let (mut count, mut elapsed) = (0u64, Duration::ZERO);
+    let mut elapsed = Duration::ZERO;
+    let mut gaps = Vec::with_capacity(reads.len());
     let outcome = engine.read(file, &reads, &mut |_, _| {
-        count += 1;
-        elapsed = begun.elapsed();
+        let now = begun.elapsed();
+        gaps.push(now - elapsed);
+        elapsed = now;
         if elapsed < config.per_point {
             return Ok(());
         }
@@ -172,8 +177,11 @@ fn measure(
         _ => {}
     }
     // Tenths are more than was measured, and stay what they are in JSON.
-    let iops = (count as f64 / elapsed.as_secs_f64().max(1e-9) * 10.0).round() / 10.0;
-    Ok(ProfilePoint { read_bytes, depth, iops, bytes_per_s: iops * read_bytes.0 as f64 })
+    let iops = (gaps.len() as f64 / elapsed.as_secs_f64().max(1e-9) * 10.0).round() / 10.0;
+    let middle = gaps.len() / 2;
+    let median = *gaps.select_nth_unstable(middle).1;
+    let point = ProfilePoint { read_bytes, depth, iops, bytes_per_s: iops * read_bytes.0 as f64 };
+    Ok((point, median.max(Duration::from_nanos(1))))
 }
 
 /// The temporary file; removed when dropped.

@@ -243,4 +243,20 @@ mod tests {
         drop(reader);
         assert_eq!(arena.free_bytes(), arena.size());
     }
+
+    #[test]
+    fn files_that_cannot_be_read_directly_are_read_at_any_offset() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), (0..200).collect::<Vec<u8>>()).unwrap();
+        let arena = Arena::new(Bytes::kib(4)).unwrap();
+        let mut reader = ThreadsReader::open(1).unwrap();
+        let file = reader.files.add(Opened::open(path.path(), Caching::Keep).unwrap());
+        assert_eq!(reader.alignment(), 1);
+        let lease = arena.lease(100).unwrap();
+        let mut requests = [ReadRequest { tag: 0, file, offset: 33, len: 100, lease }].into();
+        reader.submit(&mut requests).unwrap();
+        let mut done = Vec::new();
+        reader.wait(1, PATIENCE, &mut done).unwrap();
+        assert_eq!(done[0].lease[..100], (33..133).collect::<Vec<u8>>());
+    }
 }

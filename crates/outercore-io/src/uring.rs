@@ -314,3 +314,68 @@ fn new_ring(entries: u32) -> Result<IoUring, String> {
     }
     Ok(ring)
 }
+
+#[cfg(test)]
+mod tests {
+    use outercore_core::{Bytes, ErrorKind};
+
+    use super::*;
+
+    /// A reader, unless this kernel offers none.
+    fn reader(arena: &Arena) -> Option<UringReader> {
+        UringReader::open(4, arena).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    }
+
+    #[test]
+    fn a_read_that_never_completes_meets_the_deadline_and_is_cancelled_by_drop() {
+        let arena = Arena::new(Bytes::kib(8)).unwrap();
+        let Some(mut reader) = reader(&arena) else { return };
+        let (receiver, _sender) = io::pipe().unwrap();
+        let file = std::fs::File::from(std::os::fd::OwnedFd::from(receiver));
+        let file = reader.add(Opened::over(file, "pipe".into(), 100));
+        let lease = arena.lease(100).unwrap();
+        let mut requests = [ReadRequest { tag: 0, file, offset: 0, len: 100, lease }].into();
+        assert_eq!(reader.submit(&mut requests).unwrap(), 1);
+        let mut done = Vec::new();
+        let error = reader.wait(1, Duration::from_millis(1), &mut done).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("1 in flight"), "{error}");
+        let begun = Instant::now();
+        drop(reader);
+        assert!(begun.elapsed() < PATIENCE, "the read was cancelled");
+        assert_eq!(arena.free_bytes(), arena.size());
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_directly_are_read_at_any_offset() {
+        let arena = Arena::new(Bytes::kib(8)).unwrap();
+        let Some(mut reader) = reader(&arena) else { return };
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), (0..200).collect::<Vec<u8>>()).unwrap();
+        let file = reader.add(Opened::open(path.path(), Caching::Keep).unwrap());
+        assert_eq!(reader.alignment(), 1);
+        let lease = arena.lease(100).unwrap();
+        let mut requests = [ReadRequest { tag: 0, file, offset: 33, len: 100, lease }].into();
+        reader.submit(&mut requests).unwrap();
+        let mut done = Vec::new();
+        reader.wait(1, PATIENCE, &mut done).unwrap();
+        assert_eq!(done[0].lease[..100], (33..133).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn more_files_than_the_table_holds_are_read_all_the_same() {
+        let arena = Arena::new(Bytes::kib(8)).unwrap();
+        let Some(mut reader) = reader(&arena) else { return };
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), [7; 100]).unwrap();
+        for _ in 0..FILE_TABLE + 3 {
+            let file = reader.register(path.path()).unwrap();
+            let lease = arena.lease(100).unwrap();
+            let mut requests = [ReadRequest { tag: 0, file, offset: 0, len: 100, lease }].into();
+            reader.submit(&mut requests).unwrap();
+            let mut done = Vec::new();
+            reader.wait(1, PATIENCE, &mut done).unwrap();
+            done.remove(0).result.unwrap();
+        }
+    }
+}
