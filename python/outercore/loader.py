@@ -205,7 +205,7 @@ class NeighborLoader:
         return counters
 
     def close(self) -> None:
-        """Stop a running epoch and its threads."""
+        """Stop a running epoch and give back all memory; the loader cannot be used any more."""
         self._core.close()
 
     def __enter__(self) -> NeighborLoader:

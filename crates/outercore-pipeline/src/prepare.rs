@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
 use outercore_store::resident::ResidentTopology;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPoolBuilder;
 
 use crate::MemoryPlan;
 use crate::config::{Hotness, LoaderConfig};
@@ -18,8 +18,11 @@ use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_
 use crate::rows::RowArena;
 use crate::sampling::{Input, Sampling};
 
-/// Batches sampled to learn how large batches are and how much they share.
-const TRIAL_BATCHES: u64 = MAX_GROUP as u64;
+/// Batches sampled to learn how large batches are and how much they share: a small part of an
+/// epoch, at most as many as are ever fetched together.
+fn trial_batches(batches: u64) -> u64 {
+    (batches / 8).clamp(4, u64::from(MAX_GROUP)).min(batches)
+}
 
 /// Trial batches sampled together when the topology is paged.
 const TRIAL_STEP: u64 = 4;
@@ -59,8 +62,11 @@ pub fn prepare(dataset: &DataSet, input: Input, config: &LoaderConfig) -> Result
     let budget = config.memory;
     let num_nodes = dataset.num_nodes();
     let source = feature_source(dataset, config)?;
-    let profile = DeviceProfile::load(dataset.root())?;
-    let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
+    let cost = match DeviceProfile::load(dataset.root()) {
+        Ok(profile) => CostModel::from(&profile),
+        Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
+        Err(error) => return Err(error),
+    };
     let reading = EngineConfig {
         backend: config.backend,
         staging: staging(budget),
@@ -195,7 +201,7 @@ fn open_topology(
 
 /// Samples the first batches of epoch 0 and keeps their distinct nodes.
 fn run_trial(sampling: &Sampling, trial: &mut Trial) -> Result<()> {
-    let batches = sampling.num_batches().min(TRIAL_BATCHES);
+    let batches = trial_batches(sampling.num_batches());
     let mut next = 0;
     while next < batches {
         let until = (next + TRIAL_STEP).min(batches);

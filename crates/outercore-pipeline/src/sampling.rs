@@ -76,11 +76,6 @@ impl Sampling {
         self.num_batches
     }
 
-    /// What is drawn per hop.
-    pub fn config(&self) -> &SampleConfig {
-        &self.config
-    }
-
     /// The random stream of an epoch.
     pub fn stream(&self, epoch: u64) -> Stream {
         Stream::new(self.seed, epoch)

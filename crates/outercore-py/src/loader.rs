@@ -20,7 +20,8 @@ pub struct Loader {
 }
 
 struct State {
-    loader: CoreLoader,
+    /// `None` once closed.
+    loader: Option<CoreLoader>,
     epoch: Option<Epoch>,
 }
 
@@ -34,27 +35,26 @@ impl Loader {
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path.as_ref()).map_err(to_python)?;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
-        Ok(Self { state: Mutex::new(State { loader, epoch: None }) })
+        Ok(Self { state: Mutex::new(State { loader: Some(loader), epoch: None }) })
     }
 
     /// Batches per epoch.
-    fn num_batches(&self) -> u64 {
-        self.lock().loader.num_batches()
+    fn num_batches(&self) -> PyResult<u64> {
+        Ok(self.lock().loader().map_err(to_python)?.num_batches())
     }
 
     /// The memory plan as JSON.
     fn plan(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| {
             let mut state = self.lock();
-            let plan = state.loader.plan()?;
-            to_json(plan)
+            to_json(state.loader()?.plan()?)
         })
         .map_err(to_python)
     }
 
     /// Elements per feature row, 0 without features.
     fn width(&self, py: Python<'_>) -> PyResult<usize> {
-        py.detach(|| self.lock().loader.width()).map_err(to_python)
+        py.detach(|| self.lock().loader()?.width()).map_err(to_python)
     }
 
     /// Starts an epoch at a batch, abandoning one that runs.
@@ -62,7 +62,7 @@ impl Loader {
         py.detach(|| {
             let mut state = self.lock();
             state.stop()?;
-            state.epoch = Some(state.loader.epoch(epoch, first_batch)?);
+            state.epoch = Some(state.loader()?.epoch(epoch, first_batch)?);
             Ok(())
         })
         .map_err(to_python)
@@ -125,7 +125,8 @@ impl Loader {
 
     /// Counters and timeline since the last call, as JSON.
     fn take_counters(&self) -> PyResult<String> {
-        let (counters, spans, dropped) = self.lock().loader.take_counters();
+        let (counters, spans, dropped) =
+            self.lock().loader().map_err(to_python)?.take_counters();
         to_json(&serde_json::json!({
             "counters": counters,
             "hit_ratio": counters.cache.hit_ratio(),
@@ -135,9 +136,15 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Stops a running epoch and its threads.
+    /// Stops a running epoch and gives back all memory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.lock().stop()).map_err(to_python)
+        py.detach(|| {
+            let mut state = self.lock();
+            let stopped = state.stop();
+            state.loader = None;
+            stopped
+        })
+        .map_err(to_python)
     }
 }
 
@@ -149,10 +156,16 @@ impl Loader {
 }
 
 impl State {
+    fn loader(&mut self) -> Result<&mut CoreLoader> {
+        self.loader.as_mut().ok_or_else(|| {
+            Error::invalid("the loader is closed").hint("make a new one over the same graph")
+        })
+    }
+
     fn stop(&mut self) -> Result<()> {
-        match self.epoch.take() {
-            Some(epoch) => self.loader.finish(epoch),
-            None => Ok(()),
+        match (self.epoch.take(), &mut self.loader) {
+            (Some(epoch), Some(loader)) => loader.finish(epoch),
+            _ => Ok(()),
         }
     }
 }
