@@ -52,7 +52,7 @@ class RealData:
         return len(self.y)
 
 
-class MissingData(FileNotFoundError):
+class MissingDataError(FileNotFoundError):
     """The data library, or the wanted set in it, is not on this machine."""
 
 
@@ -63,7 +63,7 @@ def data_root(given: str | None = None) -> Path:
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise MissingData(
+        raise MissingDataError(
             f"data file `{path}` not found; set OUTERCORE_DATA or --data to the data library"
         )
     return path
@@ -129,7 +129,8 @@ def tolokers(root: Path, split: int = 0) -> RealData:
         split,
         "roc_auc",
         (0.8199, 0.8421),
-        "one of 10 splits; SAGE 82.43 +- 0.44, GCN 83.64 +- 0.67, GAT 83.70 +- 0.47, no graph 72.95",
+        "one of 10 splits; SAGE 82.43 +- 0.44, GCN 83.64 +- 0.67, GAT 83.70 +- 0.47, "
+        "no graph 72.95",
     )
 
 
@@ -299,7 +300,7 @@ ADAPTERS: dict[str, Callable[..., RealData]] = {
 def load(name: str, root: str | Path | None = None, split: int = 0) -> RealData:
     """One set by name.
 
-    Errors: `KeyError` for an unknown name, `MissingData` where the files are not there.
+    Errors: `KeyError` for an unknown name, `MissingDataError` where the files are not there.
     """
     if name not in ADAPTERS:
         raise KeyError(f"unknown data set `{name}`; known: {', '.join(ADAPTERS)}")
@@ -312,7 +313,7 @@ def write(data: RealData, out: Path) -> dict[str, object]:
     np.save(out / "edges.npy", np.ascontiguousarray(data.edges))
     np.save(out / "x.npy", np.ascontiguousarray(data.x))
     np.save(out / "y.npy", data.y)
-    np.savez(out / "splits.npz", **{part: ids for part, ids in data.splits.items()})
+    np.savez(out / "splits.npz", **data.splits)
     about = {
         "name": data.name,
         "nodes": data.nodes,
@@ -344,7 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
         out = options.out / name if options.name == "all" else options.out
         try:
             about = write(load(name, options.data, options.split), out)
-        except MissingData as missing:
+        except MissingDataError as missing:
             print(f"skipped {name}: {missing}", file=sys.stderr)
             continue
         print(json.dumps(about))

@@ -1,0 +1,273 @@
+"""Run a command under a memory limit that counts the page cache too, and say what it used.
+
+    python benchmarks/limits.py --memory 1GiB -- python worker.py ...
+
+A memory cgroup (version 1 or 2) is made for the child where that is allowed, so that anonymous
+memory, page cache and kernel buffers together stay below the limit: reading through `mmap`
+cannot borrow the rest of the machine's memory. Where no cgroup can be made the command runs
+unlimited and the outcome says so (`enforced` is `none`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_numbers = itertools.count()
+
+
+def parse_bytes(text: str) -> int:
+    """`1GiB`, `512MiB`, `1000` to bytes."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].upper() not in UNITS:
+        raise ValueError(f"memory `{text}`: expected a size like 512MiB or 1GiB")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one limited run did. Bytes unless the name says otherwise."""
+
+    command: list[str]
+    returncode: int
+    wall_s: float
+    enforced: str
+    """`cgroup1`, `cgroup2` or `none`."""
+    limit: int | None
+    peak: int | None
+    """Highest charge of the cgroup, page cache included; None without a cgroup."""
+    peak_resident: int
+    """Highest resident set of one process of the run."""
+    bytes_read: int
+    """Read from the device by the child and the descendants it waited for."""
+    bytes_written: int
+    limit_hits: int | None
+    """How often the limit forced reclaim."""
+    stdout: str
+    stderr: str
+
+    def last_json(self) -> dict:
+        """The last line of standard output that is a JSON object.
+
+        Errors: `RuntimeError` with the end of standard error if the run failed or printed none.
+        """
+        if self.returncode == 0:
+            for line in reversed(self.stdout.splitlines()):
+                if line.startswith("{"):
+                    return json.loads(line)
+        raise RuntimeError(
+            f"`{' '.join(self.command)}` ended with {self.returncode} after {self.wall_s:.1f} s"
+            f" under {self.limit} bytes: {self.stderr[-1500:] or 'no message'}"
+        )
+
+
+class _Unlimited:
+    kind = "none"
+
+    def enter(self) -> None:
+        """Called in the child before it starts the program."""
+
+    def usage(self) -> tuple[int | None, int | None]:
+        return None, None
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
+class _Cgroup1:
+    kind = "cgroup1"
+
+    def __init__(self, limit: int) -> None:
+        self.path = CGROUPS / "memory" / f"outercore-{os.getpid()}-{next(_numbers)}"
+        self.path.mkdir()
+        try:
+            (self.path / "memory.limit_in_bytes").write_text(str(limit))
+            both = self.path / "memory.memsw.limit_in_bytes"
+            if both.exists():
+                both.write_text(str(limit))
+        except OSError:
+            self.path.rmdir()
+            raise
+
+    def enter(self) -> None:
+        (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def usage(self) -> tuple[int | None, int | None]:
+        peak = int((self.path / "memory.max_usage_in_bytes").read_text())
+        return peak, int((self.path / "memory.failcnt").read_text())
+
+    def close(self) -> None:
+        """Give the charged pages back before removing: otherwise they would stay charged to
+        the parent and be free for the next run."""
+        for act in (lambda: (self.path / "memory.force_empty").write_text("0"), self.path.rmdir):
+            for _ in range(20):
+                try:
+                    act()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+
+
+class _Cgroup2:
+    kind = "cgroup2"
+
+    def __init__(self, limit: int) -> None:
+        self.path = CGROUPS / f"outercore-{os.getpid()}-{next(_numbers)}"
+        self.path.mkdir()
+        try:
+            (self.path / "memory.max").write_text(str(limit))
+            swap = self.path / "memory.swap.max"
+            if swap.exists():
+                swap.write_text("0")
+        except OSError:
+            self.path.rmdir()
+            raise
+
+    def enter(self) -> None:
+        (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def usage(self) -> tuple[int | None, int | None]:
+        peak = self.path / "memory.peak"
+        events = dict(
+            line.split() for line in (self.path / "memory.events").read_text().splitlines()
+        )
+        return (int(peak.read_text()) if peak.exists() else None), int(events.get("max", 0))
+
+    def close(self) -> None:
+        for _ in range(20):
+            try:
+                self.path.rmdir()
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
+def _cage(limit: int | None) -> _Unlimited | _Cgroup1 | _Cgroup2:
+    """The strongest limit this machine lets us set. Without a wanted limit the cgroup is made
+    all the same, with no bound, for its accounting."""
+    bound = limit if limit is not None else (1 << 62)
+    for kind, present in (
+        (_Cgroup1, CGROUPS / "memory" / "memory.limit_in_bytes"),
+        (_Cgroup2, CGROUPS / "cgroup.controllers"),
+    ):
+        if present.exists():
+            try:
+                return kind(bound)
+            except OSError:
+                continue
+    return _Unlimited()
+
+
+def drop_cached(paths: Sequence[Path]) -> None:
+    """Ask the kernel to forget the cached pages of these files (folders: all files below).
+
+    Needs no privileges: dirty pages are written first, then `POSIX_FADV_DONTNEED`.
+    """
+    for path in paths:
+        files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+        for file in files:
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
+def run_limited(
+    command: Sequence[str],
+    memory: int | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float | None = None,
+) -> Outcome:
+    """Run `command` to its end under `memory` bytes.
+
+    A run past `timeout_s` is killed with its whole process group; its return code is negative.
+    """
+    cage = _cage(memory)
+    try:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            started = time.perf_counter()
+            child = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=None if env is None else {**os.environ, **env},
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=cage.enter,
+            )
+            status, usage = _wait(child, timeout_s)
+            wall = time.perf_counter() - started
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        peak, hits = cage.usage()
+    finally:
+        cage.close()
+    return Outcome(
+        command=[str(part) for part in command],
+        returncode=status,
+        wall_s=wall,
+        enforced=cage.kind,
+        limit=memory,
+        peak=peak,
+        peak_resident=usage.ru_maxrss * 1024,
+        bytes_read=usage.ru_inblock * 512,
+        bytes_written=usage.ru_oublock * 512,
+        limit_hits=hits,
+        stdout=texts[0],
+        stderr=texts[1],
+    )
+
+
+def _wait(child: subprocess.Popen, timeout_s: float | None):
+    """Reap the child and its resource usage, killing its group when the time is over."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    pause, killed = 0.001, False
+    while True:
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return child.returncode, usage
+        if deadline is not None and not killed and time.monotonic() > deadline:
+            os.killpg(child.pid, signal.SIGKILL)
+            killed = True
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; prints the outcome as one JSON object and passes the return code on."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--memory", type=parse_bytes, help="limit, for instance 1GiB")
+    parser.add_argument("--timeout", type=float, help="seconds")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args(arguments)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parser.error("no command given; put it after `--`")
+    outcome = run_limited(command, options.memory, timeout_s=options.timeout)
+    print(json.dumps(asdict(outcome), indent=1))
+    return outcome.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
