@@ -3,6 +3,7 @@
 //! Layer 3.
 #![forbid(unsafe_code)]
 
+pub mod arrays;
 pub mod check;
 pub mod dataset;
 pub mod editor;

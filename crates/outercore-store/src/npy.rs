@@ -211,7 +211,8 @@ impl ArrayReader {
         Self::open_unnamed(path).with_context(|| named(&path.display().to_string()))
     }
 
-    fn open_unnamed(path: &Path) -> Result<Self> {
+    /// [`ArrayReader::open`] for a caller that names the file itself.
+    pub(crate) fn open_unnamed(path: &Path) -> Result<Self> {
         let mut file = File::open(path)?;
         let header = read_header(&mut file)?;
         if header.shape.is_empty() {

@@ -1,0 +1,292 @@
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Bytes, Error, Result};
+use outercore_format::{ArrayEntry, Checksum, DType};
+use outercore_io::Disk;
+
+use super::content::Content;
+use super::{ArraySpec, ArraySummary, ImportedArray, named};
+use crate::npy::{ArrayReader, ArrayWriter, OnBytes, grouped};
+
+/// Bytes that are read, checked and converted at a time.
+const CHUNK: Bytes = Bytes::mib(1);
+
+/// Rows that are checked as they pass, and counted.
+struct Intake {
+    content: Content,
+    from: DType,
+    /// Bytes of a row as it comes in.
+    row_bytes: u64,
+    /// Rows that came in.
+    rows: u64,
+    /// Known from the shape alone.
+    classes: Option<u64>,
+}
+
+impl Intake {
+    /// Rows that must come in, if their number is the graph's.
+    fn expected(&self, spec: &ArraySpec) -> Option<u64> {
+        match &self.content {
+            Content::Split(split) if !split.is_mask() => None,
+            _ => Some(spec.nodes),
+        }
+    }
+
+    fn check_rows(&self, spec: &ArraySpec, rows: u64) -> Result<()> {
+        match self.expected(spec) {
+            Some(nodes) if rows != nodes => Err(Error::invalid(format!(
+                "{} rows, but the graph has {} nodes",
+                grouped(rows),
+                grouped(nodes)
+            ))
+            .hint("there must be one row for each node, in the order of the ids")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks whole elements and hands on what is to be stored.
+    fn take(&mut self, bytes: &[u8], store: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let chunk = CHUNK.as_usize() / self.from.size() * self.from.size();
+        for part in bytes.chunks(chunk) {
+            // Going on after a refusal counts the rest of what is wrong, for the message.
+            let was_refused = self.content.is_refused();
+            let stored = self.content.take(part);
+            if !was_refused {
+                store(stored)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, spec: &ArraySpec) -> Result<ArraySummary> {
+        self.check_rows(spec, self.rows)?;
+        let mut summary = ArraySummary::default();
+        self.content.judge(&mut summary)?;
+        summary.classes = self.classes.or(summary.classes);
+        Ok(summary)
+    }
+}
+
+/// Takes an array batch by batch and writes it into the data set.
+///
+/// # Example
+/// ```
+/// use outercore_format::DType;
+/// use outercore_io::RealDisk;
+/// use outercore_store::arrays::{ArrayBuilder, ArraySpec, Target};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path();
+/// let spec = ArraySpec::new(Target::Labels, 3);
+/// let mut builder = ArrayBuilder::create(&RealDisk, root, "nodes/node/y.npy", spec, DType::I32, &[])?;
+/// builder.push_rows(&[1, 0, 0, 0, 0, 0, 0, 0], 2)?;
+/// builder.push_rows(&[0xFF, 0xFF, 0xFF, 0xFF], 1)?;
+/// let labels = builder.finish(&RealDisk)?;
+/// assert_eq!((labels.summary.classes, labels.summary.unlabelled), (Some(2), 1));
+/// # Ok(())
+/// # }
+/// ```
+pub struct ArrayBuilder {
+    spec: ArraySpec,
+    intake: Intake,
+    writer: ArrayWriter,
+    path: PathBuf,
+}
+
+impl ArrayBuilder {
+    /// Creates `root/file` for rows of `dtype` and `row_shape` as they will be pushed.
+    ///
+    /// # Errors
+    /// `Invalid`: a type or shape that does not suit the target. The disk's own.
+    pub fn create(
+        disk: &dyn Disk,
+        root: &Path,
+        file: &str,
+        spec: ArraySpec,
+        dtype: DType,
+        row_shape: &[u64],
+    ) -> Result<Self> {
+        let plan = named(&spec, None, spec.plan(dtype, row_shape))?;
+        let writer = ArrayWriter::create(disk, root, file, plan.dtype, &plan.row_shape)?;
+        let row_bytes = row_shape.iter().product::<u64>() * dtype.size() as u64;
+        let intake = Intake {
+            content: plan.content,
+            from: dtype,
+            row_bytes,
+            rows: 0,
+            classes: plan.classes,
+        };
+        Ok(Self { spec, intake, writer, path: root.join(file) })
+    }
+
+    /// Appends `rows` rows.
+    ///
+    /// Values that are refused are reported by [`ArrayBuilder::finish`], with their number.
+    ///
+    /// # Errors
+    /// `Invalid`: not the bytes of so many rows, or more rows than the graph has nodes. The disk's
+    /// own.
+    pub fn push_rows(&mut self, bytes: &[u8], rows: u64) -> Result<()> {
+        let Self { spec, intake, writer, .. } = self;
+        if rows.checked_mul(intake.row_bytes) != Some(bytes.len() as u64) {
+            let error = Error::invalid(format!(
+                "{} bytes for {rows} rows, expected {} bytes a row",
+                bytes.len(),
+                intake.row_bytes
+            ));
+            return named(spec, None, Err(error));
+        }
+        intake.rows += rows;
+        if intake.expected(spec).is_some_and(|nodes| intake.rows > nodes) {
+            return named(spec, None, intake.check_rows(spec, intake.rows));
+        }
+        named(spec, None, intake.take(bytes, &mut |stored| writer.write(stored)))
+    }
+
+    /// Judges what came in and makes the array durable; removes it if it is refused.
+    ///
+    /// # Errors
+    /// `Invalid`: too few rows, or values that are refused. The disk's own.
+    pub fn finish(self, disk: &dyn Disk) -> Result<ImportedArray> {
+        let Self { spec, intake, writer, path } = self;
+        let done = intake.judge(&spec).and_then(|summary| Ok((summary, writer.finish()?)));
+        if done.is_err() {
+            // The error at hand says more than one about the remains would.
+            let _ = disk.remove_file(&path);
+        }
+        let (summary, entry) = named(&spec, None, done)?;
+        Ok(imported(spec, entry, summary))
+    }
+
+    /// Gives up and removes the file.
+    ///
+    /// # Errors
+    /// The disk's own.
+    pub fn abort(self, disk: &dyn Disk) -> Result<()> {
+        drop(self.writer);
+        disk.remove_file(&self.path)
+    }
+}
+
+/// Copies the `.npy` file `source` to `root/file`, checked and converted on the way.
+///
+/// **Cost**: one sequential read and write; a few MiB of memory, and one bit a node for a split.
+///
+/// # Errors
+/// As [`ArrayReader::open`]; `Invalid`: another number of rows than the graph has nodes, a type or
+/// shape that does not suit the target, values that are refused; those of `progress`; the disk's
+/// own. Nothing is left behind.
+pub fn import_npy(
+    disk: &dyn Disk,
+    root: &Path,
+    file: &str,
+    spec: ArraySpec,
+    source: &Path,
+    progress: OnBytes<'_>,
+) -> Result<ImportedArray> {
+    let name = spec.clone();
+    let import = || {
+        let mut reader = open(&spec, source)?;
+        let header = reader.header().clone();
+        let row_shape = reader.row_shape().to_vec();
+        let plan = spec.plan(header.dtype, &row_shape)?;
+        let row_bytes = row_shape.iter().product::<u64>() * header.dtype.size() as u64;
+        let mut intake = Intake {
+            content: plan.content,
+            from: header.dtype,
+            row_bytes,
+            rows: reader.rows(),
+            classes: plan.classes,
+        };
+        // Before a copy of hours, not after it.
+        intake.check_rows(&spec, reader.rows())?;
+        let mut writer = ArrayWriter::create(disk, root, file, plan.dtype, &plan.row_shape)?;
+        let copied = reader
+            .for_each_chunk(CHUNK, &mut |offset, bytes| {
+                progress(offset, header.data_len())?;
+                intake.take(bytes, &mut |stored| writer.write(stored))
+            })
+            .and_then(|()| intake.judge(&spec))
+            .and_then(|summary| Ok((summary, writer.finish()?)));
+        if copied.is_err() {
+            // The error at hand says more than one about the remains would.
+            let _ = disk.remove_file(&root.join(file));
+        }
+        let (summary, entry) = copied?;
+        progress(header.data_len(), header.data_len())?;
+        Ok(imported(spec, entry, summary))
+    };
+    named(&name, Some(source), import())
+}
+
+/// Registers the `.npy` file `source` where it is, checked but not copied.
+///
+/// The manifest names it by its absolute path and knows its checksum; the file must not be changed
+/// or moved afterwards.
+///
+/// **Cost**: one sequential read; a few MiB of memory, and one bit a node for a split.
+///
+/// # Errors
+/// As [`import_npy`]; `Invalid` also if the array would have to be converted.
+pub fn register_npy(
+    spec: ArraySpec,
+    source: &Path,
+    progress: OnBytes<'_>,
+) -> Result<ImportedArray> {
+    let name = spec.clone();
+    let register = || {
+        let mut reader = open(&spec, source)?;
+        let header = reader.header().clone();
+        let plan = spec.plan(header.dtype, reader.row_shape())?;
+        let mask = matches!(&plan.content, Content::Split(split) if split.is_mask());
+        if plan.dtype != header.dtype || mask {
+            return Err(Error::invalid(format!(
+                "type {}, to be stored as {}, cannot be registered in place",
+                header.dtype, plan.dtype
+            ))
+            .hint("import a copy, which converts it"));
+        }
+        let file = std::fs::canonicalize(source)?.into_os_string().into_string().map_err(|_| {
+            Error::invalid("the path is not UTF-8, which the manifest needs").hint("import a copy")
+        })?;
+        let mut intake = Intake {
+            content: plan.content,
+            from: header.dtype,
+            row_bytes: 0,
+            rows: reader.rows(),
+            classes: plan.classes,
+        };
+        intake.check_rows(&spec, reader.rows())?;
+        let mut checksum = Checksum::new();
+        reader.for_each_chunk(CHUNK, &mut |offset, bytes| {
+            progress(offset, header.data_len())?;
+            checksum.update(bytes);
+            intake.take(bytes, &mut |_stored| Ok(()))
+        })?;
+        let summary = intake.judge(&spec)?;
+        progress(header.data_len(), header.data_len())?;
+        let entry = ArrayEntry {
+            file,
+            dtype: header.dtype,
+            shape: [&[reader.rows()], plan.row_shape.as_slice()].concat(),
+            data_offset: header.data_offset,
+            checksum: checksum.finish(),
+            external: true,
+        };
+        Ok(imported(spec, entry, summary))
+    };
+    named(&name, Some(source), register())
+}
+
+fn open(spec: &ArraySpec, source: &Path) -> Result<ArrayReader> {
+    let reader = ArrayReader::open_unnamed(source)?;
+    match spec.source_dtype {
+        Some(dtype) => reader.with_dtype(dtype),
+        None => Ok(reader),
+    }
+}
+
+fn imported(spec: ArraySpec, entry: ArrayEntry, summary: ArraySummary) -> ImportedArray {
+    let summary = ArraySummary { rows: entry.rows(), ..summary };
+    ImportedArray { key: spec.key(), target: spec.target, entry, summary }
+}

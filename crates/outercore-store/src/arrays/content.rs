@@ -1,0 +1,315 @@
+//! What an imported array may contain: checked and converted chunk by chunk, judged at the end.
+
+use outercore_core::{Error, Result};
+use outercore_format::DType;
+
+use super::number::{Number, convert, float, has_non_finite, number};
+use super::{ArraySummary, Duplicates, NonFinite};
+use crate::npy::grouped;
+
+/// A label above this is an id, a hash or a mistake.
+const MAX_LABEL: i128 = i32::MAX as i128;
+
+/// The running check of one kind of array.
+pub(crate) enum Content {
+    Matrix(Matrix),
+    Labels(Labels),
+    Split(Split),
+}
+
+impl Content {
+    /// Checks the next whole elements and returns them as they are to be stored.
+    pub fn take<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Matrix(matrix) => matrix.take(bytes),
+            Self::Labels(labels) => labels.take(bytes),
+            Self::Split(split) => split.take(bytes),
+        }
+    }
+
+    /// Whether what was seen is refused already, so that nothing more need be stored.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Self::Matrix(matrix) => matrix.refusal().is_some(),
+            Self::Labels(labels) => labels.refusal.is_some(),
+            Self::Split(split) => split.refusal().is_some(),
+        }
+    }
+
+    /// What was seen, if it is fit to be stored.
+    ///
+    /// # Errors
+    /// `Invalid`, with how many values are wrong and where the first one is.
+    pub fn judge(&self, summary: &mut ArraySummary) -> Result<()> {
+        let refusal = match self {
+            Self::Matrix(matrix) => {
+                (summary.nan, summary.infinite) = (matrix.nan, matrix.infinite);
+                matrix.refusal()
+            }
+            Self::Labels(labels) => {
+                summary.unlabelled = labels.unlabelled;
+                summary.classes = Some(labels.classes.unwrap_or(0).max((labels.max + 1) as u64));
+                labels.refusal.as_ref().map(Refusal::error)
+            }
+            Self::Split(split) => {
+                summary.duplicates = split.duplicates;
+                split.refusal()
+            }
+        };
+        refusal.map_or(Ok(()), Err)
+    }
+}
+
+/// Numbers in rows: features, multi-label targets, any node array.
+pub(crate) struct Matrix {
+    from: DType,
+    to: DType,
+    columns: u64,
+    non_finite: NonFinite,
+    /// Elements seen.
+    seen: u64,
+    nan: u64,
+    infinite: u64,
+    first: Option<u64>,
+    /// The first finite value that became infinite.
+    overflow: Option<(u64, f64)>,
+    converted: Vec<u8>,
+}
+
+impl Matrix {
+    /// `to` is `from` or a float type.
+    pub fn new(from: DType, to: DType, columns: u64, non_finite: NonFinite) -> Self {
+        let converted = Vec::new();
+        let (seen, nan, infinite, first, overflow) = (0, 0, 0, None, None);
+        Self { from, to, columns, non_finite, seen, nan, infinite, first, overflow, converted }
+    }
+
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.from != self.to {
+            self.converted.clear();
+            convert(self.from, self.to, bytes, &mut self.converted);
+        }
+        let stored = if self.from == self.to { bytes } else { &self.converted };
+        if has_non_finite(self.to, stored) {
+            let (from, to) = (self.from.size(), self.to.size());
+            let pairs = bytes.chunks_exact(from).zip(stored.chunks_exact(to));
+            for (place, (before, after)) in (self.seen..).zip(pairs) {
+                if float(self.to, after).is_finite() {
+                    continue;
+                }
+                match float(self.from, before) {
+                    value if value.is_finite() => {
+                        self.overflow.get_or_insert((place, value));
+                        continue;
+                    }
+                    value if value.is_nan() => self.nan += 1,
+                    _ => self.infinite += 1,
+                }
+                self.first.get_or_insert(place);
+            }
+        }
+        self.seen += (bytes.len() / self.from.size()) as u64;
+        stored
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        if let Some((place, value)) = self.overflow {
+            return Some(
+                Error::invalid(format!(
+                    "{}: {value:e} does not fit {}",
+                    self.place(place),
+                    self.to
+                ))
+                .hint("store them as bfloat16 or float32"),
+            );
+        }
+        let first = self.first.filter(|_| self.non_finite == NonFinite::Refuse)?;
+        Some(
+            Error::invalid(format!(
+                "{} NaN and {} infinite values among {}, the first at {}",
+                grouped(self.nan),
+                grouped(self.infinite),
+                grouped(self.seen),
+                self.place(first)
+            ))
+            .hint("mend the file, or allow them (`--allow-nan`)"),
+        )
+    }
+
+    fn place(&self, element: u64) -> String {
+        format!("row {}, column {}", element / self.columns, element % self.columns)
+    }
+}
+
+/// One class a node: integers, -1 for none.
+pub(crate) struct Labels {
+    from: DType,
+    classes: Option<u64>,
+    seen: u64,
+    unlabelled: u64,
+    max: i64,
+    refusal: Option<Refusal>,
+    stored: Vec<u8>,
+}
+
+impl Labels {
+    /// `classes` bounds the labels where it is given.
+    pub fn new(from: DType, classes: Option<u64>) -> Self {
+        Self { from, classes, seen: 0, unlabelled: 0, max: -1, refusal: None, stored: Vec::new() }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> &[u8] {
+        self.stored.clear();
+        let elements = bytes.chunks_exact(self.from.size());
+        for (row, element) in (self.seen..).zip(elements) {
+            let label = match label(number(self.from, element), self.classes) {
+                Ok(label) => label,
+                Err((what, hint)) => {
+                    self.refusal
+                        .get_or_insert(Refusal { what: format!("row {row}: {what}"), hint });
+                    -1
+                }
+            };
+            self.unlabelled += u64::from(label < 0);
+            self.max = self.max.max(label);
+            self.stored.extend_from_slice(&label.to_le_bytes());
+        }
+        self.seen += (bytes.len() / self.from.size()) as u64;
+        &self.stored
+    }
+}
+
+/// The label a number stands for; NaN, as some published data sets have it, for none.
+pub(crate) fn label(
+    number: Number,
+    classes: Option<u64>,
+) -> std::result::Result<i64, (String, &'static str)> {
+    let value = match number {
+        Number::Float(value) if value.is_nan() => return Ok(-1),
+        Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {
+            return Err((
+                format!("label {value} is not an integer"),
+                "for multi-label targets give float32 of shape [nodes, labels]",
+            ));
+        }
+        Number::Float(value) => value as i128,
+        Number::Int(value) => value,
+    };
+    let bound = classes.map_or(MAX_LABEL, |classes| i128::from(classes) - 1);
+    if value < -1 {
+        return Err((format!("label {value} is negative"), "write -1 for nodes without a label"));
+    }
+    if value > bound {
+        let expected = format!("label {value}, expected at most {bound}");
+        return Err((expected, "labels are numbers of classes, 0 and up; renumber them"));
+    }
+    Ok(value as i64)
+}
+
+/// Node ids, or one boolean a node.
+pub(crate) struct Split {
+    from: DType,
+    nodes: u64,
+    policy: Duplicates,
+    seen: u64,
+    /// One bit a node.
+    met: Vec<u64>,
+    duplicates: u64,
+    first_duplicate: Option<(u64, u64)>,
+    refusal: Option<Refusal>,
+    stored: Vec<u8>,
+}
+
+impl Split {
+    /// A split of a graph of `nodes` nodes; booleans are a mask.
+    pub fn new(from: DType, nodes: u64, policy: Duplicates) -> Self {
+        Self {
+            from,
+            nodes,
+            policy,
+            seen: 0,
+            met: vec![0; nodes.div_ceil(64) as usize],
+            duplicates: 0,
+            first_duplicate: None,
+            refusal: None,
+            stored: Vec::new(),
+        }
+    }
+
+    /// Whether the rows are a mask over the nodes.
+    pub fn is_mask(&self) -> bool {
+        self.from == DType::Bool
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> &[u8] {
+        self.stored.clear();
+        let elements = bytes.chunks_exact(self.from.size());
+        for (row, element) in (self.seen..).zip(elements) {
+            if self.is_mask() {
+                if element[0] != 0 {
+                    self.stored.extend_from_slice(&row.to_le_bytes());
+                }
+                continue;
+            }
+            match node_id(number(self.from, element), self.nodes) {
+                Ok(id) => {
+                    self.meet(row, id);
+                    self.stored.extend_from_slice(&id.to_le_bytes());
+                }
+                Err(what) => {
+                    let hint = "a split lists node ids, or has one boolean for each node";
+                    self.refusal
+                        .get_or_insert(Refusal { what: format!("row {row}: {what}"), hint });
+                }
+            }
+        }
+        self.seen += (bytes.len() / self.from.size()) as u64;
+        &self.stored
+    }
+
+    fn meet(&mut self, row: u64, id: u64) {
+        let (word, bit) = (&mut self.met[(id / 64) as usize], 1 << (id % 64));
+        if *word & bit != 0 {
+            self.duplicates += 1;
+            self.first_duplicate.get_or_insert((row, id));
+        }
+        *word |= bit;
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        if let Some(refusal) = &self.refusal {
+            return Some(refusal.error());
+        }
+        let (row, id) = self.first_duplicate.filter(|_| self.policy == Duplicates::Refuse)?;
+        Some(
+            Error::invalid(format!(
+                "{} ids come more than once, the first again in row {row}: node {id}",
+                grouped(self.duplicates)
+            ))
+            .hint("list every node once"),
+        )
+    }
+}
+
+/// The node a number stands for.
+pub(crate) fn node_id(number: Number, nodes: u64) -> std::result::Result<u64, String> {
+    let value = match number {
+        Number::Int(value) => value,
+        Number::Float(value) => return Err(format!("{value} is not an integer")),
+    };
+    match u64::try_from(value) {
+        Ok(id) if id < nodes => Ok(id),
+        _ => Err(format!("node {value}, the graph has nodes 0 to {}", nodes as i128 - 1)),
+    }
+}
+
+struct Refusal {
+    what: String,
+    hint: &'static str,
+}
+
+impl Refusal {
+    fn error(&self) -> Error {
+        Error::invalid(self.what.as_str()).hint(self.hint)
+    }
+}

@@ -1,0 +1,228 @@
+//! Adding arrays to a data set: features, labels, splits and named node arrays, copied from a
+//! `.npy` file, registered in place, or pushed in batches; checked while they pass.
+
+mod builder;
+mod content;
+mod number;
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::{ArrayEntry, DType, Manifest, keys};
+
+pub use builder::{ArrayBuilder, import_npy, register_npy};
+pub(crate) use content::{label, node_id};
+pub(crate) use number::number;
+
+use content::{Content, Labels, Matrix, Split};
+
+/// What an array is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Node features: `[N, F]`, stored as `float32`, `float16` or `bfloat16`; `[N]` is one column.
+    Features,
+    /// Node labels: integers `[N]` or `[N, 1]` with -1 (or NaN) for none, stored as `int64`; or
+    /// multi-label targets `[N, C]`, stored as `float32`.
+    Labels,
+    /// The named split: node ids, or one boolean for each node; stored as `int64` ids.
+    Split(String),
+    /// The named node array: `[N, …]` of any type.
+    Node(String),
+}
+
+/// What to do about NaN and infinite values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NonFinite {
+    /// Count them, then refuse the array and say where the first one is.
+    #[default]
+    Refuse,
+    /// Count them.
+    Allow,
+}
+
+/// What to do about ids that a split lists more than once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Count them, then refuse the split and say where the first one is.
+    #[default]
+    Refuse,
+    /// Count them; a node that comes twice is a seed twice.
+    Keep,
+}
+
+/// What is expected of an array that is added, and how it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArraySpec {
+    /// What it is for.
+    pub target: Target,
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Type to store: `float32`, `float16` or `bfloat16`. Where absent, features keep these and
+    /// become `float32` otherwise, and node arrays keep their type.
+    pub dtype: Option<DType>,
+    /// What the elements are where a `.npy` header cannot say it: `bfloat16` for `uint16`.
+    pub source_dtype: Option<DType>,
+    /// What to do about NaN and infinite values of float arrays.
+    pub non_finite: NonFinite,
+    /// What to do about repeated ids of a split.
+    pub duplicates: Duplicates,
+    /// Number of classes, where it is known beforehand: a bound for the labels.
+    pub classes: Option<u64>,
+}
+
+impl ArraySpec {
+    /// An array for `target` in a graph of `nodes` nodes, with everything else at its default.
+    pub fn new(target: Target, nodes: u64) -> Self {
+        Self {
+            target,
+            nodes,
+            dtype: None,
+            source_dtype: None,
+            non_finite: NonFinite::default(),
+            duplicates: Duplicates::default(),
+            classes: None,
+        }
+    }
+
+    /// The array's key in the manifest.
+    pub fn key(&self) -> String {
+        match &self.target {
+            Target::Features => keys::FEATURES.to_owned(),
+            Target::Labels => keys::LABELS.to_owned(),
+            Target::Split(name) => keys::split(name),
+            Target::Node(name) => keys::node_array(name),
+        }
+    }
+
+    /// What messages call the array.
+    fn name(&self) -> String {
+        match &self.target {
+            Target::Features => "features".to_owned(),
+            Target::Labels => "labels".to_owned(),
+            Target::Split(name) => format!("split `{name}`"),
+            Target::Node(name) => format!("node array `{name}`"),
+        }
+    }
+
+    /// How rows of `from` and `row_shape` are checked and stored.
+    fn plan(&self, from: DType, row_shape: &[u64]) -> Result<ContentPlan> {
+        keys::validate(&self.key())?;
+        let columns = row_shape.iter().product::<u64>();
+        if columns == 0 {
+            return Err(Error::invalid(format!("rows of shape {row_shape:?} hold nothing")));
+        }
+        let wrong = |expected: &str| {
+            let extents: String = row_shape.iter().map(|extent| format!(", {extent}")).collect();
+            Error::invalid(format!("shape [rows{extents}], expected {expected}"))
+        };
+        let matrix = |to, row_shape: Vec<u64>| ContentPlan {
+            content: Content::Matrix(Matrix::new(from, to, columns, self.non_finite)),
+            dtype: to,
+            row_shape,
+            classes: None,
+        };
+        match (&self.target, row_shape) {
+            (Target::Features, [] | [_]) => Ok(matrix(self.float_to_store(from)?, vec![columns])),
+            (Target::Features, _) => Err(wrong("[nodes, features]")),
+            (Target::Labels, [] | [1]) => Ok(ContentPlan {
+                content: Content::Labels(Labels::new(from, self.classes)),
+                dtype: DType::I64,
+                row_shape: Vec::new(),
+                classes: None,
+            }),
+            (Target::Labels, [labels]) => {
+                let plan = matrix(DType::F32, vec![*labels]);
+                Ok(ContentPlan { classes: Some(*labels), ..plan })
+            }
+            (Target::Labels, _) => Err(wrong("[nodes] or [nodes, labels]")),
+            (Target::Split(_), [] | [1]) if !from.is_float() => Ok(ContentPlan {
+                content: Content::Split(Split::new(from, self.nodes, self.duplicates)),
+                dtype: DType::I64,
+                row_shape: Vec::new(),
+                classes: None,
+            }),
+            (Target::Split(_), [] | [1]) => {
+                Err(Error::invalid(format!("type {from}, expected integers or booleans")))
+            }
+            (Target::Split(_), _) => Err(wrong("[ids], or [nodes] booleans")),
+            (Target::Node(_), _) => {
+                let to = if self.dtype.is_some() { self.float_to_store(from)? } else { from };
+                Ok(matrix(to, row_shape.to_vec()))
+            }
+        }
+    }
+
+    fn float_to_store(&self, from: DType) -> Result<DType> {
+        let stored = [DType::F32, DType::F16, DType::BF16];
+        let to = self.dtype.unwrap_or(if stored.contains(&from) { from } else { DType::F32 });
+        if stored.contains(&to) || to == from && self.target != Target::Features {
+            return Ok(to);
+        }
+        Err(Error::invalid(format!("cannot store {to}, expected float32, float16 or bfloat16"))
+            .hint("convert it in NumPy with astype"))
+    }
+}
+
+/// The running check of an array and the form in which it is stored.
+struct ContentPlan {
+    content: Content,
+    dtype: DType,
+    row_shape: Vec<u64>,
+    /// Known from the shape alone.
+    classes: Option<u64>,
+}
+
+/// What was found in an array while it passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArraySummary {
+    /// Rows of the stored array.
+    pub rows: u64,
+    /// NaN values of a float array.
+    pub nan: u64,
+    /// Infinite values of a float array.
+    pub infinite: u64,
+    /// Nodes without a label.
+    pub unlabelled: u64,
+    /// Classes of the labels: the highest label plus one, or the columns of multi-label targets.
+    pub classes: Option<u64>,
+    /// Ids of a split that had come before.
+    pub duplicates: u64,
+}
+
+/// An array that is on disk and synced, but not yet in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedArray {
+    /// What it is for.
+    pub target: Target,
+    /// Its key.
+    pub key: String,
+    /// Its entry.
+    pub entry: ArrayEntry,
+    /// What was found in it.
+    pub summary: ArraySummary,
+}
+
+impl ImportedArray {
+    /// Enters the array and its role.
+    pub fn add_to(&self, manifest: &mut Manifest) {
+        manifest.arrays.insert(self.key.clone(), self.entry.clone());
+        let roles = &mut manifest.roles;
+        match &self.target {
+            Target::Features => roles.features = Some(self.key.clone()),
+            Target::Labels => {
+                roles.labels = Some(self.key.clone());
+                roles.classes = self.summary.classes;
+            }
+            Target::Split(name) => {
+                roles.splits.insert(name.clone(), self.key.clone());
+            }
+            Target::Node(_) => {}
+        }
+    }
+}
+
+/// Adds the array's name to an error, and that of its file where there is one.
+fn named<T>(spec: &ArraySpec, file: Option<&std::path::Path>, result: Result<T>) -> Result<T> {
+    result.with_context(|| match file {
+        Some(file) => format!("{} from `{}`", spec.name(), file.display()),
+        None => spec.name(),
+    })
+}

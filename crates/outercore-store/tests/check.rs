@@ -1,0 +1,257 @@
+//! What `check` finds, and how it names it.
+
+mod tiny;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use outercore_core::{Error, ErrorKind};
+use outercore_format::{ArrayEntry, Checksum, Manifest, keys};
+use outercore_io::RealDisk;
+use outercore_store::arrays::{ArraySpec, Target, register_npy};
+use outercore_store::check::{CheckOptions, Depth, Problem, Report, check};
+use outercore_store::dataset::DataSet;
+use outercore_store::editor::ManifestEditor;
+use serde_json::{Value, json};
+
+fn full(root: &Path) -> Report {
+    check(root, &CheckOptions::default(), &mut |done, total| {
+        assert!(done <= total, "{done} of {total} bytes");
+        Ok(())
+    })
+    .unwrap()
+}
+
+/// The problems of the tiny data set after `damage`.
+fn problems(damage: impl FnOnce(&Path)) -> Vec<Problem> {
+    let (_directory, root) = tiny::on_disk();
+    assert!(full(&root).is_sound());
+    damage(&root);
+    full(&root).problems
+}
+
+fn texts(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(Problem::to_string).collect()
+}
+
+fn put(root: &Path, key: &str, offset: u64, bytes: &[u8]) {
+    let file = File::options().write(true).open(root.join(format!("{key}.npy"))).unwrap();
+    file.write_all_at(bytes, 4096 + offset).unwrap();
+}
+
+/// Puts bytes and makes the manifest agree, as a faulty writer would.
+fn put_as_written(root: &Path, key: &str, offset: u64, bytes: &[u8]) {
+    put(root, key, offset, bytes);
+    let data = fs::read(root.join(format!("{key}.npy"))).unwrap();
+    edit(root, |json| json["arrays"][key]["checksum"] = json!(Checksum::of(&data[4096..])));
+}
+
+fn edit(root: &Path, change: impl FnOnce(&mut Value)) {
+    let path = root.join("graph.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut json);
+    fs::write(path, json.to_string()).unwrap();
+}
+
+#[test]
+fn one_altered_byte_in_any_array_is_found() {
+    for key in [
+        keys::FEATURES,
+        keys::LABELS,
+        "nodes/node/year",
+        "splits/train",
+        keys::EDGE_IDS,
+        keys::SOURCES,
+        keys::OFFSETS,
+    ] {
+        let found = problems(|root| put(root, key, 3, &[0x40]));
+        let checksum = found.iter().find(|problem| problem.message.contains("checksum xxh3:"));
+        let problem = checksum.unwrap_or_else(|| panic!("{key}: {found:?}"));
+        assert_eq!(problem.array.as_deref(), Some(key));
+        assert_eq!(problem.kind, ErrorKind::Corrupt);
+        assert!(problem.hint.is_some());
+    }
+}
+
+#[test]
+fn a_truncated_and_a_missing_array_are_both_named() {
+    let found = texts(&problems(|root| {
+        File::options()
+            .write(true)
+            .open(root.join("nodes/node/x.npy"))
+            .unwrap()
+            .set_len(4100)
+            .unwrap();
+        fs::remove_file(root.join("splits/train.npy")).unwrap();
+    }));
+    assert_eq!(
+        found[0],
+        "array `nodes/node/x`: file has 4,100 bytes, expected 4,126 \
+         (5 rows x 3 x bfloat16 + header)"
+    );
+    assert!(found[1].starts_with("array `splits/train`: file `"), "{}", found[1]);
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn a_header_that_contradicts_the_manifest_is_named() {
+    let found = problems(|root| {
+        edit(root, |json| json["arrays"]["nodes/node/year"]["dtype"] = json!("float32"))
+    });
+    assert_eq!(
+        texts(&found),
+        ["array `nodes/node/year`: header says type int32, the manifest float32"]
+    );
+    let found = problems(|root| {
+        edit(root, |json| json["arrays"]["nodes/node/x"]["shape"] = json!([5, 3, 1]));
+        edit(root, |json| json["roles"]["features"] = Value::Null);
+    });
+    assert_eq!(
+        texts(&found),
+        ["array `nodes/node/x`: header says shape [5, 3], the manifest [5, 3, 1]"]
+    );
+}
+
+#[test]
+fn a_newer_version_and_a_bad_manifest_are_problems_of_the_manifest() {
+    let found = problems(|root| edit(root, |json| json["version"] = json!(2)));
+    assert_eq!((found.len(), found[0].kind), (1, ErrorKind::Version));
+    assert!(found[0].hint.as_ref().unwrap().contains("upgrade"));
+    let found = problems(|root| fs::write(root.join("graph.json"), "{").unwrap());
+    assert_eq!((found.len(), found[0].kind), (1, ErrorKind::Corrupt));
+    let found = problems(|root| fs::remove_file(root.join("graph.json")).unwrap());
+    assert_eq!((found.len(), found[0].kind), (1, ErrorKind::NotFound));
+}
+
+#[test]
+fn wrong_structure_is_named_by_row_though_its_checksum_is_right() {
+    let word = |value: u64| value.to_le_bytes();
+    let half = |value: u32| value.to_le_bytes();
+    for (key, offset, bytes, expected) in [
+        (keys::OFFSETS, 0, &word(1)[..], "`edges/edge/offsets`: row 0: offset 1, expected 0"),
+        (keys::OFFSETS, 16, &word(1)[..], "row 2: offset 1, expected 2 to 7"),
+        (keys::OFFSETS, 24, &word(1 << 40)[..], "row 3: offset 1099511627776, expected 4 to 7"),
+        (keys::OFFSETS, 40, &word(6)[..], "row 5: last offset 6, expected 7"),
+        (keys::SOURCES, 4, &half(5)[..], "`edges/edge/sources`: row 1: node 5, the graph has 5"),
+        (keys::SOURCES, 4, &half(0)[..], "row 1: column 0 is not sorted: source 0 of edge 3"),
+        (keys::SOURCES, 0, &half(4)[..], ""),
+        (keys::EDGE_IDS, 4, &half(4)[..], "row 1: edge id 4, the imported edge list has 4 rows"),
+        (keys::LABELS, 8, &word(3)[..], "`nodes/node/y`: row 1: label 3, expected at most 2"),
+        (keys::LABELS, 16, &(-2i64).to_le_bytes()[..], "row 2: label -2 is negative"),
+        (
+            "splits/valid",
+            0,
+            &word(5)[..],
+            "`splits/valid`: row 0: node 5, the graph has nodes 0 to 4",
+        ),
+    ] {
+        let found = texts(&problems(|root| put_as_written(root, key, offset, bytes)));
+        if expected.is_empty() {
+            // Two edges from node 4 to node 0 are sorted by their ids.
+            assert_eq!(found, Vec::<String>::new());
+            continue;
+        }
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(expected), "{found:?}");
+    }
+}
+
+#[test]
+fn every_problem_is_reported_and_the_many_of_one_array_are_counted() {
+    let (_directory, root) = tiny::on_disk();
+    put(&root, keys::LABELS, 0, &[0xEE; 40]);
+    put(&root, "splits/train", 0, &[0xEE; 16]);
+    let options = CheckOptions { problems_per_array: 2, ..CheckOptions::default() };
+    let report = check(&root, &options, &mut |_, _| Ok(())).unwrap();
+    let of = |key| report.problems.iter().filter(|p| p.array.as_deref() == Some(key)).count();
+    assert_eq!((of(keys::LABELS), of("splits/train")), (3, 3), "two rows and the checksum each");
+    assert_eq!(report.omitted, 3);
+    assert_eq!(report.arrays, 8);
+}
+
+#[test]
+fn a_check_of_headers_reads_no_data() {
+    let (_directory, root) = tiny::on_disk();
+    put(&root, keys::LABELS, 0, &[0xEE; 40]);
+    let options = CheckOptions { depth: Depth::Headers, ..CheckOptions::default() };
+    let report = check(&root, &options, &mut |_, _| panic!("no progress without data")).unwrap();
+    assert!(report.is_sound());
+    assert_eq!(report.bytes, 0);
+}
+
+#[test]
+fn a_wish_to_stop_stops_the_check() {
+    let (_directory, root) = tiny::on_disk();
+    let stop = &mut |_, _| Err(Error::new(ErrorKind::Interrupted, "stopped"));
+    let error = check(&root, &CheckOptions::default(), stop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+}
+
+#[test]
+fn a_registered_array_is_checked_where_it_is() {
+    let (directory, root) = tiny::on_disk();
+    let path = directory.path().join("y.npy");
+    // As NumPy writes it: 128 bytes of header, a column of labels.
+    let text = format!("{:<117}\n", "{'descr': '<i8', 'fortran_order': False, 'shape': (5, 1), }");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend_from_slice(bytemuck::cast_slice(&tiny::LABELS));
+    fs::write(&path, &bytes).unwrap();
+    let labels =
+        register_npy(ArraySpec::new(Target::Labels, 5), &path, &mut |_, _| Ok(())).unwrap();
+    let mut editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    labels.add_to(editor.manifest_mut());
+    editor.commit().unwrap();
+    assert!(!root.join("nodes/node/y.npy").exists(), "the copy that it replaces is removed");
+    assert!(full(&root).is_sound());
+    assert_eq!(DataSet::open(&root).unwrap().read_i64("y").unwrap(), tiny::LABELS);
+
+    *bytes.last_mut().unwrap() = 0;
+    fs::write(&path, &bytes).unwrap();
+    let found = full(&root).problems;
+    assert!(found.iter().any(|problem| problem.message.contains("checksum")), "{found:?}");
+    fs::remove_file(&path).unwrap();
+    let error = DataSet::open(&root).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("registered in place"), "{error}");
+}
+
+#[test]
+fn every_single_bit_flip_of_the_topology_is_found() {
+    let (_directory, root) = tiny::on_disk();
+    for key in [keys::OFFSETS, keys::SOURCES] {
+        let path = root.join(format!("{key}.npy"));
+        let intact = fs::read(&path).unwrap();
+        for place in 4096..intact.len() {
+            for bit in 0..8 {
+                let mut damaged = intact.clone();
+                damaged[place] ^= 1 << bit;
+                fs::write(&path, &damaged).unwrap();
+                assert!(!full(&root).is_sound(), "{key} byte {place} bit {bit}");
+            }
+        }
+        fs::write(&path, &intact).unwrap();
+    }
+    assert!(full(&root).is_sound());
+}
+
+#[test]
+fn a_graph_without_nodes_or_edges_is_sound() {
+    let (_directory, root) = tiny::place();
+    let mut manifest = Manifest::homogeneous(0, 0, false);
+    for (key, dtype, elements) in [
+        (keys::OFFSETS, outercore_format::DType::U64, 1),
+        (keys::SOURCES, outercore_format::DType::U32, 0),
+    ] {
+        let file = format!("{key}.npy");
+        let mut writer =
+            outercore_store::npy::ArrayWriter::create(&RealDisk, &root, &file, dtype, &[]).unwrap();
+        writer.write(&vec![0; elements * dtype.size()]).unwrap();
+        let entry: ArrayEntry = writer.finish().unwrap();
+        manifest.arrays.insert(key.into(), entry);
+    }
+    outercore_store::editor::commit(&RealDisk, &root, &manifest).unwrap();
+    assert!(full(&root).is_sound());
+}
