@@ -48,12 +48,9 @@ def parse_size(size: str | int) -> int:
         raise InvalidError(
             f"memory size: expected a size such as `8GiB`, `25%` or `auto`, found `{size}`"
         )
-    amount = float(match[1])
-    if match[2] == "%":
-        scale = _physical_memory("SC_PHYS_PAGES") / 100
-    else:
-        scale = _UNITS[match[2].lower()]
-    parsed = int(amount * scale)
+    percent = match[2] == "%"
+    scale = _physical_memory("SC_PHYS_PAGES") / 100 if percent else _UNITS[match[2].lower()]
+    parsed = int(float(match[1]) * scale)
     if parsed <= 0:
         raise InvalidError(f"memory size: expected more than zero bytes, found `{size}`")
     return parsed

@@ -17,7 +17,9 @@ from outercore.sizes import parse_size
 def write_npy(path: Path, array: np.ndarray) -> None:
     """A `.npy` whose data starts at byte 4096."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    described = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
+    described = (
+        f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
+    )
     header = described.encode().ljust(4096 - 11) + b"\n"
     with path.open("wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)

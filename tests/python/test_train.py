@@ -91,9 +91,7 @@ def stop_after(data_set: Path, out: Path, settings: TrainConfig, batches: int) -
     run = RunDirectory.create(out, graph, settings)
     stop = StopRequest()
     observer = StopAfter(stop, batches)
-    trainer = Trainer(
-        graph, settings, run, observer=observer, stop=stop, open_loader=FakeLoader
-    )
+    trainer = Trainer(graph, settings, run, observer=observer, stop=stop, open_loader=FakeLoader)
     with pytest.raises(InterruptError, match="--resume"):
         trainer.fit()
 
@@ -206,8 +204,10 @@ def test_two_classes_are_scored_by_roc_auc(tmp_path: Path) -> None:
     assert record["result"]["metric"] == "roc_auc"
 
 
-@pytest.mark.parametrize("options", [{"residual": True, "norm": "layer"}, {"jumping": "cat"},
-                                     {"jumping": "max", "norm": "batch"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"residual": True, "norm": "layer"}, {"jumping": "cat"}, {"jumping": "max", "norm": "batch"}],
+)
 def test_skips_norms_and_jumping_train_and_resume_exactly(
     options: dict[str, Any], data_set: Path, tmp_path: Path
 ) -> None:
@@ -264,9 +264,7 @@ def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(
         return FakeLoader(*arguments, **options, transform=poison)
 
     with pytest.raises(InvalidError, match=r"epoch 1, batch 1: expected a finite loss"):
-        train(
-            data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken
-        )
+        train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
 
 
 def test_a_changed_data_set_cannot_be_resumed(tmp_path: Path) -> None:

@@ -138,7 +138,9 @@ class Checkpoints:
                 self._storage.remove_tree(directory)
 
 
-def pack(model: torch.nn.Module, adam: torch.optim.Adam, best: dict[str, Tensor]) -> dict[str, Tensor]:
+def pack(
+    model: torch.nn.Module, adam: torch.optim.Adam, best: dict[str, Tensor]
+) -> dict[str, Tensor]:
     """The tensors of a `Snapshot`; on the CPU, each with memory of its own."""
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in best.items()}

@@ -15,9 +15,7 @@ _MOST_SPANS = 1200
 class Meter:
     """Iterates a loader and adds up its counters; the loop itself counts as the stage `train`."""
 
-    def __init__(
-        self, loader: Any, earlier: Mapping[str, Any], timeline: records.Timeline
-    ) -> None:
+    def __init__(self, loader: Any, earlier: Mapping[str, Any], timeline: records.Timeline) -> None:
         self._loader = loader
         self._timeline = timeline
         self._refreshed = time.monotonic()
@@ -65,9 +63,7 @@ class Meter:
 
     def _span(self, stage: str, item: int, start_s: float, end_s: float) -> None:
         if len(self.spans) < _MOST_SPANS:
-            self.spans.append(
-                {"stage": stage, "item": item, "start_s": start_s, "end_s": end_s}
-            )
+            self.spans.append({"stage": stage, "item": item, "start_s": start_s, "end_s": end_s})
 
 
 def _idle() -> dict[str, float]:

@@ -140,9 +140,7 @@ def build_metric(name: str) -> Metric:
         return RocAuc()
     if name in ("f1_micro", "f1_macro"):
         return F1(name.removeprefix("f1_"))
-    raise InvalidError(
-        f"metric: expected accuracy, roc_auc, f1_micro or f1_macro; found `{name}`"
-    )
+    raise InvalidError(f"metric: expected accuracy, roc_auc, f1_micro or f1_macro; found `{name}`")
 
 
 def _area(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float | None:

@@ -6,6 +6,7 @@ Training on sampled batches and exact inference over all neighbours call the sam
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,12 +152,12 @@ class Perceptron(nn.Module):
         self.outputs = outputs
         widths = [features, *[config.hidden] * (layers - 1), outputs]
         self.linears = nn.ModuleList(
-            nn.Linear(before, after) for before, after in zip(widths, widths[1:], strict=False)
+            nn.Linear(before, after) for before, after in itertools.pairwise(widths)
         )
         self.norms = nn.ModuleList(_norm(config) for _ in range(layers - 1))
         self.skips = nn.ModuleList(
             nn.Linear(before, after)
-            for before, after in zip(widths, widths[1:-1], strict=False)
+            for before, after in itertools.pairwise(widths[:-1])
             if config.residual
         )
 
@@ -191,11 +192,11 @@ def _build_gnn(config: ModelConfig, layers: int, features: int, outputs: int) ->
     from torch_geometric.nn import models
 
     kinds = {"sage": models.GraphSAGE, "gcn": models.GCN, "gat": models.GAT, "gin": models.GIN}
-    options: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         # Weights and self-loops come from `_normalised`, which knows the whole graph's degrees.
         "gcn": {"normalize": False, "add_self_loops": False},
         "gat": {"heads": config.heads},
-    }.get(config.kind, {})
+    }
     return kinds[config.kind](
         features,
         config.hidden,
@@ -206,7 +207,7 @@ def _build_gnn(config: ModelConfig, layers: int, features: int, outputs: int) ->
         # Normalise each node alone: over the batch, a state would depend on who shares it.
         norm_kwargs={"mode": "node"} if config.norm == "layer" else None,
         jk=None if config.jumping == "none" else config.jumping,
-        **options,
+        **options.get(config.kind, {}),
     )
 
 

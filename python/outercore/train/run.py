@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError, NotFoundError
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
-from outercore.train.inference import Inference, Prediction
+from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.loop import Trainer
+from outercore.train.models import Network
 from outercore.train.npy_rows import NpyRows
 from outercore.train.observe import Observer
 from outercore.train.run_directory import RunDirectory, next_free
@@ -106,9 +107,7 @@ def evaluate(
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
-        raise InvalidError(
-            f"model `{model}` names no data set\nhint: add `--data DATASET`"
-        )
+        raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     saved = load_model(directory)
     graph = open_graph(Path(data_set))
     nodes = _nodes(graph, split)
@@ -173,7 +172,8 @@ def _inference(
     directory: Path,
 ) -> tuple[Inference, Loaders]:
     observer = observer or Observer()
-    model, needs = saved.model, saved.model.needs_degrees
+    model = saved.model
+    needs = isinstance(model, Network) and model.needs_degrees
     found = graph.num_features
     if config.sampling.features == "x" and found != model.features:
         raise InvalidError(
@@ -189,7 +189,7 @@ def _inference(
     )
     loaders.release_training()
     degrees = None
-    if needs:
+    if isinstance(model, Network) and needs:
         degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
     inference = Inference(
         graph,

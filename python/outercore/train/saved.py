@@ -89,11 +89,11 @@ def load_model(directory: Path) -> SavedModel:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise CorruptError(f"model `{directory}`: weights do not fit `model.json`: {error}") from None
+        raise CorruptError(
+            f"model `{directory}`: weights do not fit `model.json`: {error}"
+        ) from None
     return SavedModel(model.eval(), Task(**described["task"]), config)
 
 
 def _build(config: ModelConfig, described: dict[str, Any]) -> Network | Perceptron:
-    return build_model(
-        config, described["layers"], described["features"], described["outputs"]
-    )
+    return build_model(config, described["layers"], described["features"], described["outputs"])

@@ -1,0 +1,259 @@
+"""Checkpoints survive a crash at every write, a full device, and `kill -9`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fakes import planted  # noqa: E402
+from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
+from outercore.train.checkpoint import (  # noqa: E402
+    Checkpoints,
+    Position,
+    Snapshot,
+    pack,
+    unpack,
+)
+from outercore.train.saved import load_model  # noqa: E402
+from outercore.train.storage import Storage  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class CrashError(Exception):
+    """The power went."""
+
+
+class FaultyStorage(Storage):
+    """Fails at the n-th operation; a write that fails leaves half of its bytes."""
+
+    def __init__(self, failing: int | None = None, error: Exception | None = None) -> None:
+        self.count = 0
+        self._failing = failing
+        self._error = error or CrashError()
+
+    def _step(self) -> None:
+        self.count += 1
+        if self.count - 1 == self._failing:
+            raise self._error
+
+    def write(self, path: Path, data: bytes) -> None:
+        try:
+            self._step()
+        except Exception:
+            path.write_bytes(data[: len(data) // 2])
+            raise
+        super().write(path, data)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename(old, new)
+
+    def sync_directory(self, path: Path) -> None:
+        self._step()
+        super().sync_directory(path)
+
+    def make_directory(self, path: Path) -> None:
+        self._step()
+        super().make_directory(path)
+
+    def remove_tree(self, path: Path) -> None:
+        self._step()
+        super().remove_tree(path)
+
+
+def snapshot(number: int) -> Snapshot:
+    return Snapshot(
+        Position(epoch=number, batch=3, loss_sum=0.1 * number, epochs=[{"loss": 0.3}]),
+        {"model/weight": torch.full((4, 3), float(number))},
+    )
+
+
+def directory(tmp_path: Path, name: str = "checkpoints") -> Path:
+    path = tmp_path / name
+    path.mkdir()
+    return path
+
+
+def operations_of_a_save(tmp_path: Path) -> int:
+    path = directory(tmp_path, "counted")
+    Checkpoints(path).save(snapshot(1))
+    storage = FaultyStorage()
+    Checkpoints(path, storage).save(snapshot(2))
+    return storage.count
+
+
+def test_every_crash_point_leaves_the_old_checkpoint_or_the_new_one(tmp_path: Path) -> None:
+    seen = set()
+    for failing in range(operations_of_a_save(tmp_path)):
+        path = directory(tmp_path, f"crash-{failing}")
+        Checkpoints(path).save(snapshot(1))
+        with pytest.raises(CrashError):
+            Checkpoints(path, FaultyStorage(failing)).save(snapshot(2))
+        loaded = Checkpoints(path).load()
+        assert loaded is not None
+        assert loaded.position in (snapshot(1).position, snapshot(2).position), failing
+        value = float(loaded.tensors["model/weight"][0, 0])
+        assert value == loaded.position.epoch, failing
+        seen.add(loaded.position.epoch)
+        # Life goes on: the next checkpoint works and is the latest.
+        Checkpoints(path).save(snapshot(3))
+        again = Checkpoints(path).load()
+        assert again is not None
+        assert again.position == snapshot(3).position
+    assert seen == {1, 2}
+
+
+def test_a_full_device_is_named_and_the_last_checkpoint_stays(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    for failing in range(operations_of_a_save(tmp_path) - 1):
+        path = directory(tmp_path, f"full-{failing}")
+        Checkpoints(path).save(snapshot(1))
+        with pytest.raises(NoSpaceError, match="no space left on the device"):
+            Checkpoints(path, FaultyStorage(failing, full)).save(snapshot(2))
+        assert Checkpoints(path).load() is not None
+
+
+def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
+    assert Checkpoints(directory(tmp_path)).load() is None
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    for number in range(5):
+        Checkpoints(path).save(snapshot(number))
+    assert sorted(item.name for item in path.iterdir()) == ["000004", "000005", "latest"]
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json"])
+def test_a_truncated_checkpoint_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    saved = Checkpoints(path).save(snapshot(1))
+    whole = (saved / name).read_bytes()
+    (saved / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptError, match="000001"):
+        Checkpoints(path).load()
+
+
+def test_a_pointer_to_nothing_is_refused(tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    (path / "latest").write_text("../../etc\n")
+    with pytest.raises(CorruptError, match="expected the number of a checkpoint"):
+        Checkpoints(path).load()
+
+
+def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    state = Checkpoints(path).save(snapshot(1)) / "state.json"
+    state.write_text(state.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(VersionError, match="expected version 1, found 2"):
+        Checkpoints(path).load()
+
+
+def test_a_pickle_in_place_of_tensors_is_never_run(tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    saved = Checkpoints(path).save(snapshot(1))
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    torch.save(Bomb(), saved / "tensors.safetensors")
+    with pytest.raises(CorruptError):
+        Checkpoints(path).load()
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_packing_and_unpacking_keeps_model_moments_and_best_bit_for_bit() -> None:
+    def build() -> tuple[torch.nn.Module, torch.optim.Adam]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4))
+        return model, torch.optim.Adam(model.parameters(), lr=0.1)
+
+    def step(model: torch.nn.Module, adam: torch.optim.Adam, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        adam.zero_grad()
+        model(torch.randn(8, 5, generator=generator)).square().sum().backward()
+        adam.step()
+
+    model, adam = build()
+    step(model, adam, 1)
+    packed = pack(model, adam, {"0.weight": torch.ones(2)})
+    other, other_adam = build()
+    best = unpack(packed, other, other_adam)
+    assert torch.equal(best["0.weight"], torch.ones(2))
+    step(model, adam, 2)
+    step(other, other_adam, 2)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+CHILD = """
+import sys
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from fakes import FakeGraph, FakeLoader
+from outercore.train.config import *
+from outercore.train.observe import Observer
+from outercore.train.run import resume, train
+
+class Announce(Observer):
+    def batch_done(self, *_):
+        print("batch", flush=True)
+
+data, out = sys.argv[1:]
+config = TrainConfig(
+    model=ModelConfig(kind="gcn", hidden=16),
+    sampling=SamplingConfig(fanout=(4, 3), batch_size=24),
+    optimiser=OptimiserConfig(epochs=4, patience=0),
+    budget=BudgetConfig(memory="64MiB"),
+    run=RunConfig(checkpoint_batches=2),
+)
+options = dict(open_graph=FakeGraph, open_loader=FakeLoader, observer=Announce())
+if (Path(out) / "config.json").exists():
+    resume(out, **options)
+else:
+    train(data, config, out=out, **options)
+"""
+
+
+def run_child(data_set: Path, out: Path, kill_after: int | None = None) -> int:
+    """Trains in a process of its own, killed once it has announced `kill_after` batches."""
+    here = Path(__file__).parent
+    paths = [str(here), *[path for path in sys.path if path]]
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(data_set), str(out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        for number, _ in enumerate(process.stdout, start=1):
+            if number == kill_after:
+                process.kill()
+        return process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data")
+    assert run_child(data_set, tmp_path / "whole") == 0
+    # 20 batches in all; a killed run repeats at most two of them.
+    kills = [int(number) for number in np.random.default_rng(0).integers(1, 7, size=3)]
+    for number in kills:
+        assert run_child(data_set, tmp_path / "run", number) == -signal.SIGKILL
+    assert run_child(data_set, tmp_path / "run") == 0
+    ended = load_model(tmp_path / "run/model").model.state_dict()
+    expected = load_model(tmp_path / "whole/model").model.state_dict()
+    assert all(torch.equal(ended[name], expected[name]) for name in expected), kills
