@@ -1,10 +1,12 @@
 //! The sampler against its definition.
 
 use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
+use outercore_io::{CostModel, EngineConfig};
 use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, sample_group};
+use outercore_store::paged::PagedTopology;
 use outercore_store::resident::ResidentTopology;
 use outercore_store::{Extent, Topology};
-use outercore_testkit::{Csc, NaiveBatch, naive_sample};
+use outercore_testkit::{Csc, NaiveBatch, Width, naive_sample, write_data_set};
 use proptest::prelude::*;
 use rayon::ThreadPool;
 
@@ -146,6 +148,31 @@ fn many_blocks_and_growing_tables_change_nothing() {
             let expected =
                 naive_sample(&graph, stream, seeds.batch, &seeds.nodes, &fan_outs, false);
             assert!(spelled_out(batch) == expected, "batch {} differs", batch.batch);
+        }
+    }
+}
+
+#[test]
+fn a_topology_on_disk_gives_the_same_batches() {
+    let graph = Csc::power_law(3000, 40_000, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let data_set = write_data_set(directory.path(), &graph, Width::Narrow);
+    let stream = Stream::new(8, 2);
+    let group: Vec<Seeds> = (0..6).map(|batch| seeds_of(graph.num_nodes(), batch, 40)).collect();
+    let fan_outs = vec![FanOut::Take(4), FanOut::All, FanOut::Take(20)];
+    let config = SampleConfig { fan_outs, replace: false, edge_ids: true };
+    let expected =
+        sample_group(&resident(&graph), stream, group.clone(), &config, &pool(2)).unwrap();
+    for offsets_resident in [false, true] {
+        let (engine, cost) = (EngineConfig::default(), CostModel::default());
+        let paged = PagedTopology::open(&data_set, engine, cost, offsets_resident).unwrap();
+        for group_size in [1, 4, 6] {
+            let mut found = Vec::new();
+            for seeds in group.chunks(group_size) {
+                let sampled = sample_group(&paged, stream, seeds.to_vec(), &config, &pool(2));
+                found.extend(sampled.unwrap());
+            }
+            assert!(found == expected, "groups of {group_size} differ");
         }
     }
 }

@@ -1,1 +1,309 @@
-//! To be written.
+//! The topology on disk, looked up by planned reads.
+
+use std::sync::{Mutex, PoisonError};
+
+use outercore_core::{Bytes, Context, EdgeId, NodeId, ReadCounters, Result};
+use outercore_format::DType;
+use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
+use outercore_io::{CostModel, Engine, EngineConfig, FileId, PlannedRead, RowLayout, plan_rows};
+
+use crate::dataset::{ArrayRef, DataSet};
+use crate::resident::{
+    beyond_the_edges, check_offsets, corrupt, decreasing, extents_of, identity, load, no_such_node,
+    no_such_position, no_such_source, not_ids,
+};
+use crate::topology::{Extent, Topology};
+
+/// Bytes of scratch for each row of an array that a piece of a request touches: its number, its
+/// value, and at worst a planned read of its own, in lists that grow by doubling.
+const BYTES_A_ROW: usize = 8 + 8 + 2 * (size_of::<PlannedRead>() + 8);
+
+/// Bytes of scratch for each place of a piece of a request.
+const BYTES_A_PLACE: usize = 8;
+
+/// A [`Topology`] that stays on disk: every call sorts what it is asked for, leaves out repetitions
+/// and reads the pages that hold the rest, merged where that is cheaper.
+///
+/// The larger a request the fewer reads a position takes, so that it pays to ask for a whole group
+/// of batches at once. Calls from several threads take turns.
+#[derive(Debug)]
+pub struct PagedTopology {
+    nodes: u64,
+    edges: u64,
+    offsets: Offsets,
+    sources: PagedIds,
+    /// Absent when edge ids are positions.
+    ids: Option<PagedIds>,
+    cost: CostModel,
+    staging: Bytes,
+    working: Bytes,
+    reading: Mutex<Reading>,
+}
+
+#[derive(Debug)]
+enum Offsets {
+    Resident(Vec<u64>),
+    Paged(PagedIds),
+}
+
+/// An array of ids in a file.
+#[derive(Clone, Copy, Debug)]
+struct PagedIds {
+    key: &'static str,
+    rows: u64,
+    file: FileId,
+    layout: RowLayout,
+}
+
+/// What calls take turns at.
+#[derive(Debug)]
+struct Reading {
+    engine: Engine,
+    counters: ReadCounters,
+    scratch: Scratch,
+}
+
+/// One piece of a request; kept to spare its allocation.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// The row that a place of the request asks for, and the place: `row << shift | place`, sorted.
+    keys: Vec<u64>,
+    /// The rows to read, ascending, each once.
+    rows: Vec<u64>,
+    /// Their values.
+    values: Vec<u64>,
+}
+
+impl PagedTopology {
+    /// Working memory unless [`with_working_memory`](Self::with_working_memory) says otherwise.
+    pub const WORKING_MEMORY: Bytes = Bytes::mib(16);
+
+    /// Opens the topology of a data set, with an engine of its own.
+    ///
+    /// With `offsets_resident` the offsets are read into memory, 8 bytes a node, and each hop needs
+    /// one round of reads less.
+    ///
+    /// # Errors
+    /// A missing file, one that is shorter than the manifest says, resident offsets that are
+    /// damaged, or no memory for them.
+    pub fn open(
+        data_set: &DataSet,
+        config: EngineConfig,
+        cost: CostModel,
+        offsets_resident: bool,
+    ) -> Result<Self> {
+        let mut engine = Engine::open(config)?;
+        let (nodes, edges) = (data_set.num_nodes(), data_set.num_edges());
+        let array = data_set.array(OFFSETS)?;
+        let offsets = if offsets_resident {
+            let offsets = load(&array, &mut engine)?;
+            check_offsets(&offsets, edges)?;
+            Offsets::Resident(offsets)
+        } else {
+            Offsets::Paged(PagedIds::open(OFFSETS, &array, &mut engine)?)
+        };
+        let sources = PagedIds::open(SOURCES, &data_set.array(SOURCES)?, &mut engine)?;
+        let ids = if data_set.has_array(EDGE_IDS) {
+            Some(PagedIds::open(EDGE_IDS, &data_set.array(EDGE_IDS)?, &mut engine)?)
+        } else {
+            None
+        };
+        let counters = engine.counters();
+        Ok(Self {
+            nodes,
+            edges,
+            offsets,
+            sources,
+            ids,
+            cost,
+            staging: config.staging,
+            working: Self::WORKING_MEMORY,
+            reading: Mutex::new(Reading { engine, counters, scratch: Scratch::default() }),
+        })
+    }
+
+    /// Sets how much memory lookups may take beside staging. A request that needs more is cut into
+    /// pieces, one after the other.
+    #[must_use]
+    pub fn with_working_memory(mut self, working: Bytes) -> Self {
+        self.working = working;
+        self
+    }
+
+    /// The most memory that the topology takes: staging, working memory, resident offsets.
+    pub fn memory(&self) -> Bytes {
+        let offsets = match &self.offsets {
+            Offsets::Resident(offsets) => offsets.capacity() * size_of::<u64>(),
+            Offsets::Paged(_) => 0,
+        };
+        Bytes(self.staging.0 + self.working.0 + offsets as u64)
+    }
+
+    /// Calls `answer(place, values)` once for each place of `wanted`, in any order, with the rows
+    /// `wanted[place] .. wanted[place] + SPAN` of `array`.
+    fn look_up<const SPAN: usize>(
+        &self,
+        array: &PagedIds,
+        wanted: &[u64],
+        mut answer: impl FnMut(usize, [u64; SPAN]) -> Result<()>,
+    ) -> Result<()> {
+        // As many low bits of a key as row numbers leave free hold the place.
+        let shift = array.rows.leading_zeros().min(32);
+        let affordable = self.working.as_usize() / (BYTES_A_PLACE + SPAN * BYTES_A_ROW);
+        let piece = affordable.clamp(1, 1 << shift);
+        // The scratch is filled anew by every call, so one that panicked leaves nothing behind.
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let Reading { engine, counters, scratch } = &mut *reading;
+        for (piece_index, wanted) in wanted.chunks(piece).enumerate() {
+            scratch.ask(wanted, SPAN as u64, shift);
+            *counters += scratch.fetch(array, engine, &self.cost)?;
+            let mut row = 0;
+            for &key in &scratch.keys {
+                while scratch.rows[row] != key >> shift {
+                    row += 1;
+                }
+                let place = (key & ((1 << shift) - 1)) as usize;
+                let values = std::array::from_fn(|i| scratch.values[row + i]);
+                answer(piece_index * piece + place, values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Topology for PagedTopology {
+    fn num_nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    fn num_edges(&self) -> u64 {
+        self.edges
+    }
+
+    fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
+        let offsets = match &self.offsets {
+            Offsets::Resident(offsets) => return extents_of(offsets, nodes, extents),
+            Offsets::Paged(offsets) => offsets,
+        };
+        assert_eq!(nodes.len(), extents.len(), "one place in the answer for each node");
+        if let Some(&node) = nodes.iter().find(|&&node| node >= self.nodes) {
+            return Err(no_such_node(node, self.nodes));
+        }
+        self.look_up(offsets, nodes, |place, [start, end]| {
+            if start > end {
+                return Err(decreasing(nodes[place] + 1, start, end));
+            }
+            if end > self.edges {
+                return Err(beyond_the_edges(nodes[place] + 1, end, self.edges));
+            }
+            extents[place] = Extent { start, degree: end - start };
+            Ok(())
+        })
+    }
+
+    fn sources(&self, positions: &[u64], sources: &mut [NodeId]) -> Result<()> {
+        check_positions(positions, sources, self.edges)?;
+        self.look_up(&self.sources, positions, |place, [source]| {
+            if source >= self.nodes {
+                return Err(no_such_source(positions[place], source, self.nodes));
+            }
+            sources[place] = source;
+            Ok(())
+        })
+    }
+
+    fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()> {
+        check_positions(positions, ids, self.edges)?;
+        let Some(stored) = &self.ids else { return identity(positions, self.edges, ids) };
+        self.look_up(stored, positions, |place, [id]| {
+            ids[place] = id;
+            Ok(())
+        })
+    }
+
+    fn is_resident(&self) -> bool {
+        false
+    }
+
+    fn read_counters(&self) -> ReadCounters {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner).counters
+    }
+}
+
+fn check_positions(positions: &[u64], answers: &[u64], edges: u64) -> Result<()> {
+    assert_eq!(positions.len(), answers.len(), "one place in the answer for each position");
+    match positions.iter().find(|&&position| position >= edges) {
+        Some(&position) => Err(no_such_position(position, edges)),
+        None => Ok(()),
+    }
+}
+
+impl PagedIds {
+    fn open(key: &'static str, array: &ArrayRef, engine: &mut Engine) -> Result<Self> {
+        if !matches!(array.dtype, DType::U32 | DType::U64) {
+            return Err(not_ids(key, array.dtype));
+        }
+        let file = engine.register(&array.path).with_context(|| format!("array `{key}`"))?;
+        let file_len = engine.file_len(file);
+        let end = array.data_offset + array.data_len();
+        if file_len < end {
+            let found = format!("its file has {file_len} bytes, expected at least {end}");
+            return Err(corrupt(key, found));
+        }
+        let layout = RowLayout { base: array.data_offset, stride: array.row_bytes(), file_len };
+        Ok(Self { key, rows: array.rows(), file, layout })
+    }
+
+    /// The element that starts `bytes`.
+    fn value(&self, bytes: &[u8]) -> u64 {
+        if self.layout.stride == 4 {
+            u64::from(u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes")))
+        } else {
+            u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+        }
+    }
+}
+
+impl Scratch {
+    /// Sorts a request: `span` rows from each of `wanted` on.
+    fn ask(&mut self, wanted: &[u64], span: u64, shift: u32) {
+        self.keys.clear();
+        self.keys
+            .extend(wanted.iter().zip(0..).map(|(&row, place): (_, u64)| row << shift | place));
+        self.keys.sort_unstable();
+        self.rows.clear();
+        let mut unseen = 0;
+        for key in &self.keys {
+            let row = key >> shift;
+            self.rows.extend(row.max(unseen)..row + span);
+            unseen = row + span;
+        }
+    }
+
+    /// Reads the values of the rows asked for.
+    fn fetch(
+        &mut self,
+        array: &PagedIds,
+        engine: &mut Engine,
+        cost: &CostModel,
+    ) -> Result<ReadCounters> {
+        let Self { rows, values, .. } = self;
+        values.clear();
+        values.resize(rows.len(), 0);
+        let layout = array.layout;
+        let plan = plan_rows(rows, layout, cost, engine.max_read());
+        let on_data = &mut |read: usize, bytes: &[u8]| {
+            let start = plan.reads[read].offset - layout.base;
+            for place in plan.rows_of[read].clone() {
+                let place = place as usize;
+                let at = rows[place] * layout.stride - start;
+                values[place] = array.value(&bytes[at as usize..]);
+            }
+            Ok(())
+        };
+        let done = engine.read(array.file, &plan.reads, on_data);
+        let done = done.with_context(|| format!("array `{}`", array.key))?;
+        // The gaps that merging brings along are not useful, though they were planned.
+        Ok(ReadCounters { useful_bytes: plan.useful_bytes, ..done })
+    }
+}

@@ -1,13 +1,13 @@
 //! The topology held in memory.
 
-use outercore_core::{Bytes, EdgeId, Error, NodeId, Result};
+use bytemuck::Pod;
+use outercore_core::{Bytes, Context, EdgeId, Error, ErrorKind, NodeId, Result};
+use outercore_format::DType;
+use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
+use outercore_io::Engine;
 
+use crate::dataset::{ArrayRef, DataSet};
 use crate::topology::{Extent, Topology};
-
-/// Names of the topology's arrays, as the manifest and error messages spell them.
-pub(crate) const OFFSETS: &str = "edges/edge/offsets";
-pub(crate) const SOURCES: &str = "edges/edge/sources";
-pub(crate) const EDGE_IDS: &str = "edges/edge/ids";
 
 /// Node or edge ids at the width in which they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,15 @@ impl Ids {
         }
     }
 
+    /// Reads all of an array.
+    fn load(array: &ArrayRef, engine: &mut Engine) -> Result<Self> {
+        match array.dtype {
+            DType::U32 => load(array, engine).map(Self::Narrow),
+            DType::U64 => load(array, engine).map(Self::Wide),
+            other => Err(not_ids(&array.key, other)),
+        }
+    }
+
     /// `out[i] = self[positions[i]]`.
     fn gather(&self, positions: &[u64], out: &mut [u64]) -> Result<()> {
         match self {
@@ -93,11 +102,37 @@ fn gather<I: Copy + Into<u64>>(ids: &[I], positions: &[u64], out: &mut [u64]) ->
 pub struct ResidentTopology {
     offsets: Vec<u64>,
     sources: Ids,
-    /// Absent when edge ids are positions.
-    ids: Option<Ids>,
+    edge_ids: EdgeIds,
+}
+
+#[derive(Debug)]
+enum EdgeIds {
+    Stored(Ids),
+    /// An edge's id is its position.
+    Positions,
+    /// There are stored ones, left on disk.
+    NotLoaded,
 }
 
 impl ResidentTopology {
+    /// Reads the topology of a data set into memory, with `edge_ids` or without.
+    ///
+    /// **Cost** one pass over the arrays in large reads; then the memory of the answer.
+    ///
+    /// # Errors
+    /// A failed read; `Budget` if there is no memory; `Corrupt` as for
+    /// [`from_csc`](Self::from_csc).
+    pub fn load(data_set: &DataSet, engine: &mut Engine, edge_ids: bool) -> Result<Self> {
+        let offsets = load(&data_set.array(OFFSETS)?, engine)?;
+        let sources = Ids::load(&data_set.array(SOURCES)?, engine)?;
+        let edge_ids = match (data_set.has_array(EDGE_IDS), edge_ids) {
+            (false, _) => EdgeIds::Positions,
+            (true, false) => EdgeIds::NotLoaded,
+            (true, true) => EdgeIds::Stored(Ids::load(&data_set.array(EDGE_IDS)?, engine)?),
+        };
+        Self::checked(offsets, sources, edge_ids)
+    }
+
     /// A topology from its arrays.
     ///
     /// **Shapes** `offsets` nodes + 1, `sources` and `ids` one per edge; without `ids` an edge's id
@@ -107,22 +142,28 @@ impl ResidentTopology {
     /// `Corrupt`, naming array and position: offsets that do not start at 0, decrease, or do not end
     /// at the number of edges; a source that is no node; a wrong number of ids.
     pub fn from_csc(offsets: Vec<u64>, sources: impl Into<Ids>, ids: Option<Ids>) -> Result<Self> {
-        let sources = sources.into();
+        Self::checked(offsets, sources.into(), ids.map_or(EdgeIds::Positions, EdgeIds::Stored))
+    }
+
+    fn checked(offsets: Vec<u64>, sources: Ids, edge_ids: EdgeIds) -> Result<Self> {
         check_offsets(&offsets, sources.len() as u64)?;
         let nodes = offsets.len() as u64 - 1;
         match &sources {
             Ids::Narrow(sources) => check_sources(sources, 0, nodes)?,
             Ids::Wide(sources) => check_sources(sources, 0, nodes)?,
         }
-        if let Some(ids) = &ids {
+        if let EdgeIds::Stored(ids) = &edge_ids {
             check_ids_len(ids.len() as u64, sources.len() as u64)?;
         }
-        Ok(Self { offsets, sources, ids })
+        Ok(Self { offsets, sources, edge_ids })
     }
 
     /// Bytes of memory taken.
     pub fn memory(&self) -> Bytes {
-        let ids = self.ids.as_ref().map_or(0, Ids::heap_bytes);
+        let ids = match &self.edge_ids {
+            EdgeIds::Stored(ids) => ids.heap_bytes(),
+            EdgeIds::Positions | EdgeIds::NotLoaded => 0,
+        };
         let offsets = self.offsets.capacity() * size_of::<u64>();
         Bytes((offsets + self.sources.heap_bytes() + ids) as u64)
     }
@@ -146,15 +187,38 @@ impl Topology for ResidentTopology {
     }
 
     fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()> {
-        match &self.ids {
-            Some(stored) => stored.gather(positions, ids),
-            None => identity(positions, self.num_edges(), ids),
+        match &self.edge_ids {
+            EdgeIds::Stored(stored) => stored.gather(positions, ids),
+            EdgeIds::Positions => identity(positions, self.num_edges(), ids),
+            EdgeIds::NotLoaded => {
+                Err(Error::internal("edge ids are asked for but were not loaded"))
+            }
         }
     }
 
     fn is_resident(&self) -> bool {
         true
     }
+}
+
+/// Reads all of an array whose elements have the size of `I`.
+pub(crate) fn load<I: Pod>(array: &ArrayRef, engine: &mut Engine) -> Result<Vec<I>> {
+    // The format is little-endian, and elements are read as they stand.
+    const { assert!(cfg!(target_endian = "little")) };
+    assert_eq!(array.row_bytes(), size_of::<I>() as u64, "array `{}`", array.key);
+    let count = array.rows() as usize;
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| {
+        let size = Bytes(array.data_len());
+        Error::new(ErrorKind::Budget, format!("array `{}`: no memory for {size}", array.key))
+            .hint("leave the topology on disk: --topology paged")
+    })?;
+    values.resize(count, I::zeroed());
+    let context = || format!("array `{}`", array.key);
+    let file = engine.register(&array.path).with_context(context)?;
+    let bytes = bytemuck::cast_slice_mut(&mut values);
+    engine.read_into(file, array.data_offset, bytes).with_context(context)?;
+    Ok(values)
 }
 
 /// Looks extents up in checked offsets.
@@ -194,8 +258,10 @@ pub(crate) fn check_offsets(offsets: &[u64], edges: u64) -> Result<()> {
         return Err(decreasing(at as u64 + 1, offsets[at], offsets[at + 1]));
     }
     if last != edges {
-        let position = offsets.len() - 1;
-        let found = format!("position {position} holds {last}, expected the {edges} edges");
+        let found = format!(
+            "position {} holds {last}, expected {edges}, the number of edges",
+            offsets.len() - 1
+        );
         return Err(corrupt(OFFSETS, found));
     }
     Ok(())
@@ -224,8 +290,17 @@ pub(crate) fn check_ids_len(found: u64, edges: u64) -> Result<()> {
     Err(corrupt(EDGE_IDS, format!("has {found} ids, expected one for each of the {edges} edges")))
 }
 
+pub(crate) fn not_ids(array: &str, found: DType) -> Error {
+    corrupt(array, format!("has type {found}, expected uint32 or uint64"))
+}
+
 pub(crate) fn decreasing(position: u64, before: u64, found: u64) -> Error {
     corrupt(OFFSETS, format!("position {position} holds {found}, less than the {before} before it"))
+}
+
+pub(crate) fn beyond_the_edges(position: u64, found: u64, edges: u64) -> Error {
+    let found = format!("position {position} holds {found}, expected at most {edges} edges");
+    corrupt(OFFSETS, found)
 }
 
 pub(crate) fn no_such_source(position: u64, source: u64, nodes: u64) -> Error {

@@ -1,7 +1,9 @@
 //! The topology in memory against the conformance suite.
 
+use outercore_io::{Engine, EngineConfig};
+use outercore_store::Topology;
 use outercore_store::resident::{Ids, ResidentTopology};
-use outercore_testkit::{Csc, topology_conformance};
+use outercore_testkit::{Csc, Width, topology_conformance, write_data_set};
 
 fn narrow(ids: &[u64]) -> Ids {
     Ids::from(ids.iter().map(|&id| u32::try_from(id).unwrap()).collect::<Vec<_>>())
@@ -29,4 +31,29 @@ fn without_ids_an_edge_is_named_by_its_position() {
             ResidentTopology::from_csc(graph.offsets.clone(), graph.sources.clone(), None);
         topology_conformance(&topology.unwrap(), &graph);
     }
+}
+
+#[test]
+fn a_loaded_topology_answers_like_its_arrays() {
+    let mut engine = Engine::open(EngineConfig::default()).unwrap();
+    for (name, graph) in Csc::zoo() {
+        for width in [Width::Narrow, Width::Wide] {
+            println!("{name} {width:?}");
+            let directory = tempfile::tempdir().unwrap();
+            let data_set = write_data_set(directory.path(), &graph, width);
+            let topology = ResidentTopology::load(&data_set, &mut engine, true).unwrap();
+            topology_conformance(&topology, &graph);
+        }
+    }
+}
+
+#[test]
+fn edge_ids_that_were_not_loaded_are_not_made_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_set = write_data_set(directory.path(), &Csc::star(5), Width::Narrow);
+    let mut engine = Engine::open(EngineConfig::default()).unwrap();
+    let topology = ResidentTopology::load(&data_set, &mut engine, false).unwrap();
+    let mut ids = [0];
+    topology.sources(&[1], &mut ids).unwrap();
+    assert!(topology.edge_ids(&[1], &mut ids).is_err());
 }

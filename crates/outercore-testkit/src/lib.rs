@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod disk;
 pub mod graph;
 pub mod sampler;
 
 pub use conformance::topology_conformance;
+pub use disk::{Width, write_data_set};
 pub use graph::Csc;
 pub use sampler::{NaiveBatch, naive_sample};
