@@ -78,15 +78,14 @@ impl FaultDisk {
     }
 
     fn build(root: &Path, plan: Option<FaultPlan>) -> Self {
-        let mut attic = root.as_os_str().to_owned();
-        attic.push(".fault-disk");
         let state = State {
             plan,
             operations: 0,
             condition: Condition::Sound,
             files: BTreeMap::new(),
             names: Vec::new(),
-            attic: attic.into(),
+            root: root.to_owned(),
+            attic: None,
             in_attic: 0,
         };
         Self { shared: Arc::new(Mutex::new(state)) }
@@ -323,8 +322,10 @@ struct State {
     files: BTreeMap<usize, FileState>,
     /// Oldest first.
     names: Vec<Name>,
-    /// Where replaced and removed files wait until their disappearance is durable.
-    attic: PathBuf,
+    root: PathBuf,
+    /// Where replaced and removed files wait until their disappearance is durable: a directory
+    /// beside the root, made when it is needed.
+    attic: Option<PathBuf>,
     in_attic: u64,
 }
 
@@ -352,9 +353,11 @@ impl State {
     }
 
     fn attic_path(&mut self) -> io::Result<PathBuf> {
-        fs::create_dir_all(&self.attic)?;
+        if self.attic.is_none() {
+            self.attic = Some(make_attic(&self.root)?);
+        }
         self.in_attic += 1;
-        Ok(self.attic.join(self.in_attic.to_string()))
+        Ok(self.attic.iter().collect::<PathBuf>().join(self.in_attic.to_string()))
     }
 
     fn relocate(&mut self, from: &Path, to: &Path) {
@@ -404,9 +407,25 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // Only leftovers of a test; the directory may never have existed.
-        let _ = fs::remove_dir_all(&self.attic);
+        if let Some(attic) = &self.attic {
+            // Only leftovers of a test.
+            let _ = fs::remove_dir_all(attic);
+        }
     }
+}
+
+/// A new directory beside `root`; another disk over the same root may have one already.
+fn make_attic(root: &Path) -> io::Result<PathBuf> {
+    for number in 0.. {
+        let mut attic = root.as_os_str().to_owned();
+        attic.push(format!(".fault-disk-{number}"));
+        match fs::create_dir(&attic) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(attic.into()),
+        }
+    }
+    unreachable!("there are more numbers than directories")
 }
 
 /// The content after a crash: the synced bytes plus some of the `pending` changes.
