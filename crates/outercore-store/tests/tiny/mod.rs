@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use half::bf16;
 use outercore_core::Result;
 use outercore_format::{ArrayEntry, Manifest, keys};
-use outercore_io::Disk;
+use outercore_io::{Disk, FaultDisk};
 use outercore_store::editor::commit;
 use outercore_store::npy::{ArrayWriter, Element};
 
@@ -77,9 +77,14 @@ pub fn place() -> (tempfile::TempDir, PathBuf) {
     (directory, root)
 }
 
-/// The data set on the real disk.
+/// The data set in a temporary directory.
 pub fn on_disk() -> (tempfile::TempDir, PathBuf) {
     let (directory, root) = place();
-    write(&outercore_io::RealDisk, &root).expect("write the tiny data set");
+    write(&unsynced(&root), &root).expect("write the tiny data set");
     (directory, root)
+}
+
+/// A disk that works but syncs nothing, which makes tests of many data sets fast.
+pub fn unsynced(root: &Path) -> FaultDisk {
+    FaultDisk::counting(root)
 }

@@ -1,0 +1,179 @@
+//! Every crash point, and every refused write, of making and changing a data set.
+
+mod tiny;
+
+use std::path::Path;
+
+use outercore_core::{ErrorKind, Result};
+use outercore_format::{DType, Manifest};
+use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
+use outercore_store::arrays::{ArrayBuilder, ArraySpec, Target};
+use outercore_store::check::{CheckOptions, check};
+use outercore_store::dataset::DataSet;
+use outercore_store::editor::ManifestEditor;
+
+/// The tearing of a crash depends on its place alone; counted operations before the task move it.
+const TEARINGS: u64 = 4;
+
+fn shifted(disk: &dyn Disk, root: &Path, by: u64) {
+    for _ in 0..by {
+        disk.create_dir_all(root.parent().unwrap()).unwrap();
+    }
+}
+
+fn assert_sound(root: &Path, when: &str) {
+    let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
+    assert!(report.is_sound(), "{when}: {:#?}", report.problems);
+}
+
+/// Replaces the features by wider ones, adds a split and drops the years.
+fn change(disk: &dyn Disk, root: &Path) -> Result<()> {
+    let mut editor = ManifestEditor::open(disk, root)?;
+    let spec = ArraySpec::new(Target::Features, 5);
+    let file = editor.free_file(&spec.key());
+    let mut features = ArrayBuilder::create(disk, root, &file, spec, DType::F32, &[400])?;
+    features.push_rows(bytemuck::cast_slice(&[1.5f32; 2 * 400]), 2)?;
+    features.push_rows(bytemuck::cast_slice(&[2.5f32; 3 * 400]), 3)?;
+    features.finish(disk)?.add_to(editor.manifest_mut());
+
+    let spec = ArraySpec::new(Target::Split("test".into()), 5);
+    let file = editor.free_file(&spec.key());
+    let mut split = ArrayBuilder::create(disk, root, &file, spec, DType::U32, &[])?;
+    split.push_rows(bytemuck::cast_slice(&[4u32, 3]), 2)?;
+    split.finish(disk)?.add_to(editor.manifest_mut());
+
+    editor.manifest_mut().arrays.remove("nodes/node/year");
+    editor.commit()
+}
+
+fn manifests() -> (Manifest, Manifest) {
+    let (_directory, root) = tiny::on_disk();
+    let before = DataSet::read_manifest(&root).unwrap();
+    change(&tiny::unsynced(&root), &root).unwrap();
+    (before, DataSet::read_manifest(&root).unwrap())
+}
+
+#[test]
+fn every_crash_point_of_making_a_data_set_leaves_none_or_a_whole_one() {
+    let (_directory, root) = tiny::place();
+    let counting = FaultDisk::counting(&root);
+    tiny::write(&counting, &root).unwrap();
+    let (mut none, mut whole) = (0, 0);
+    for at in 0..counting.operations() {
+        for shift in 0..TEARINGS {
+            let (_directory, root) = tiny::place();
+            let plan = FaultPlan { at: at + shift, kind: FaultKind::Crash };
+            let disk = FaultDisk::new(&root, plan);
+            shifted(&disk, &root, shift);
+            let error = tiny::write(&disk, &root).unwrap_err();
+            assert!(error.to_string().contains("simulated crash"), "{error}");
+            match DataSet::open(&root) {
+                Ok(_) => {
+                    assert_sound(&root, &format!("crash at {at}, shifted by {shift}"));
+                    whole += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NotFound, "crash at {at}: {error}");
+                    none += 1;
+                }
+            }
+            tiny::write(&tiny::unsynced(&root), &root).unwrap();
+            assert_sound(&root, "written again");
+        }
+    }
+    assert!(none > 0 && whole > 0, "{none} without a data set, {whole} with a whole one");
+}
+
+#[test]
+fn every_crash_point_of_a_change_leaves_the_old_data_set_or_the_new_one() {
+    let (before, after) = manifests();
+    let (_directory, root) = tiny::on_disk();
+    let counting = FaultDisk::counting(&root);
+    change(&counting, &root).unwrap();
+    let (mut old, mut new) = (0, 0);
+    for at in 0..counting.operations() {
+        for shift in 0..TEARINGS {
+            let (_directory, root) = tiny::on_disk();
+            let plan = FaultPlan { at: at + shift, kind: FaultKind::Crash };
+            let disk = FaultDisk::new(&root, plan);
+            shifted(&disk, &root, shift);
+            let done = change(&disk, &root);
+            assert!(disk.crashed());
+            let when = format!("crash at {at}, shifted by {shift}");
+            let manifest = DataSet::open(&root).expect(&when).manifest().clone();
+            assert_sound(&root, &when);
+            if manifest == before {
+                assert!(done.is_err(), "{when}: reported as done, but undone");
+                old += 1;
+            } else {
+                assert_eq!(manifest, after, "{when}");
+                new += 1;
+            }
+            // Whatever the crash left lying about, the next change works.
+            change(&tiny::unsynced(&root), &root).expect(&when);
+            assert_sound(&root, &when);
+        }
+    }
+    assert!(old > 0 && new > 0, "{old} old, {new} new");
+}
+
+#[test]
+fn a_full_or_failing_disk_at_any_operation_is_an_error_that_loses_nothing() {
+    let (before, after) = manifests();
+    let (_directory, root) = tiny::on_disk();
+    let counting = FaultDisk::counting(&root);
+    change(&counting, &root).unwrap();
+    for at in 0..counting.operations() {
+        for kind in [FaultKind::NoSpace, FaultKind::Eio] {
+            let (_directory, root) = tiny::on_disk();
+            let done = change(&FaultDisk::new(&root, FaultPlan { at, kind }), &root);
+            let when = format!("{kind:?} at {at}");
+            let manifest = DataSet::open(&root).expect(&when).manifest().clone();
+            assert_sound(&root, &when);
+            match done {
+                // Only giving room back may fail unnoticed.
+                Ok(()) => assert_eq!(manifest, after, "{when}"),
+                Err(error) => {
+                    let expected = match kind {
+                        FaultKind::NoSpace => ErrorKind::NoSpace,
+                        _ => ErrorKind::Io,
+                    };
+                    assert_eq!(error.kind(), expected, "{when}: {error}");
+                    assert!(error.to_string().contains('`'), "{when}: {error}");
+                    assert!(manifest == before || manifest == after, "{when}");
+                }
+            }
+            change(&tiny::unsynced(&root), &root).expect(&when);
+            assert_sound(&root, &when);
+        }
+    }
+}
+
+#[test]
+fn a_reader_of_the_old_manifest_keeps_its_files_until_the_commit() {
+    let (_directory, root) = tiny::on_disk();
+    let graph = DataSet::open(&root).unwrap();
+    let x = graph.read_array("x").unwrap();
+    let mut editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    let spec = ArraySpec::new(Target::Features, 5);
+    let file = editor.free_file(&spec.key());
+    assert_eq!(file, "nodes/node/x.1.npy");
+    let mut builder =
+        ArrayBuilder::create(&RealDisk, &root, &file, spec, DType::F32, &[1]).unwrap();
+    builder.push_rows(&[0; 20], 5).unwrap();
+    builder.finish(&RealDisk).unwrap().add_to(editor.manifest_mut());
+    assert_eq!(graph.read_array("x").unwrap(), x);
+    editor.commit().unwrap();
+    assert_eq!(DataSet::open(&root).unwrap().features().unwrap().shape, [5, 1]);
+    assert!(!root.join("nodes/node/x.npy").exists());
+}
+
+#[test]
+fn two_changes_at_once_are_refused_rather_than_one_lost() {
+    let (_directory, root) = tiny::on_disk();
+    let editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    change(&tiny::unsynced(&root), &root).unwrap();
+    let error = editor.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("changed by somebody else"), "{error}");
+}
