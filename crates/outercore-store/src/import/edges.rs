@@ -1,0 +1,435 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc as Shared;
+
+use outercore_core::{Bytes, Error, Result};
+use outercore_format::{ArrayEntry, EdgeType, MANIFEST_FILE, keys};
+use outercore_io::Disk;
+use serde::{Deserialize, Serialize};
+
+use super::arc::{Narrow, Wide};
+use super::csc::{CscState, CscWriter, create_directories};
+use super::intake::Intake;
+use super::journal::{Identity, InputFile, Journal, Source, Stage};
+use super::npy::read_layout;
+use super::options::{EdgeImportOptions, SelfLoops, Tuning};
+use super::partition::{Partition, PartitionState};
+use super::plan::{BucketLimits, Plan};
+use super::progress::OnProgress;
+use super::sort::{Sort, SortState};
+
+/// The edges of a data set: arrays that are complete on disk, and what became of the input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeArtifacts {
+    /// Nodes of the graph.
+    pub num_nodes: u64,
+    /// Arcs of the CSC.
+    pub num_edges: u64,
+    /// Edges of the input.
+    pub input_edges: u64,
+    /// Whether every input edge gave an arc in either direction.
+    pub undirected: bool,
+    /// All edge ids are below this.
+    pub edge_rows: u64,
+    /// Self-loops of the input that were left out.
+    pub loops_dropped: u64,
+    /// Self-loops that were added.
+    pub loops_added: u64,
+    /// Arcs left out because another one has the same source and target.
+    pub duplicates_dropped: u64,
+    /// The manifest's entries by key.
+    pub arrays: BTreeMap<String, ArrayEntry>,
+}
+
+impl EdgeArtifacts {
+    /// The manifest's entry for the edge type.
+    pub fn edge_type(&self) -> EdgeType {
+        EdgeType {
+            source: keys::NODE.to_owned(),
+            target: keys::NODE.to_owned(),
+            count: self.num_edges,
+            undirected: self.undirected,
+            rows: Some(self.edge_rows),
+        }
+    }
+}
+
+/// Turns edge lists of any size into the CSC arrays of a data set, within a memory budget.
+///
+/// Sources of edges are given one after the other; an edge's id is its place in all of them. Then
+/// [`EdgeImport::finish`] partitions the arcs by target into buckets that fit in memory, sorts each
+/// and appends it to the arrays. `graph.json` is not written: the data set is not there until the
+/// caller commits it, as [`super::GraphImport`] does.
+///
+/// **Restart** What is durable is noted in `.import/journal.json`. The same import begun again (same
+/// options and fingerprint, same sources in the same order) goes on from there, wherever it was
+/// stopped; another one is refused.
+///
+/// **Cost** Text and batches are written once in binary form (8 bytes an edge, 16 with ids above
+/// 2^32); `.npy` files are read in place, twice. Every arc is written to and read from a bucket once
+/// (12 or 24 bytes). The space is free again when the import is done.
+///
+/// **Example**
+/// ```
+/// use std::sync::Arc;
+/// use outercore_io::RealDisk;
+/// use outercore_store::import::{EdgeImport, EdgeImportOptions};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path().join("graph");
+/// # let list = directory.path().join("edges.tsv");
+/// std::fs::write(&list, "0\t1\n2\t1\n")?;
+/// let options = EdgeImportOptions { undirected: true, ..EdgeImportOptions::default() };
+/// let mut import = EdgeImport::new(Arc::new(RealDisk), &root, options, "example")?;
+/// import.text(&list, &mut |_| Ok(()))?;
+/// import.push(&[0], &[2])?;
+/// let edges = import.finish(&mut |progress| {
+///     eprintln!("{}: {} of {} {}", progress.phase, progress.done, progress.total, progress.unit);
+///     Ok(())
+/// })?;
+/// assert_eq!((edges.num_nodes, edges.num_edges), (3, 6));
+/// # Ok(())
+/// # }
+/// ```
+pub struct EdgeImport {
+    disk: Shared<dyn Disk>,
+    root: PathBuf,
+    options: EdgeImportOptions,
+    tuning: Tuning,
+    intake: Intake,
+    /// Why this object is of no use any more.
+    failed: bool,
+}
+
+impl EdgeImport {
+    /// Begins an import into the directory `root`, or goes on with the one that was stopped there.
+    ///
+    /// `fingerprint` stands for everything about the input that the import cannot see: the origin
+    /// of pushed batches, a generator's seed.
+    ///
+    /// # Errors
+    /// `Invalid`: `root` holds a data set, or another unfinished import. `Budget`: too little
+    /// memory, with the least that would do.
+    pub fn new(
+        disk: Shared<dyn Disk>,
+        root: &Path,
+        options: EdgeImportOptions,
+        fingerprint: &str,
+    ) -> Result<Self> {
+        let tuning = options.tuning()?;
+        if root.join(MANIFEST_FILE).exists() {
+            return Err(Error::invalid(format!("`{}` holds a data set already", root.display()))
+                .hint("choose another directory, or pass `--overwrite` to replace it"));
+        }
+        let identity = Identity::new(&options, fingerprint);
+        let journal = Journal::load(root, &identity)?.unwrap_or_else(|| Journal::new(identity));
+        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal);
+        Ok(Self { disk, root: root.to_owned(), options, tuning, intake, failed: false })
+    }
+
+    /// Whether there is something to go on from.
+    pub fn is_resumed(&self) -> bool {
+        self.intake.is_resumed()
+    }
+
+    /// Takes the edges of a text file.
+    ///
+    /// Understood without being told: columns separated by blanks, commas or semicolons, of which
+    /// the first two are source and target; `#` and `%` comments; a header line; CRLF; gzip and
+    /// zstd; Matrix Market coordinate files, whose ids start at 1 and whose symmetric form stands
+    /// for both directions.
+    ///
+    /// # Errors
+    /// `Invalid`: a line that is no edge, named with its number. `Corrupt`: a damaged packed file.
+    pub fn text(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
+        self.guarded(|intake, _| intake.text(InputFile::of(path)?, on_progress))
+    }
+
+    /// Takes the edges of a `.npy` file of int32, int64, uint32 or uint64.
+    ///
+    /// **Shapes** `[E, 2]`, or `[2, E]` as PyG has it; `[2, 2]` is taken for the latter.
+    ///
+    /// # Errors
+    /// `Invalid`: another shape or type, or an id out of range, named with its row. `Corrupt`: the
+    /// file is cut short.
+    pub fn npy(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
+        self.guarded(|intake, _| {
+            let file = InputFile::of(path)?;
+            let segment = read_layout(std::slice::from_ref(&file))?;
+            intake.binary(Source::Npy(vec![file]), segment, on_progress)
+        })
+    }
+
+    /// Takes edges whose sources and targets are in two `.npy` files.
+    ///
+    /// **Shapes** `[E]` each, of the same type.
+    ///
+    /// # Errors
+    /// As [`EdgeImport::npy`]; or the lengths or types differ.
+    pub fn npy_columns(
+        &mut self,
+        sources: &Path,
+        targets: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
+        self.guarded(|intake, _| {
+            let files = vec![InputFile::of(sources)?, InputFile::of(targets)?];
+            let segment = read_layout(&files)?;
+            intake.binary(Source::Npy(files), segment, on_progress)
+        })
+    }
+
+    /// Takes a batch of edges. All batches until another source is given are one source; how they
+    /// are cut does not matter.
+    ///
+    /// When an import is gone on with, edges that are durable already are passed over;
+    /// [`EdgeImport::pushed_before`] says how many those are.
+    ///
+    /// # Errors
+    /// `Invalid`: the lengths differ, or an id out of range, named with its row.
+    pub fn push(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
+        self.guarded(|intake, _| intake.push_columns(sources, targets))
+    }
+
+    /// [`EdgeImport::push`] of `[source, target]` pairs.
+    pub fn push_pairs(&mut self, edges: &[[u64; 2]]) -> Result<()> {
+        self.guarded(|intake, _| intake.push(edges))
+    }
+
+    /// Edges of the batches that an earlier run left behind. Whoever can, begins after those:
+    /// [`EdgeImport::skip_pushed`].
+    pub fn pushed_before(&mut self) -> Result<u64> {
+        self.guarded(|intake, _| intake.pushed_before())
+    }
+
+    /// Stands for pushing the next `edges` edges, which must be durable already.
+    pub fn skip_pushed(&mut self, edges: u64) -> Result<()> {
+        self.guarded(|intake, _| intake.skip_pushed(edges))
+    }
+
+    /// Builds the CSC arrays of all edges taken.
+    ///
+    /// # Errors
+    /// `Invalid`: no edges and no number of nodes; ids so large that they cannot be row numbers.
+    /// `Budget`: too little memory for so many edges. `NoSpace`, `Io`; whatever `on_progress`
+    /// returns.
+    pub fn finish(&mut self, on_progress: OnProgress<'_>) -> Result<EdgeArtifacts> {
+        self.guarded(|intake, context| {
+            intake.close()?;
+            loop {
+                match intake.journal.stage.clone() {
+                    Stage::Read => context.plan(intake, &mut *on_progress)?,
+                    Stage::Partition { plan, state } => {
+                        context.partition(intake, plan, state, &mut *on_progress)?;
+                    }
+                    Stage::Sort { plan, state } => {
+                        context.sort(intake, plan, state, &mut *on_progress)?;
+                    }
+                    Stage::Done(artifacts) => return context.clean(artifacts),
+                }
+            }
+        })
+    }
+
+    /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
+    /// is on disk.
+    fn guarded<T>(
+        &mut self,
+        step: impl FnOnce(&mut Intake, Context<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if self.failed {
+            return Err(Error::invalid("the import was stopped by an error before")
+                .hint("begin it again; it goes on from its journal"));
+        }
+        let context = Context {
+            disk: &*self.disk,
+            root: &self.root,
+            options: &self.options,
+            tuning: self.tuning,
+        };
+        let result = step(&mut self.intake, context);
+        self.failed = result.is_err();
+        result
+    }
+}
+
+/// What the phases after the intake work with.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    disk: &'a dyn Disk,
+    root: &'a Path,
+    options: &'a EdgeImportOptions,
+    tuning: Tuning,
+}
+
+impl Context<'_> {
+    fn temporary(&self, name: &str) -> PathBuf {
+        Journal::directory(self.root).join(name)
+    }
+
+    /// From all edges read to a plan.
+    fn plan(self, intake: &mut Intake, on_progress: OnProgress<'_>) -> Result<()> {
+        let mut histogram = intake.take_histogram(on_progress)?;
+        let input_edges = intake.journal.sources.iter().map(|source| source.edges).sum::<u64>();
+        let stated = intake.journal.sources.iter().map(|source| source.num_nodes).max();
+        let found = histogram.end().max(stated.unwrap_or(0));
+        let num_nodes = match self.options.num_nodes {
+            Some(nodes) => nodes,
+            None if found == 0 => {
+                return Err(Error::invalid("the input has no edges and says no number of nodes")
+                    .hint("pass the number of nodes to import a graph without edges"));
+            }
+            None => {
+                refuse_names(found, histogram.arcs())?;
+                found
+            }
+        };
+        histogram.cover(num_nodes);
+        let add = self.options.self_loops == SelfLoops::Add;
+        let ids = input_edges + if add { num_nodes } else { 0 };
+        let wide = self.tuning.wide || num_nodes.max(ids) > 1 << 32;
+        let threads = self.options.threads;
+        let limits = if wide {
+            BucketLimits::of_memory::<Wide>(&self.tuning, threads)
+        } else {
+            BucketLimits::of_memory::<Narrow>(&self.tuning, threads)
+        };
+        let limits = limits.preferred(&self.tuning, histogram.arcs());
+        let plan = Plan::new(&histogram, num_nodes, input_edges, wide, limits);
+        plan.buffer_arcs(&self.tuning, self.options.memory)?;
+        intake.journal.stage = Stage::Partition { plan, state: PartitionState::default() };
+        intake.journal.save(self.disk, self.root)
+    }
+
+    fn partition(
+        self,
+        intake: &mut Intake,
+        plan: Plan,
+        state: PartitionState,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
+        let segments: Vec<_> =
+            intake.journal.sources.iter().flat_map(|source| source.segments.clone()).collect();
+        let path = self.temporary("buckets");
+        let partition = Partition {
+            disk: self.disk,
+            path: &path,
+            segments: &segments,
+            plan: &plan,
+            undirected: self.options.undirected,
+            drop_loops: self.options.self_loops == SelfLoops::Drop,
+            tuning: self.tuning,
+            buffer_arcs: plan.buffer_arcs(&self.tuning, self.options.memory)?,
+        };
+        let journal = &mut intake.journal;
+        let save = &mut |state| {
+            journal.stage = Stage::Partition { plan: plan.clone(), state };
+            journal.save(self.disk, self.root)
+        };
+        if plan.wide {
+            partition.run::<Wide>(state, save, on_progress)?;
+        } else {
+            partition.run::<Narrow>(state, save, on_progress)?;
+        }
+        intake.journal.stage = Stage::Sort { plan, state: SortState::default() };
+        intake.journal.save(self.disk, self.root)
+    }
+
+    fn sort(
+        self,
+        intake: &mut Intake,
+        plan: Plan,
+        state: SortState,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
+        self.disk.remove_file(&self.temporary("spill"))?;
+        create_directories(self.disk, self.root)?;
+        let (path, runs) = (self.temporary("buckets"), self.temporary("runs"));
+        let sort = Sort {
+            disk: self.disk,
+            path: &path,
+            runs: &runs,
+            plan: &plan,
+            threads: self.options.threads,
+            tuning: self.tuning,
+        };
+        let EdgeImportOptions { self_loops, duplicates, .. } = *self.options;
+        let mut csc =
+            CscWriter::open(self.disk, self.root, &plan, self_loops, duplicates, state.csc)?;
+        let journal = &mut intake.journal;
+        let save = &mut |state| {
+            journal.stage = Stage::Sort { plan: plan.clone(), state };
+            journal.save(self.disk, self.root)
+        };
+        if plan.wide {
+            sort.run::<Wide>(state.buckets, &mut csc, save, on_progress)?;
+        } else {
+            sort.run::<Narrow>(state.buckets, &mut csc, save, on_progress)?;
+        }
+        let state = csc.state();
+        let arrays = csc.finish(self.disk, self.root)?;
+        intake.journal.stage = Stage::Done(self.artifacts(&plan, state, arrays));
+        intake.journal.save(self.disk, self.root)
+    }
+
+    fn artifacts(
+        self,
+        plan: &Plan,
+        state: CscState,
+        arrays: BTreeMap<String, ArrayEntry>,
+    ) -> EdgeArtifacts {
+        let drop = self.options.self_loops == SelfLoops::Drop;
+        let add = self.options.self_loops == SelfLoops::Add;
+        EdgeArtifacts {
+            num_nodes: plan.num_nodes,
+            num_edges: state.arcs,
+            input_edges: plan.input_edges,
+            undirected: self.options.undirected,
+            edge_rows: plan.input_edges + if add { plan.num_nodes } else { 0 },
+            loops_dropped: if drop { plan.loops } else { 0 },
+            loops_added: state.loops_added,
+            duplicates_dropped: state.duplicates_dropped,
+            arrays,
+        }
+    }
+
+    /// Removes what only a stopped import would need.
+    fn clean(self, artifacts: EdgeArtifacts) -> Result<EdgeArtifacts> {
+        for name in ["spill", "buckets", "runs"] {
+            self.disk.remove_file(&self.temporary(name))?;
+        }
+        if !artifacts.arrays.contains_key(keys::EDGE_IDS) {
+            self.disk.remove_file(&self.root.join(format!("{}.npy", keys::EDGE_IDS)))?;
+        }
+        Ok(artifacts)
+    }
+}
+
+/// Refuses ids that are clearly names: a graph of mostly isolated nodes whose offsets would fill
+/// the device.
+fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
+    let offsets = Bytes(num_nodes.saturating_mul(8));
+    let plausible = Bytes(Bytes::gib(1).0.saturating_add(arcs.saturating_mul(256)));
+    if offsets <= plausible {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the largest node id is {}, but there are only {arcs} arcs: ids must be row numbers from 0 \
+         on, not names or hashes (the column offsets alone would take {offsets})",
+        num_nodes - 1
+    ))
+    .hint("number the nodes from 0 on; if the graph really has so many, pass the number of nodes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_are_hashes_are_refused_and_sparse_ones_are_not() {
+        refuse_names(100_000_000, 10).unwrap();
+        refuse_names(2_000_000_000, 1_000_000_000).unwrap();
+        let error = refuse_names(1 << 40, 1_000_000).unwrap_err().to_string();
+        assert!(error.contains("the largest node id is 1099511627775"), "{error}");
+    }
+}

@@ -1,0 +1,398 @@
+//! The first phase: edges are checked, counted and, unless they have a binary file, spilled.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc as Shared;
+
+use outercore_core::{Error, Result};
+use outercore_io::Disk;
+
+use super::histogram::Histogram;
+use super::journal::{InputFile, Journal, Source, SourceRecord, Stage, other_count, other_source};
+use super::options::{EdgeImportOptions, MAX_NODES, Tuning};
+use super::progress::{OnProgress, Phase, Progress, Unit};
+use super::segment::{Segment, read_segments};
+use super::spill::Spill;
+use super::text::{Dialect, Head, Position, TextSettings, out_of_range, read_head, read_text};
+
+/// Takes the sources of edges one after the other.
+pub(crate) struct Intake {
+    disk: Shared<dyn Disk>,
+    root: PathBuf,
+    options: EdgeImportOptions,
+    tuning: Tuning,
+    /// As it is on disk, but for the source that is being taken.
+    pub journal: Journal,
+    /// The place of the next source among the sources.
+    next: usize,
+    counted: Option<Counted>,
+    /// Edges of the current source, durable or not.
+    taken: u64,
+    /// Edges of the current source that an earlier run left behind.
+    durable: u64,
+    /// Bytes of the spill when the journal was last saved.
+    saved_bytes: u64,
+    /// Edges that the caller has pushed or skipped, while the current source is pushed.
+    pushed: Option<u64>,
+}
+
+/// What is known of the edges taken so far; made again from what is durable when an import goes on.
+struct Counted {
+    histogram: Histogram,
+    spill: Spill,
+}
+
+impl Intake {
+    pub fn new(
+        disk: Shared<dyn Disk>,
+        root: &Path,
+        options: &EdgeImportOptions,
+        tuning: Tuning,
+        journal: Journal,
+    ) -> Self {
+        Self {
+            disk,
+            root: root.to_owned(),
+            options: options.clone(),
+            tuning,
+            journal,
+            next: 0,
+            counted: None,
+            taken: 0,
+            durable: 0,
+            saved_bytes: 0,
+            pushed: None,
+        }
+    }
+
+    pub fn is_resumed(&self) -> bool {
+        !self.journal.sources.is_empty()
+    }
+
+    /// Takes a text file.
+    pub fn text(&mut self, file: InputFile, on_progress: OnProgress<'_>) -> Result<()> {
+        let (path, total) = (file.path.clone(), file.bytes);
+        self.close_pushed()?;
+        if self.begin(Source::Text(file))? {
+            return Ok(());
+        }
+        self.count_durable(&mut *on_progress)?;
+        let head = read_head(&path, self.options.memory)?;
+        let settings = self.text_settings(&path, head)?;
+        let record = &mut self.journal.sources[self.next - 1];
+        record.num_nodes = head.market.map_or(0, |market| market.nodes);
+        let start = if record.edges > 0 { record.position } else { head.start };
+        let mut position = start;
+        read_text(&path, start, settings, &mut |block| {
+            self.take(block.edges, |_| "edge".to_owned())?;
+            position = block.end;
+            let report = Progress {
+                phase: Phase::Read,
+                done: block.consumed,
+                total: total.max(block.consumed),
+                unit: Unit::Bytes,
+            };
+            self.settle(position, on_progress(report))
+        })?;
+        if let Some(market) = head.market.filter(|market| market.entries != position.entries) {
+            return Err(Error::corrupt(format!(
+                "edge list `{}`: found {} entries, but its Matrix Market header says {}",
+                path.display(),
+                position.entries,
+                market.entries
+            ))
+            .hint("the copy was cut short; copy it again"));
+        }
+        self.end(position)
+    }
+
+    fn text_settings(&self, path: &Path, head: Head) -> Result<TextSettings> {
+        let stated = head.market.map(|market| market.nodes);
+        if let (Some(nodes), Some(stated)) = (self.options.num_nodes, stated)
+            && stated > nodes
+        {
+            return Err(Error::invalid(format!(
+                "edge list `{}`: the matrix has {stated} rows, but the graph only {nodes} nodes",
+                path.display()
+            )));
+        }
+        // An undirected import turns every edge round by itself.
+        let mirrored = head.market.is_some_and(|m| m.symmetric) && !self.options.undirected;
+        Ok(TextSettings {
+            dialect: Dialect {
+                first_id: u64::from(head.market.is_some()),
+                num_nodes: stated.or(self.options.num_nodes),
+                mirrored,
+            },
+            block: self.tuning.text_block,
+            threads: self.options.threads,
+            memory: self.options.memory,
+        })
+    }
+
+    /// Takes a binary file, which stays where it is.
+    pub fn binary(
+        &mut self,
+        source: Source,
+        segment: Segment,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
+        let name = source.to_string();
+        self.close_pushed()?;
+        if self.begin(source)? {
+            return Ok(());
+        }
+        self.count_durable(&mut *on_progress)?;
+        let total = segment.edges;
+        let limit = self.options.num_nodes;
+        let segments = [segment];
+        let Some(Counted { histogram, .. }) = &mut self.counted else { return Err(not_counted()) };
+        read_segments(&segments, 0, self.tuning.edge_block, &mut |first, edges| {
+            refuse_out_of_range(edges, limit, |row| {
+                format!("edge array {name}: row {}", first + row)
+            })?;
+            histogram.add(edges);
+            let done = first + edges.len() as u64;
+            on_progress(Progress { phase: Phase::Read, done, total, unit: Unit::Edges })
+        })?;
+        let record = &mut self.journal.sources[self.next - 1];
+        record.edges = total;
+        record.segments = segments.into();
+        record.complete = true;
+        Ok(())
+    }
+
+    /// Takes a batch of the caller's edges.
+    pub fn push(&mut self, edges: &[[u64; 2]]) -> Result<()> {
+        let durable = self.pushed_before()?;
+        let pushed = self.pushed.unwrap_or(0);
+        self.pushed = Some(pushed + edges.len() as u64);
+        let known = durable.saturating_sub(pushed).min(edges.len() as u64);
+        let fresh = &edges[known as usize..];
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let record = &self.journal.sources[self.next - 1];
+        if record.complete {
+            return Err(other_count(self.next - 1, record.edges, pushed + edges.len() as u64));
+        }
+        self.count_durable(&mut |_| Ok(()))?;
+        for block in fresh.chunks(self.tuning.edge_block) {
+            let first = self.taken;
+            self.take(block, |row| format!("edges handed over in batches: row {}", first + row))?;
+            self.settle(Position::default(), Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// [`Intake::push`] of two columns.
+    pub fn push_columns(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
+        if sources.len() != targets.len() {
+            return Err(Error::invalid(format!(
+                "a batch of edges has {} sources and {} targets, expected as many of each",
+                sources.len(),
+                targets.len()
+            )));
+        }
+        let mut edges = Vec::with_capacity(sources.len().min(self.tuning.edge_block));
+        let block = self.tuning.edge_block;
+        for (sources, targets) in sources.chunks(block).zip(targets.chunks(block)) {
+            edges.clear();
+            for (row, (&source, &target)) in sources.iter().zip(targets).enumerate() {
+                if source.min(target) < 0 {
+                    let row = self.pushed.unwrap_or(0) + row as u64;
+                    return Err(Error::invalid(format!(
+                        "edges handed over in batches: row {row}: node id {} is negative, expected \
+                         0 or more",
+                        source.min(target)
+                    )));
+                }
+                edges.push([source as u64, target as u64]);
+            }
+            self.push(&edges)?;
+        }
+        Ok(())
+    }
+
+    /// Edges of the pushed source that are durable from an earlier run.
+    pub fn pushed_before(&mut self) -> Result<u64> {
+        if self.pushed.is_none() {
+            self.begin(Source::Push)?;
+            self.pushed = Some(0);
+        }
+        Ok(self.durable)
+    }
+
+    /// Passes over edges that are durable already.
+    pub fn skip_pushed(&mut self, edges: u64) -> Result<()> {
+        let durable = self.pushed_before()?;
+        let pushed = self.pushed.unwrap_or(0) + edges;
+        if pushed > durable {
+            return Err(Error::internal(format!(
+                "skipped {pushed} pushed edges, but only {durable} are durable"
+            )));
+        }
+        self.pushed = Some(pushed);
+        Ok(())
+    }
+
+    /// Makes all sources durable and complete; no more may follow.
+    pub fn close(&mut self) -> Result<()> {
+        self.close_pushed()?;
+        if let Some(left) = self.journal.sources.get(self.next) {
+            return Err(Error::invalid(format!(
+                "the unfinished import has {} sources of edges, found {}: {} is missing",
+                self.journal.sources.len(),
+                self.next,
+                left.source
+            )));
+        }
+        Ok(())
+    }
+
+    /// What was counted, when all is durable.
+    pub fn take_histogram(&mut self, on_progress: OnProgress<'_>) -> Result<Histogram> {
+        self.count_durable(on_progress)?;
+        self.save()?;
+        let Some(counted) = self.counted.take() else { return Err(not_counted()) };
+        Ok(counted.histogram)
+    }
+
+    /// The next source is `source`; says whether all of it was taken before.
+    fn begin(&mut self, source: Source) -> Result<bool> {
+        let index = self.next;
+        match self.journal.sources.get(index) {
+            Some(record) if record.source != source => {
+                return Err(other_source(index, &record.source, &source));
+            }
+            Some(_) => {}
+            None if self.journal.stage == Stage::Read => {
+                self.journal.sources.push(SourceRecord::new(source));
+            }
+            None => {
+                return Err(Error::invalid(format!(
+                    "the unfinished import has {index} sources of edges, found another: {source}"
+                ))
+                .hint("run the command it was begun with again, or pass `--overwrite`"));
+            }
+        }
+        self.next += 1;
+        let record = &self.journal.sources[index];
+        self.taken = record.edges;
+        self.durable = record.edges;
+        Ok(record.complete)
+    }
+
+    /// Counts what an earlier run left behind and opens the spill after it; the first time only.
+    fn count_durable(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
+        if self.counted.is_some() {
+            return Ok(());
+        }
+        let directory = Journal::directory(&self.root);
+        self.disk.create_dir_all(&directory)?;
+        self.disk.sync_dir(&self.root)?;
+        let options = &self.options;
+        let slots = self.tuning.histogram_slots;
+        let mut histogram = Histogram::new(slots, options.undirected, options.self_loops);
+        let sources = &self.journal.sources;
+        let segments: Vec<_> = sources.iter().flat_map(|s| s.segments.iter().cloned()).collect();
+        let total = segments.iter().map(|segment| segment.edges).sum();
+        read_segments(&segments, 0, self.tuning.edge_block, &mut |first, edges| {
+            histogram.add(edges);
+            let done = first + edges.len() as u64;
+            on_progress(Progress { phase: Phase::Read, done, total, unit: Unit::Edges })
+        })?;
+        let spilled = sources.iter().filter(|record| record.source.is_spilled());
+        let bytes = spilled.flat_map(|record| &record.segments).map(Segment::bytes).sum();
+        let current =
+            sources.last().filter(|record| record.source.is_spilled() && !record.complete);
+        let segments = current.map_or(Vec::new(), |record| record.segments.clone());
+        let spill = Spill::open(&*self.disk, &directory.join("spill"), bytes, segments)?;
+        self.saved_bytes = bytes;
+        self.counted = Some(Counted { histogram, spill });
+        Ok(())
+    }
+
+    /// Takes edges of the current source; `place` names the one with a bad id.
+    fn take(&mut self, edges: &[[u64; 2]], place: impl Fn(u64) -> String) -> Result<()> {
+        refuse_out_of_range(edges, self.options.num_nodes, place)?;
+        let Some(counted) = &mut self.counted else { return Err(not_counted()) };
+        counted.histogram.add(edges);
+        counted.spill.append(edges)?;
+        self.taken += edges.len() as u64;
+        Ok(())
+    }
+
+    /// Makes a durable point at `position` if it is time to, or if the task is not to go on.
+    fn settle(&mut self, position: Position, going: Result<()>) -> Result<()> {
+        let bytes = self.counted.as_ref().map_or(0, |counted| counted.spill.bytes());
+        if going.is_ok() && bytes - self.saved_bytes < self.tuning.checkpoint {
+            return Ok(());
+        }
+        self.saved_bytes = bytes;
+        self.note(position)?;
+        let saved = self.save();
+        // Whoever stopped the task is told that, rather than what came of the durable point.
+        going.and(saved)
+    }
+
+    /// Notes in memory how far the current source is taken.
+    fn note(&mut self, position: Position) -> Result<()> {
+        let Some(counted) = &self.counted else { return Err(not_counted()) };
+        let record = &mut self.journal.sources[self.next - 1];
+        record.edges = self.taken;
+        record.position = position;
+        record.segments = counted.spill.segments().to_vec();
+        Ok(())
+    }
+
+    /// All of the current source is taken.
+    fn end(&mut self, position: Position) -> Result<()> {
+        self.note(position)?;
+        self.journal.sources[self.next - 1].complete = true;
+        if let Some(counted) = &mut self.counted {
+            counted.spill.next_source();
+        }
+        Ok(())
+    }
+
+    /// Ends the batches, if the current source is pushed.
+    fn close_pushed(&mut self) -> Result<()> {
+        let Some(pushed) = self.pushed.take() else { return Ok(()) };
+        if pushed < self.durable {
+            return Err(other_count(self.next - 1, self.durable, pushed));
+        }
+        if self.journal.sources[self.next - 1].complete {
+            return Ok(());
+        }
+        self.count_durable(&mut |_| Ok(()))?;
+        self.end(Position::default())
+    }
+
+    /// Writes the journal, after what it says is durable.
+    fn save(&mut self) -> Result<()> {
+        if let Some(counted) = &mut self.counted {
+            counted.spill.sync()?;
+        }
+        self.journal.save(&*self.disk, &self.root)
+    }
+}
+
+fn not_counted() -> Error {
+    Error::internal("edges taken before the earlier ones were counted")
+}
+
+fn refuse_out_of_range(
+    edges: &[[u64; 2]],
+    num_nodes: Option<u64>,
+    place: impl Fn(u64) -> String,
+) -> Result<()> {
+    let limit = num_nodes.unwrap_or(MAX_NODES);
+    let largest = edges.iter().fold(0, |largest, [u, v]| largest.max(*u).max(*v));
+    if largest < limit {
+        return Ok(());
+    }
+    let bad = |edge: &&[u64; 2]| edge[0].max(edge[1]) >= limit;
+    let Some(row) = edges.iter().position(|edge| bad(&edge)) else { return Ok(()) };
+    let id = if edges[row][0] >= limit { edges[row][0] } else { edges[row][1] };
+    Err(out_of_range(&format!("{}: ", place(row as u64)), id, limit))
+}

@@ -1,0 +1,231 @@
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::IMPORT_DIRECTORY;
+use outercore_io::Disk;
+use serde::{Deserialize, Serialize};
+
+use super::edges::EdgeArtifacts;
+use super::options::{Duplicates, EdgeImportOptions, SelfLoops};
+use super::partition::PartitionState;
+use super::plan::Plan;
+use super::segment::Segment;
+use super::sort::SortState;
+use super::text::Position;
+
+const VERSION: u32 = 1;
+const HINT: &str = "pass `--overwrite` to drop the unfinished import and start again";
+
+/// Everything an import needs to go on after it was stopped; `.import/journal.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Journal {
+    version: u32,
+    pub identity: Identity,
+    pub sources: Vec<SourceRecord>,
+    pub stage: Stage,
+}
+
+/// What must be the same for an import to be the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Identity {
+    fingerprint: String,
+    num_nodes: Option<u64>,
+    undirected: bool,
+    self_loops: SelfLoops,
+    duplicates: Duplicates,
+}
+
+impl Identity {
+    pub fn new(options: &EdgeImportOptions, fingerprint: &str) -> Self {
+        Self {
+            fingerprint: fingerprint.to_owned(),
+            num_nodes: options.num_nodes,
+            undirected: options.undirected,
+            self_loops: options.self_loops,
+            duplicates: options.duplicates,
+        }
+    }
+}
+
+/// What is durable of one source of edges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SourceRecord {
+    pub source: Source,
+    /// Edges taken.
+    pub edges: u64,
+    /// Where they end in a text.
+    pub position: Position,
+    /// Whether these are all.
+    pub complete: bool,
+    /// Nodes that the source says there are, if it does.
+    pub num_nodes: u64,
+    /// Where the edges lie.
+    pub segments: Vec<Segment>,
+}
+
+impl SourceRecord {
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            edges: 0,
+            position: Position::default(),
+            complete: false,
+            num_nodes: 0,
+            segments: Vec::new(),
+        }
+    }
+}
+
+/// Where edges come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    Text(InputFile),
+    Npy(Vec<InputFile>),
+    /// Handed over by the caller.
+    Push,
+}
+
+impl Source {
+    /// Whether its edges are written to the spill, rather than read where they are.
+    pub fn is_spilled(&self) -> bool {
+        !matches!(self, Self::Npy(_))
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(file) => write!(f, "`{}`", file.path.display()),
+            Self::Npy(files) => {
+                let names: Vec<_> =
+                    files.iter().map(|f| format!("`{}`", f.path.display())).collect();
+                f.write_str(&names.join(" and "))
+            }
+            Self::Push => f.write_str("edges handed over in batches"),
+        }
+    }
+}
+
+/// An input file as it was when its import began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InputFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    modified_ns: u64,
+}
+
+impl InputFile {
+    pub fn of(path: &Path) -> Result<Self> {
+        let describe = || format!("edge list `{}`", path.display());
+        let path = std::fs::canonicalize(path).with_context(describe)?;
+        let metadata = std::fs::metadata(&path).with_context(describe)?;
+        if !metadata.is_file() {
+            return Err(Error::invalid(format!(
+                "{}: expected a file, found a directory",
+                describe()
+            )));
+        }
+        let modified =
+            metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified_ns = modified.map_or(0, |time| time.as_nanos() as u64);
+        Ok(Self { path, bytes: metadata.len(), modified_ns })
+    }
+}
+
+/// Which phase is next, and how far it has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    Read,
+    Partition { plan: Plan, state: PartitionState },
+    Sort { plan: Plan, state: SortState },
+    Done(EdgeArtifacts),
+}
+
+impl Journal {
+    pub fn new(identity: Identity) -> Self {
+        Self { version: VERSION, identity, sources: Vec::new(), stage: Stage::Read }
+    }
+
+    /// The directory of an unfinished import.
+    pub fn directory(root: &Path) -> PathBuf {
+        root.join(IMPORT_DIRECTORY)
+    }
+
+    fn path(root: &Path) -> PathBuf {
+        Self::directory(root).join("journal.json")
+    }
+
+    /// The journal of the import that was stopped in `root`, if there is one and it is this one.
+    ///
+    /// # Errors
+    /// `Invalid`: another import was begun there. `Version`, `Corrupt`: it cannot be read.
+    pub fn load(root: &Path, identity: &Identity) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let path = Self::path(root);
+        let describe = || format!("import journal `{}`", path.display());
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(describe),
+        };
+        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(HINT);
+        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
+        if found.version != VERSION {
+            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
+            return Err(Error::new(ErrorKind::Version, text).hint(HINT));
+        }
+        let journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
+        if journal.identity != *identity {
+            return Err(Error::invalid(format!(
+                "`{}` holds the unfinished import of other input or with other options",
+                root.display()
+            ))
+            .hint(format!("run the command it was begun with again to finish it, or {HINT}")));
+        }
+        Ok(Some(journal))
+    }
+
+    /// Replaces the journal on disk.
+    pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
+        let text = serde_json::to_vec(self)
+            .map_err(|error| Error::internal(format!("import journal: {error}")))?;
+        disk.replace(&Self::path(root), &text)
+    }
+}
+
+/// The error for a source that differs from the one that the unfinished import took in its place.
+pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> Error {
+    let same_path = match (expected, found) {
+        (Source::Text(a), Source::Text(b)) => a.path == b.path,
+        (Source::Npy(a), Source::Npy(b)) => a.iter().map(|f| &f.path).eq(b.iter().map(|f| &f.path)),
+        _ => false,
+    };
+    let what = if same_path {
+        format!("{found} has changed since the import was begun")
+    } else {
+        format!(
+            "edge source {} is {found}, but the unfinished import has {expected} there",
+            index + 1
+        )
+    };
+    Error::invalid(what).hint(HINT)
+}
+
+/// The error for fewer or more edges than the unfinished import took from the caller.
+pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
+    Error::invalid(format!(
+        "edge source {} has {found} edges, but the unfinished import took {expected} from it",
+        index + 1
+    ))
+    .hint(HINT)
+}

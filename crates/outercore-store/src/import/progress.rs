@@ -1,0 +1,70 @@
+use std::fmt;
+
+use outercore_core::Result;
+
+/// Which part of a long task is running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Edge sources are read and checked.
+    Read,
+    /// Arcs are dealt into buckets by target node.
+    Partition,
+    /// Buckets are sorted and written as CSC.
+    Sort,
+    /// A node array is copied or generated.
+    Array,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Partition => "partition",
+            Self::Sort => "sort",
+            Self::Array => "array",
+        })
+    }
+}
+
+/// What [`Progress`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Bytes of the input file as it lies on disk.
+    Bytes,
+    /// Input edges.
+    Edges,
+    /// Arcs of the graph.
+    Arcs,
+    /// Rows of an array.
+    Rows,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::Edges => "edges",
+            Self::Arcs => "arcs",
+            Self::Rows => "rows",
+        })
+    }
+}
+
+/// How far a long task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The part that is running.
+    pub phase: Phase,
+    /// Units done.
+    pub done: u64,
+    /// Units in all.
+    pub total: u64,
+    /// What is counted.
+    pub unit: Unit,
+}
+
+/// Called every few milliseconds; an error (such as [`outercore_core::ErrorKind::Interrupted`])
+/// stops the task at a point from which it can go on later.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;

@@ -1,0 +1,268 @@
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+
+/// How the bytes of a text file are packed; found by their first bytes, never by the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+impl Coding {
+    fn of(magic: &[u8]) -> Self {
+        match magic {
+            [0x1F, 0x8B, ..] => Self::Gzip,
+            // A frame, or a skippable frame before the first one.
+            [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Self::Zstd,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// The unpacked bytes of a text file from a given position on.
+pub(crate) struct ByteStream {
+    path: PathBuf,
+    coding: Coding,
+    inner: Box<dyn Read + Send>,
+    consumed: Arc<AtomicU64>,
+}
+
+impl ByteStream {
+    /// Opens `path` at `start`, an offset in the unpacked text.
+    ///
+    /// **Cost** A packed file is unpacked from its beginning.
+    pub fn open(path: &Path, start: u64, memory: Bytes) -> Result<Self> {
+        let describe = || format!("edge list `{}`", path.display());
+        let mut file = File::open(path).with_context(describe)?;
+        let mut magic = [0; 4];
+        let known = read_up_to(&mut file, &mut magic).with_context(describe)?;
+        let coding = Coding::of(&magic[..known]);
+        let consumed = Arc::new(AtomicU64::new(0));
+        let from = if coding == Coding::Plain { start } else { 0 };
+        file.seek(SeekFrom::Start(from)).with_context(describe)?;
+        consumed.store(from, Ordering::Relaxed);
+        let counted = Counted { file, consumed: Arc::clone(&consumed) };
+        let inner: Box<dyn Read + Send> = match coding {
+            Coding::Plain => Box::new(counted),
+            Coding::Gzip => {
+                Box::new(MultiGzDecoder::new(BufReader::with_capacity(256 << 10, counted)))
+            }
+            Coding::Zstd => {
+                let mut decoder =
+                    zstd::stream::read::Decoder::new(counted).with_context(describe)?;
+                // A frame may ask for a window as large as it likes; the budget says how large.
+                let window = (memory.0 / 4).max(8 << 20).ilog2().min(31);
+                decoder.window_log_max(window).with_context(describe)?;
+                Box::new(decoder)
+            }
+        };
+        let mut stream = Self { path: path.to_owned(), coding, inner, consumed };
+        if coding != Coding::Plain {
+            stream.skip(start)?;
+        }
+        Ok(stream)
+    }
+
+    /// Bytes of the file taken so far, shared with whoever shows the progress.
+    pub fn consumed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.consumed)
+    }
+
+    /// Fills `buffer` as far as the text goes; less than its length means the end.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        read_up_to(&mut self.inner, buffer).map_err(|source| {
+            let unpacking = self.coding != Coding::Plain && source.raw_os_error().is_none();
+            let error = if unpacking {
+                let position = self.consumed.load(Ordering::Relaxed);
+                let text = format!("cannot unpack near byte {position}: {source}");
+                Error::new(ErrorKind::Corrupt, text)
+                    .hint("the file is cut short or damaged; fetch it again")
+            } else {
+                Error::from(source)
+            };
+            error.context(format!("edge list `{}`", self.path.display()))
+        })
+    }
+
+    fn skip(&mut self, mut bytes: u64) -> Result<()> {
+        let mut scrap = vec![0; 64 << 10];
+        while bytes > 0 {
+            let step = bytes.min(scrap.len() as u64) as usize;
+            let found = self.read(&mut scrap[..step])?;
+            if found < step {
+                return Err(Error::corrupt(format!(
+                    "edge list `{}`: the text ends {} bytes before the position noted in the \
+                     journal",
+                    self.path.display(),
+                    bytes - found as u64
+                ))
+                .hint("the file has changed since; pass `--overwrite` to start again"));
+            }
+            bytes -= step as u64;
+        }
+        Ok(())
+    }
+}
+
+struct Counted {
+    file: File,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match from.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Cuts a [`ByteStream`] into blocks of whole lines.
+pub(crate) struct LineBlocks {
+    stream: ByteStream,
+    /// The begun line that the last block ended in.
+    carry: Vec<u8>,
+    block: usize,
+    longest_line: usize,
+    ended: bool,
+}
+
+impl LineBlocks {
+    /// Blocks of about `block` bytes.
+    pub fn new(stream: ByteStream, block: usize) -> Self {
+        // Longer lines than this are no edge list; a file without line ends would fill the memory.
+        Self { stream, carry: Vec::new(), block, longest_line: 4 * block, ended: false }
+    }
+
+    /// Replaces `bytes` by the next lines, each ended by `\n` (added to the last where missing);
+    /// `false` at the end. Also says how many bytes of the text they are.
+    pub fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>> {
+        bytes.clear();
+        bytes.append(&mut self.carry);
+        while !self.ended {
+            let filled = bytes.len();
+            bytes.resize(filled + self.block.saturating_sub(filled).max(self.block / 4), 0);
+            let read = self.stream.read(&mut bytes[filled..])?;
+            self.ended = filled + read < bytes.len();
+            bytes.truncate(filled + read);
+            if let Some(last) = memchr::memrchr(b'\n', &bytes[filled..]) {
+                let end = filled + last + 1;
+                self.carry.extend_from_slice(&bytes[end..]);
+                bytes.truncate(end);
+                return Ok(Some(end as u64));
+            }
+            if bytes.len() > self.longest_line {
+                return Err(Error::invalid(format!(
+                    "edge list `{}`: a line is longer than {}, expected lines of text with two \
+                     node ids each",
+                    self.stream.path.display(),
+                    Bytes(self.longest_line as u64)
+                )));
+            }
+        }
+        let rest = bytes.len() as u64;
+        if rest == 0 {
+            return Ok(None);
+        }
+        // After the end there is nothing but the carry, whose lines end except perhaps the last.
+        if bytes.last() != Some(&b'\n') {
+            bytes.push(b'\n');
+        }
+        Ok(Some(rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn lines_of(content: &[u8], start: u64, block: usize) -> Result<Vec<u8>> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("edges");
+        std::fs::write(&path, content).unwrap();
+        let mut blocks = LineBlocks::new(ByteStream::open(&path, start, Bytes::mib(16))?, block);
+        let (mut all, mut bytes, mut counted) = (Vec::new(), Vec::new(), 0);
+        while let Some(length) = blocks.next(&mut bytes)? {
+            assert_eq!(bytes.last(), Some(&b'\n'));
+            counted += length;
+            all.extend_from_slice(&bytes);
+        }
+        assert!((all.len() as u64).saturating_sub(counted) <= 1, "{counted} of {}", all.len());
+        Ok(all)
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn blocks_of_any_size_from_any_coding_give_the_same_lines() {
+        let text: Vec<u8> =
+            (0..2000).flat_map(|i| format!("{i} {}\n", i * 7).into_bytes()).collect();
+        let (left, right) = text.split_at(5000);
+        let zstd = |part: &[u8]| zstd::encode_all(part, 3).unwrap();
+        let skippable = [&[0x50, 0x2A, 0x4D, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd(&text)].concat();
+        for content in [
+            text.clone(),
+            gzip(&text),
+            [gzip(left), gzip(right)].concat(),
+            zstd(&text),
+            [zstd(left), zstd(right)].concat(),
+            skippable,
+        ] {
+            for block in [16, 100, 4096, 1 << 20] {
+                assert_eq!(lines_of(&content, 0, block).unwrap(), text);
+                assert_eq!(lines_of(&content, 5000, block).unwrap(), right);
+            }
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_gets_one() {
+        assert_eq!(lines_of(b"1 2\n3 4", 0, 4096).unwrap(), b"1 2\n3 4\n");
+        assert_eq!(lines_of(b"1 2", 0, 16).unwrap(), b"1 2\n");
+        assert_eq!(lines_of(b"", 0, 16).unwrap(), b"");
+        assert_eq!(lines_of(b"\n\n", 0, 16).unwrap(), b"\n\n");
+    }
+
+    #[test]
+    fn a_file_without_line_ends_is_refused() {
+        let error = lines_of(&[b'1'; 100_000], 0, 1024).unwrap_err().to_string();
+        assert!(error.contains("a line is longer than 4.0 KiB"), "{error}");
+    }
+
+    #[test]
+    fn a_packed_file_cut_short_is_corrupt_and_named() {
+        let text: Vec<u8> =
+            (0..2000).flat_map(|i| format!("{i} {}\n", i * 7).into_bytes()).collect();
+        for packed in [gzip(&text), zstd::encode_all(&text[..], 3).unwrap()] {
+            let error = lines_of(&packed[..packed.len() / 2], 0, 4096).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains("cannot unpack near byte"), "{error}");
+        }
+    }
+}
