@@ -4,8 +4,8 @@
 
 mod dataset;
 mod errors;
-mod import;
 mod loader;
+mod progress;
 mod tools;
 
 use pyo3::prelude::*;
@@ -16,6 +16,5 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
-    module.add_class::<import::Importer>()?;
     tools::register(module)
 }

@@ -33,7 +33,7 @@ impl Loader {
         let config: LoaderConfig = serde_json::from_str(config)
             .map_err(|error| to_python(Error::invalid(format!("loader configuration: {error}"))))?;
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
-        let dataset = DataSet::open(path.as_ref()).map_err(to_python)?;
+        let dataset = DataSet::open(path).map_err(to_python)?;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
         Ok(Self { state: Mutex::new(State { loader: Some(loader), epoch: None }) })
     }

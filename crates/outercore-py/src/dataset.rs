@@ -1,0 +1,89 @@
+use numpy::{IntoPyArray, PyReadonlyArray1};
+use outercore_core::{Error, Result};
+use outercore_format::DType;
+use outercore_store::dataset::DataSet as CoreDataSet;
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+use crate::loader::node_ids;
+
+/// An opened data set; `outercore.Graph` is its public face.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct DataSet {
+    inner: CoreDataSet,
+}
+
+#[pymethods]
+impl DataSet {
+    #[new]
+    fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
+        py.detach(|| CoreDataSet::open(path)).map(|inner| Self { inner }).map_err(to_python)
+    }
+
+    /// The manifest as JSON.
+    fn manifest(&self) -> String {
+        self.inner.manifest().to_json()
+    }
+
+    fn num_nodes(&self) -> u64 {
+        self.inner.num_nodes()
+    }
+
+    fn num_edges(&self) -> u64 {
+        self.inner.num_edges()
+    }
+
+    /// A whole array; `bfloat16` becomes `float32`.
+    fn read_array<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.inner.array(key).map_err(to_python)?;
+        let bytes = py.detach(|| self.inner.read_array(key)).map_err(to_python)?;
+        let shape: Vec<usize> = array.shape.iter().map(|&n| n as usize).collect();
+        numpy_array(py, array.dtype, bytes, shape)
+    }
+
+    /// Rows of an array, in the order of `ids`.
+    fn read_rows<'py>(
+        &self,
+        py: Python<'py>,
+        key: &str,
+        ids: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.inner.array(key).map_err(to_python)?;
+        let ids = node_ids(&ids).map_err(to_python)?;
+        let bytes = py.detach(|| self.inner.read_rows(key, &ids)).map_err(to_python)?;
+        let mut shape: Vec<usize> = array.shape.iter().map(|&n| n as usize).collect();
+        shape[0] = ids.len();
+        numpy_array(py, array.dtype, bytes, shape)
+    }
+}
+
+/// Little-endian bytes of an array as a NumPy array of the matching type.
+fn numpy_array(
+    py: Python<'_>,
+    dtype: DType,
+    bytes: Vec<u8>,
+    shape: Vec<usize>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let flat = bytes.into_pyarray(py);
+    let name = match dtype {
+        DType::BF16 => "uint16",
+        other => other.name(),
+    };
+    let typed = flat.as_any().call_method1("view", (name,))?;
+    let shaped = typed.call_method1("reshape", (shape,))?;
+    if dtype == DType::BF16 {
+        return widen_bfloat16(&shaped);
+    }
+    Ok(shaped)
+}
+
+/// NumPy has no `bfloat16`: its bits are the upper half of a `float32`.
+fn widen_bfloat16<'py>(bits: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let wide = bits.call_method1("astype", ("uint32",))?;
+    wide.call_method1("__lshift__", (16,))?.call_method1("view", ("float32",))
+}
+
+/// JSON parsed into a configuration, with an error that names what it is for.
+pub fn parse<T: serde::de::DeserializeOwned>(what: &str, json: &str) -> Result<T> {
+    serde_json::from_str(json).map_err(|error| Error::invalid(format!("{what}: {error}")))
+}

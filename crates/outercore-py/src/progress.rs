@@ -1,0 +1,43 @@
+use outercore_core::{Error, Result};
+use pyo3::prelude::*;
+
+use crate::errors::interrupted;
+
+/// A Python callback `callback(phase, done, total, unit)` (or none), as long tasks call it.
+///
+/// An exception in the callback, Ctrl-C included, stops the task with an `Interrupted` error; the
+/// exception itself is raised once the task has come to its end.
+pub struct Callback {
+    function: Option<Py<PyAny>>,
+    raised: Option<PyErr>,
+}
+
+impl Callback {
+    pub fn new(function: Option<Py<PyAny>>) -> Self {
+        Self { function, raised: None }
+    }
+
+    /// Reports progress and looks for signals.
+    pub fn call(&mut self, phase: &str, done: u64, total: u64, unit: &str) -> Result<()> {
+        let called = Python::attach(|py| {
+            py.check_signals()?;
+            match &self.function {
+                Some(function) => function.call1(py, (phase, done, total, unit)).map(|_| ()),
+                None => Ok(()),
+            }
+        });
+        called.map_err(|raised| {
+            let error = interrupted(&raised);
+            self.raised = Some(raised);
+            error
+        })
+    }
+
+    /// The task's result; an exception of the callback wins over the error it caused.
+    pub fn settle<T>(self, result: Result<T>, map: impl FnOnce(Error) -> PyErr) -> PyResult<T> {
+        match self.raised {
+            Some(raised) => Err(raised),
+            None => result.map_err(map),
+        }
+    }
+}

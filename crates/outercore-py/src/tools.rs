@@ -1,0 +1,116 @@
+//! Functions around data sets and devices.
+
+use std::path::Path;
+use std::time::Duration;
+
+use outercore_core::{Bytes, Result};
+use outercore_io::{Backend, ProbeConfig, ProbeStep, RealDisk};
+use outercore_store::check::{CheckOptions, check as check_dataset};
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::progress::Callback;
+
+/// Adds the functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(probe, module)?)?;
+    module.add_function(wrap_pyfunction!(available_backends, module)?)?;
+    module.add_function(wrap_pyfunction!(check, module)?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProbeOptions {
+    backend: String,
+    file: Bytes,
+    seconds_per_point: f64,
+    save: bool,
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        let config = ProbeConfig::default();
+        Self {
+            backend: config.backend.to_string(),
+            file: config.file,
+            seconds_per_point: config.per_point.as_secs_f64(),
+            save: true,
+        }
+    }
+}
+
+/// Measures the device under a directory and, unless told not to, stores the profile there.
+#[pyfunction]
+fn probe(
+    py: Python<'_>,
+    directory: &str,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let options: ProbeOptions = parse("probe options", options)?;
+        let backend: Backend = options.backend.parse()?;
+        let config = ProbeConfig {
+            backend,
+            file: options.file,
+            per_point: Duration::try_from_secs_f64(options.seconds_per_point).unwrap_or_default(),
+            ..ProbeConfig::default()
+        };
+        let directory = Path::new(directory);
+        let profile = outercore_io::probe(directory, config, &mut |step| match step {
+            ProbeStep::Written { done, of } => callback.call("write", done.0, of.0, "bytes"),
+            ProbeStep::Measured { number, of, .. } => {
+                callback.call("measure", number as u64, of as u64, "points")
+            }
+        })?;
+        if options.save {
+            profile.save(&RealDisk, directory)?;
+        }
+        to_json(&profile)
+    });
+    callback.settle(result, to_python)
+}
+
+/// The back ends with why each is missing, if it is: `[(name, reason or None)]`.
+#[pyfunction]
+fn available_backends() -> Vec<(String, Option<String>)> {
+    outercore_io::available_backends()
+        .into_iter()
+        .map(|offer| (offer.backend.to_string(), offer.missing))
+        .collect()
+}
+
+/// Verifies a data set; the report as JSON, sound or not.
+#[pyfunction]
+fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let report = check_dataset(Path::new(path), &CheckOptions::default(), &mut |done, total| {
+            callback.call("check", done, total, "bytes")
+        })?;
+        let problems: Vec<serde_json::Value> = report
+            .problems
+            .iter()
+            .map(|problem| {
+                serde_json::json!({
+                    "array": problem.array,
+                    "kind": format!("{:?}", problem.kind),
+                    "message": problem.message,
+                    "hint": problem.hint,
+                })
+            })
+            .collect();
+        to_json(&serde_json::json!({
+            "sound": report.is_sound(),
+            "arrays": report.arrays,
+            "bytes": report.bytes,
+            "problems": problems,
+            "omitted": report.omitted,
+        }))
+    });
+    callback.settle(result, to_python)
+}

@@ -1,0 +1,57 @@
+"""Outercore: graph learning for graphs that do not fit in memory, on one machine.
+
+``import outercore`` needs NumPy alone; what needs PyTorch is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from outercore._core import __version__
+from outercore.errors import (
+    BudgetError,
+    CorruptError,
+    DeviceError,
+    InternalError,
+    InterruptError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+    UnsupportedError,
+    VersionError,
+)
+from outercore.graph import Graph, open
+
+if TYPE_CHECKING:
+    from outercore.loader import NeighborLoader
+    from outercore.sources.pyg import from_pyg
+
+__all__ = [
+    "BudgetError",
+    "CorruptError",
+    "DeviceError",
+    "Graph",
+    "InternalError",
+    "InterruptError",
+    "InvalidError",
+    "NeighborLoader",
+    "NoSpaceError",
+    "NotFoundError",
+    "OutercoreError",
+    "UnsupportedError",
+    "VersionError",
+    "__version__",
+    "from_pyg",
+    "open",
+]
+
+_LAZY = {"NeighborLoader": "outercore.loader", "from_pyg": "outercore.sources.pyg"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'outercore' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
