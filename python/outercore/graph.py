@@ -155,6 +155,6 @@ class Graph:
         )
 
 
-def open(root: str | os.PathLike[str]) -> Graph:  # noqa: A001 - reads as `oc.open`
+def open(root: str | os.PathLike[str]) -> Graph:
     """Open the data set in the directory ``root``; see :class:`Graph`."""
     return Graph(root)

@@ -38,7 +38,9 @@ class FeatureStore(PyGFeatureStore):
         self._graph = graph
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        raise UnsupportedError("a data set is read-only here\nhint: add arrays with `outercore import`")
+        raise UnsupportedError(
+            "a data set is read-only here\nhint: add arrays with `outercore import`"
+        )
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         raise UnsupportedError("a data set is read-only here")
@@ -61,7 +63,9 @@ class FeatureStore(PyGFeatureStore):
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Every node array."""
         prefix = "nodes/node/"
-        return [NodeAttr(key[len(prefix) :]) for key in self._graph.arrays if key.startswith(prefix)]
+        return [
+            NodeAttr(key[len(prefix) :]) for key in self._graph.arrays if key.startswith(prefix)
+        ]
 
 
 class GraphStore(PyGGraphStore):
@@ -92,4 +96,6 @@ class GraphStore(PyGGraphStore):
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """The one edge type, in CSC."""
         nodes = self._graph.num_nodes
-        return [EdgeAttr(edge_type=None, layout=EdgeLayout.CSC, is_sorted=True, size=(nodes, nodes))]
+        return [
+            EdgeAttr(edge_type=None, layout=EdgeLayout.CSC, is_sorted=True, size=(nodes, nodes))
+        ]

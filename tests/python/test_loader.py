@@ -1,0 +1,210 @@
+"""A loader's batches are those of the naive definition, whatever it may use to make them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
+from torch_geometric.utils import trim_to_layer
+
+import outercore as oc
+from fakes import planted
+from outercore import reference
+
+FANOUTS = [4, 3]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
+    return oc.open(planted(tmp_path_factory.mktemp("planted") / "graph", nodes=600, degree=8))
+
+
+def loader(graph: oc.Graph, **options) -> oc.NeighborLoader:
+    defaults = {"batch_size": 32, "shuffle": True, "seed": 3, "memory": "64MiB", "threads": 2}
+    return oc.NeighborLoader(graph, FANOUTS, "train", **{**defaults, **options})
+
+
+def naive_epoch(
+    graph: oc.Graph, epoch: int, *, replace: bool = False
+) -> list[tuple[reference.ReferenceBatch, list[int]]]:
+    """The reference's batches of an epoch, with the places of their seeds in the split."""
+    csc = [graph.array(f"edges/edge/{name}") for name in ("offsets", "sources", "ids")]
+    seeds = graph.split("train")
+    places = np.arange(len(seeds))
+    batches = []
+    for batch in range(-(-len(seeds) // 32)):
+        own = reference.batch_seeds(places, batch, 32, shuffle=True, seed=3, epoch=epoch)
+        sampled = reference.sample_batch(
+            *csc, seeds[own], FANOUTS, replace=replace, seed=3, epoch=epoch, batch=batch
+        )
+        batches.append((sampled, own.tolist()))
+    return batches
+
+
+def assert_equal(
+    batch: Data, expected: tuple[reference.ReferenceBatch, list[int]], graph: oc.Graph
+) -> None:
+    sampled, places = expected
+    assert batch.n_id.tolist() == sampled.n_id.tolist()
+    assert batch.edge_index[0].tolist() == sampled.row.tolist()
+    assert batch.edge_index[1].tolist() == sampled.col.tolist()
+    assert batch.e_id.tolist() == sampled.e_id.tolist()
+    assert batch.input_id.tolist() == places
+    assert batch.num_sampled_nodes == sampled.num_sampled_nodes
+    assert batch.num_sampled_edges == sampled.num_sampled_edges
+    assert torch.equal(batch.x, torch.from_numpy(graph.array("x")[sampled.n_id]))
+    assert torch.equal(batch.y, torch.from_numpy(graph.array("y")[sampled.n_id]))
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_batches_are_those_of_the_reference(graph: oc.Graph, replace: bool) -> None:
+    with loader(graph, replace=replace) as batches:
+        for epoch in range(2):
+            delivered = list(batches)
+            expected = naive_epoch(graph, epoch, replace=replace)
+            assert len(delivered) == len(expected) == len(batches)
+            for batch, one in zip(delivered, expected, strict=True):
+                assert_equal(batch, one, graph)
+
+
+@pytest.mark.parametrize(
+    ("memory", "backend", "threads", "topology"),
+    [
+        *itertools.product(["3MiB", "64MiB"], ["uring", "threads", "mmap"], [1, 4], ["auto"]),
+        *itertools.product(["4MiB"], ["auto"], [2], ["resident", "paged"]),
+    ],
+)
+def test_no_setting_changes_a_batch(graph, memory, backend, threads, topology) -> None:
+    if (
+        backend in dict(oc._core.available_backends())
+        and dict(oc._core.available_backends())[backend]
+    ):
+        pytest.skip(f"this kernel offers no {backend}")
+    settings = {"memory": memory, "backend": backend, "threads": threads, "topology": topology}
+    with loader(graph, **settings) as batches:
+        for batch, expected in zip(batches, naive_epoch(graph, 0), strict=True):
+            assert_equal(batch, expected, graph)
+
+
+def test_tensors_of_a_batch_share_no_memory_with_the_next(graph: oc.Graph) -> None:
+    with loader(graph) as batches:
+        kept = list(batches)
+        again = loader(graph)
+        for batch, other in zip(kept, again, strict=True):
+            assert torch.equal(batch.x, other.x)
+            assert torch.equal(batch.edge_index, other.edge_index)
+
+
+def test_seek_goes_on_where_an_epoch_stopped(graph: oc.Graph) -> None:
+    with loader(graph) as batches:
+        batches.set_epoch(4)
+        whole = [batch.n_id.tolist() for batch in batches]
+        batches.set_epoch(4)
+        batches.seek(3)
+        assert [batch.n_id.tolist() for batch in batches] == whole[3:]
+
+
+def test_an_abandoned_iteration_does_not_disturb_the_next(graph: oc.Graph) -> None:
+    with loader(graph) as batches:
+        whole = [batch.n_id.tolist() for batch in batches]
+        for taken in range(3):
+            batches.set_epoch(0)
+            for _ in itertools.islice(batches, taken):
+                pass
+        batches.set_epoch(0)
+        assert [batch.n_id.tolist() for batch in batches] == whole
+
+
+def test_trim_to_layer_gives_the_same_seed_outputs(graph: oc.Graph) -> None:
+    torch.manual_seed(0)
+    layers = [SAGEConv(graph.num_features, 16), SAGEConv(16, 4)]
+    batch = next(iter(loader(graph)))
+    x, trimmed, edges = batch.x, batch.x, batch.edge_index
+    trimmed_edges = batch.edge_index
+    for index, layer in enumerate(layers):
+        x = layer(x, edges)
+        trimmed, trimmed_edges, _ = trim_to_layer(
+            index, batch.num_sampled_nodes, batch.num_sampled_edges, trimmed, trimmed_edges
+        )
+        trimmed = layer(trimmed, trimmed_edges)
+    seeds = batch.batch_size
+    torch.testing.assert_close(trimmed[:seeds], x[:seeds])
+
+
+def test_all_neighbours_of_all_nodes_are_the_graph(graph: oc.Graph) -> None:
+    batches = oc.NeighborLoader(graph, [-1], None, batch_size=100, memory="64MiB")
+    edges = set()
+    for batch in batches:
+        ends = batch.n_id[batch.edge_index]
+        edges.update(zip(ends[0].tolist(), ends[1].tolist(), batch.e_id.tolist(), strict=True))
+    offsets, sources, ids = (
+        graph.array(f"edges/edge/{name}") for name in ("offsets", "sources", "ids")
+    )
+    targets = np.repeat(np.arange(graph.num_nodes), np.diff(offsets.astype(np.int64)))
+    assert edges == set(zip(sources.tolist(), targets.tolist(), ids.tolist(), strict=True))
+
+
+def test_input_nodes_may_be_a_mask_a_tensor_or_a_list(graph: oc.Graph) -> None:
+    mask = np.zeros(graph.num_nodes, dtype=bool)
+    mask[[5, 1, 9]] = True
+    for nodes, expected in [
+        (mask, [1, 5, 9]),
+        (torch.tensor([9, 1]), [9, 1]),
+        ([7, 7], [7, 7]),
+        (np.array([2, 3], dtype=np.int32), [2, 3]),
+    ]:
+        batch = next(iter(oc.NeighborLoader(graph, [2], nodes, batch_size=8)))
+        assert batch.n_id[: batch.batch_size].tolist() == expected
+
+
+def test_features_come_from_another_file_where_asked(graph: oc.Graph, tmp_path: Path) -> None:
+    layer = np.arange(graph.num_nodes * 3, dtype=np.float32).reshape(-1, 3)
+    np.save(tmp_path / "layer.npy", layer)
+    batch = next(iter(loader(graph, features=tmp_path / "layer.npy")))
+    assert torch.equal(batch.x, torch.from_numpy(layer)[batch.n_id])
+
+
+def test_without_features_the_graph_alone_is_delivered(graph: oc.Graph) -> None:
+    batch = next(iter(loader(graph, features=None, labels=None, edge_ids=False)))
+    assert "x" not in batch
+    assert "y" not in batch
+    assert "e_id" not in batch
+    assert batch.num_nodes == len(batch.n_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"memory": "64KiB"}, oc.BudgetError, "the least that works is"),
+        ({"batch_size": 0}, oc.InvalidError, "batch_size is 0"),
+        ({"features": "nonsense"}, oc.NotFoundError, "nonsense"),
+        ({"features": "missing.npy"}, oc.NotFoundError, "missing.npy"),
+        ({"memory": "lots"}, oc.InvalidError, "lots"),
+    ],
+)
+def test_bad_arguments_name_the_thing(graph, options, error, text) -> None:
+    with pytest.raises(error, match=text):
+        loader(graph, **options).plan()
+
+
+@pytest.mark.parametrize("nodes", [[-1], [600], np.array([0.5]), np.zeros((2, 2), dtype=int)])
+def test_bad_seeds_are_refused(graph: oc.Graph, nodes) -> None:
+    with pytest.raises(oc.InvalidError):
+        oc.NeighborLoader(graph, [2], nodes)
+
+
+def test_a_closed_loader_says_so(graph: oc.Graph) -> None:
+    batches = loader(graph)
+    batches.close()
+    with pytest.raises(oc.InvalidError, match="closed"):
+        list(batches)
+
+
+def test_an_unknown_split_lists_the_known_ones(graph: oc.Graph) -> None:
+    with pytest.raises(oc.NotFoundError, match="train"):
+        oc.NeighborLoader(graph, [2], "nonsense")
