@@ -10,10 +10,9 @@ import argparse
 import json
 import time
 
-import torch
-
 import dgl
 import dgl.graphbolt as gb
+import torch
 
 
 def main() -> None:

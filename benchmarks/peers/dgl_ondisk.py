@@ -12,9 +12,8 @@ import argparse
 import json
 import time
 
-import torch
-
 import dgl.graphbolt as gb
+import torch
 
 
 def main() -> None:

@@ -12,10 +12,9 @@ import shutil
 import sys
 from pathlib import Path
 
+import dgl.graphbolt as gb
 import numpy as np
 import yaml
-
-import dgl.graphbolt as gb
 
 
 def prepare(workload: Path, out: Path) -> Path:

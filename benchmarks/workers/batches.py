@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from memory_loader import MemoryLoader, csc_of  # noqa: E402
+from memory_loader import MemoryLoader, csc_of
 
 
 def main() -> None:

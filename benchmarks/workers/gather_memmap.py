@@ -7,6 +7,7 @@ sampling: the mapped programs are given that for nothing.
 """
 
 import argparse
+import itertools
 import json
 import mmap
 import time
@@ -33,7 +34,7 @@ def main() -> None:
     epochs = []
     for _ in range(options.epochs):
         done, rows, started = 0, 0, time.perf_counter()
-        for begin, end in zip(begins[:-1], begins[1:], strict=True):
+        for begin, end in itertools.pairwise(begins):
             batch = x[nodes[begin:end]]
             rows += len(batch)
             done += 1

@@ -67,9 +67,7 @@ def main() -> None:
         counters.pop("timeline", None)
         epochs.append({**counts, "seconds": seconds, "counters": counters})
     loader.close()
-    print(
-        json.dumps({"program": "outercore", "plan_s": planned, "plan": plan, "epochs": epochs})
-    )
+    print(json.dumps({"program": "outercore", "plan_s": planned, "plan": plan, "epochs": epochs}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Training epochs at a tenth of the data against the same program with all in memory."""
+
+from __future__ import annotations
+
+from measure import Result, Series, Settings, python, repeated
+
+from benches.inputs import interpreter_bytes, product_set, share_of, workload
+
+WHAT = (
+    "Seeds a second of the same training program (GraphSAGE, two layers, hidden 64, Adam, fan-out "
+    "15,10, batches of 1,024) at two budgets: 10 % of the data in a cgroup of that size plus the "
+    "interpreter, and everything in memory. `loading` leaves the network out."
+)
+SHARE = 0.10
+EPOCHS = 4
+
+
+def run(settings: Settings) -> Result:
+    """Measure both budgets, with and without the network."""
+    result = Result("epoch", WHAT)
+    work, folder = workload(settings, settings.big)
+    ours = product_set(settings, settings.big)
+    budget = max(share_of(work, SHARE), 64 << 20)
+    allowance = interpreter_bytes(settings) + (256 << 20)
+    everything = work.data_bytes * 2
+    result.details = {"data": work.data_bytes, "budget": budget, "limit": budget + allowance}
+    for compute in ("sage", "none"):
+        label = "training" if compute == "sage" else "loading"
+        for name, memory, limit in (
+            ("10 %", budget, budget + allowance),
+            ("all in memory", everything, None),
+        ):
+            first = Series(name, f"{label}, first epoch", "seeds/s")
+            warm = Series(name, f"{label}, warm epoch", "seeds/s")
+            command = python(
+                "workers/epoch.py", ours, "--memory", memory, "--epochs", EPOCHS,
+                "--threads", settings.threads, "--compute", compute,
+            )  # fmt: skip
+            runs = repeated(
+                first, settings, command, _seeds, memory=limit, cold=[folder / "x.npy", ours]
+            )
+            warm.values = [_seeds(one, epoch=-1) for one in runs]
+            result.details[f"{label}, {name}"] = runs
+            result.series += [first, warm]
+        case = f"{label}, warm epoch"
+        least = 0.8 if compute == "sage" else None
+        result.compare(f"{label}: 10 % over all", ("10 %", case), ("all in memory", case), least)
+        result.compare(
+            f"{label}: first epoch over warm at 10 %",
+            ("10 %", f"{label}, first epoch"),
+            ("10 %", case),
+            1 / 1.5 if compute == "sage" else None,
+        )
+    return result
+
+
+def _seeds(printed: dict, epoch: int = 0) -> float:
+    one = printed["epochs"][epoch]
+    # The first epoch pays for planning and filling the caches.
+    return one["seeds"] / (one["seconds"] + (printed["plan_s"] if epoch == 0 else 0.0))

@@ -1,0 +1,70 @@
+"""Workloads and prepared data sets, made once and kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from measure import Settings, python, say
+from product import imported
+from workloads import WORKLOADS, Workload, make, write_text
+
+
+def workload(settings: Settings, name: str, *, text: bool = False) -> tuple[Workload, Path]:
+    """A synthetic workload and its folder."""
+    work, folder = WORKLOADS[name], settings.work / name
+    if not (folder / "workload.json").exists():
+        say(f"making {name}")
+    make(work, folder)
+    if text:
+        write_text(folder / "edges.npy", folder / "edges.csv")
+    return work, folder
+
+
+def product_set(settings: Settings, name: str) -> Path:
+    """The workload as an Outercore data set; its features stay where they are, like DGL's."""
+    _, folder = workload(settings, name)
+    return imported(folder, settings.work / f"{name}.outercore", in_place=True)
+
+
+def dgl_set(settings: Settings, name: str) -> Path | None:
+    """The workload as a GraphBolt data set; None where DGL is not installed."""
+    if not settings.dgl_python.exists():
+        say(f"no DGL at {settings.dgl_python}; see benchmarks/peers/requirements.txt")
+        return None
+    _, folder = workload(settings, name)
+    out = settings.work / f"{name}.dgl"
+    if not (out / "ready").exists():
+        say(f"preparing {name} for DGL")
+        command = python("peers/dgl_prepare.py", folder, out, interpreter=settings.dgl_python)
+        subprocess.run(command, check=True, capture_output=True)
+    return out
+
+
+def batches_of(settings: Settings, name: str, count: int) -> Path:
+    """The node ids of the first `count` batches of an epoch."""
+    _, folder = workload(settings, name)
+    out = settings.work / f"{name}.batches-{count}.npz"
+    if not out.exists():
+        say(f"sampling the batches of {name}")
+        command = python("workers/batches.py", folder, out, "--batches", count)
+        subprocess.run(command, check=True, capture_output=True)
+    return out
+
+
+def share_of(work: Workload, share: float) -> int:
+    """A share of all data bytes of a workload."""
+    return int(work.data_bytes * share)
+
+
+def interpreter_bytes(settings: Settings) -> int:
+    """What Python, PyTorch and PyG charge before any data is touched; measured once."""
+    from limits import run_limited
+
+    kept = settings.work / "interpreter.json"
+    if not kept.exists():
+        program = "import torch, torch_geometric.data, torch_geometric.nn.models"
+        outcome = run_limited([python("limits.py")[0], "-W", "ignore", "-c", program])
+        kept.write_text(json.dumps(outcome.peak or outcome.peak_resident))
+    return int(json.loads(kept.read_text()))

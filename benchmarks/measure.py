@@ -1,0 +1,226 @@
+"""What the side-by-side benchmarks share: settings, repeated limited runs, medians, tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from limits import drop_cached, run_limited
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where files lie, and how long to measure."""
+
+    work: Path
+    """Large inputs and data sets; made once, reused."""
+    dgl_python: Path
+    """Interpreter of the environment of `peers/requirements.txt`."""
+    repeats: int = 3
+    quick: bool = False
+    threads: int = 2
+    seconds: float = 60.0
+    """A slow program is stopped after so long; its throughput is that of what it finished."""
+
+    @property
+    def big(self) -> str:
+        """The workload of epochs and gathers."""
+        return "rmat18" if self.quick else "rmat24"
+
+    @property
+    def dense(self) -> str:
+        """The workload of sampling and import."""
+        return "rmat18" if self.quick else "rmat22"
+
+
+@dataclass
+class Series:
+    """Repeated measurements of one program in one case."""
+
+    program: str
+    case: str
+    unit: str
+    values: list[float] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def median(self) -> float | None:
+        """The median, None where no run succeeded."""
+        return statistics.median(self.values) if self.values else None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A ratio of two medians that should reach a bound."""
+
+    what: str
+    ratio: float | None
+    least: float | None
+    """None where the ratio is only told."""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bound is reached; None where nothing can be said."""
+        return None if self.ratio is None or self.least is None else self.ratio >= self.least
+
+
+@dataclass
+class Result:
+    """One benchmark: series and the ratios of interest."""
+
+    name: str
+    what: str
+    series: list[Series] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    details: dict[str, object] = field(default_factory=dict)
+
+    def median(self, program: str, case: str = "") -> float | None:
+        """The median of one series."""
+        for one in self.series:
+            if (one.program, one.case) == (program, case):
+                return one.median
+        return None
+
+    def compare(
+        self,
+        what: str,
+        numerator: tuple[str, str],
+        denominator: tuple[str, str],
+        least: float | None = None,
+    ) -> None:
+        """Note the ratio of two medians."""
+        over, under = self.median(*numerator), self.median(*denominator)
+        ratio = over / under if over is not None and under else None
+        self.targets.append(Target(what, ratio, least))
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values, the raw measurements included."""
+        return {
+            "name": self.name,
+            "what": self.what,
+            "series": [{**asdict(one), "median": one.median} for one in self.series],
+            "targets": [{**asdict(one), "met": one.met} for one in self.targets],
+            "details": self.details,
+        }
+
+
+def python(script: str, *arguments: object, interpreter: Path | None = None) -> list[str]:
+    """The command line of a script below `benchmarks/`."""
+    return [str(interpreter or sys.executable), str(HERE / script), *map(str, arguments)]
+
+
+def repeated(
+    series: Series,
+    settings: Settings,
+    command: Sequence[str],
+    value: Callable[[dict], float],
+    *,
+    memory: int | None = None,
+    cold: Sequence[Path] = (),
+    timeout_s: float | None = None,
+) -> list[dict]:
+    """Run a worker `repeats` times, forgetting the cached pages of `cold` before each.
+
+    Collects `value(printed JSON)` in the series and returns what the runs printed and used. A
+    run that fails is noted and ends the series: a program that cannot work under the limit is a
+    result, too.
+    """
+    printed = []
+    for turn in range(settings.repeats):
+        drop_cached(cold)
+        outcome = run_limited(
+            command, memory, timeout_s=timeout_s, env={"OMP_NUM_THREADS": str(settings.threads)}
+        )
+        say(f"{series.program} {series.case} run {turn + 1}: {outcome.wall_s:.1f} s")
+        try:
+            found = outcome.last_json()
+        except RuntimeError as failure:
+            series.note = str(failure)[-400:]
+            say(f"failed: {failure}")
+            break
+        found["used"] = {
+            "wall_s": outcome.wall_s,
+            "peak": outcome.peak,
+            "peak_resident": outcome.peak_resident,
+            "bytes_read": outcome.bytes_read,
+            "enforced": outcome.enforced,
+            "limit": outcome.limit,
+        }
+        series.values.append(value(found))
+        printed.append(found)
+    return printed
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def machine() -> dict[str, object]:
+    """What a figure depends on besides the program."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory": memory,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def number(value: float | None) -> str:
+    """A figure as people read it: three digits, k and M."""
+    if value is None:
+        return "-"
+    for bound, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= bound:
+            return f"{value / bound:.3g} {letter}"
+    return f"{value:.3g}"
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Tables of all medians and ratios."""
+    lines = []
+    for result in results:
+        lines += [f"## {result.name}", "", result.what, ""]
+        lines += ["| program | case | median | unit | runs | note |", "|---|---|---:|---|---|---|"]
+        for one in result.series:
+            runs = ", ".join(number(value) for value in one.values)
+            note = " ".join(one.note.split()).replace("|", "/")[-160:]
+            lines.append(
+                f"| {one.program} | {one.case} | {number(one.median)} | {one.unit} "
+                f"| {runs} | {note} |"
+            )
+        if result.targets:
+            lines += ["", "| ratio | found | at least | met |", "|---|---:|---:|---|"]
+            words = {True: "yes", False: "no", None: ""}
+            for target in result.targets:
+                found = "-" if target.ratio is None else f"{target.ratio:.2f}"
+                least = "" if target.least is None else f"{target.least:g}"
+                lines.append(f"| {target.what} | {found} | {least} | {words[target.met]} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def write_results(results: Sequence[Result], folder: Path) -> Path:
+    """Store everything as JSON and as Markdown; returns the JSON's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = machine()
+    stem = "-".join(one.name for one in results)[:80] + "-" + str(about["when"]).replace(":", "")
+    path = folder / f"{stem}.json"
+    record = {"machine": about, "results": [one.to_json() for one in results]}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.with_suffix(".md").write_text(markdown(results))
+    return path

@@ -1,0 +1,58 @@
+"""How the benchmarks call Outercore's command line: one place to follow its options."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from limits import Outcome, run_limited
+
+
+def command(*arguments: object) -> list[str]:
+    """`outercore ARGUMENTS...` in this environment."""
+    program = shutil.which("outercore", path=str(Path(sys.executable).parent))
+    start = [program] if program else [sys.executable, "-m", "outercore"]
+    return [*start, *(str(one) for one in arguments)]
+
+
+def import_command(
+    folder: Path,
+    out: Path,
+    *,
+    edges: str = "edges.npy",
+    undirected: bool = False,
+    memory: str = "1GiB",
+    in_place: bool = False,
+    topology_only: bool = False,
+) -> list[str]:
+    """Import what `adapters.write` or `workloads.make` laid down in `folder`.
+
+    `in_place` registers the features where they lie instead of copying them; `topology_only`
+    leaves features, labels and splits out.
+    """
+    arguments: list[object] = ["import", folder / edges, "--out", out, "--memory", memory]
+    if undirected:
+        arguments.append("--undirected")
+    if not topology_only:
+        if (folder / "x.npy").exists():
+            arguments += ["--features", folder / "x.npy"]
+            if in_place:
+                arguments.append("--in-place")
+        if (folder / "y.npy").exists():
+            arguments += ["--labels", folder / "y.npy"]
+        arguments += ["--splits", folder / "splits.npz"]
+    return command(*arguments)
+
+
+def imported(folder: Path, out: Path, **options: object) -> Path:
+    """The data set of `folder`, imported once and reused.
+
+    Errors: `RuntimeError` with the command's own message where the import fails.
+    """
+    if (out / "graph.json").exists():
+        return out
+    outcome: Outcome = run_limited(import_command(folder, out, **options))
+    if outcome.returncode:
+        raise RuntimeError(f"`{' '.join(outcome.command)}` failed: {outcome.stderr[-1500:]}")
+    return out

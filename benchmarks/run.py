@@ -1,0 +1,80 @@
+"""Run the side-by-side benchmarks and write their tables.
+
+    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch]
+        [--quick] [--json] [--repeats N] [--work DIR] [--dgl-python PATH]
+
+Without names all run. Results go to `benchmarks/results/` as JSON and Markdown; the Markdown
+(with `--json` the JSON) is printed too. `--quick` takes a small graph and one run: it shows that
+the scripts work, its figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measure import HERE, REPOSITORY, Settings, markdown, say, write_results
+
+BENCHES = {
+    "loading": "benches.loading",
+    "sampling": "benches.sampling",
+    "fetch": "benches.fetch",
+    "import": "benches.imports",
+    "epoch": "benches.epoch",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; returns 1 where a benchmark could not run at all."""
+    cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--quick", action="store_true", help="small graph, one run")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=60.0, help="bound for slow programs")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--work", type=Path, default=cache, help="inputs and data sets")
+    parser.add_argument(
+        "--dgl-python",
+        type=Path,
+        default=Path(
+            os.environ.get("OUTERCORE_DGL_PYTHON", REPOSITORY / ".cache" / "dgl/bin/python")
+        ),
+    )
+    options = parser.parse_args(arguments)
+    unknown = set(options.names) - set(BENCHES)
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; known: {', '.join(BENCHES)}")
+    settings = Settings(
+        work=options.work.resolve(),
+        dgl_python=options.dgl_python,
+        repeats=1 if options.quick else options.repeats,
+        quick=options.quick,
+        threads=options.threads,
+        seconds=10.0 if options.quick else options.seconds,
+    )
+    settings.work.mkdir(parents=True, exist_ok=True)
+
+    results, failures = [], 0
+    for name in options.names or BENCHES:
+        say(f"== {name}")
+        try:
+            results.append(importlib.import_module(BENCHES[name]).run(settings))
+        except Exception as failure:
+            # One peer that cannot be set up must not lose the figures of the others.
+            failures += 1
+            say(f"{name} did not run: {failure!r}")
+    if results:
+        path = write_results(results, HERE / "results")
+        print(path.read_text() if options.json else markdown(results))
+        say(f"written: {path}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
