@@ -45,23 +45,26 @@ fn a_valid_manifest_survives_the_round_trip() {
 
 #[test]
 fn the_manifest_of_the_specification_parses() {
+    let specification = include_str!("../../../docs/format.md");
+    let (_, rest) = specification.split_once("```json\n").unwrap();
+    let (json, _) = rest.split_once("```").unwrap();
+    let manifest = Manifest::from_json(json.as_bytes()).unwrap();
+    let written: Value = serde_json::from_str(&manifest.to_json()).unwrap();
+    assert_eq!(written, serde_json::from_str::<Value>(json).unwrap(), "no member is lost");
+    assert_eq!(manifest.arrays["nodes/node/x"].row_bytes(), 512);
+    assert_eq!(manifest.arrays["nodes/node/x"].file_len(), 128 + 5 * 512);
+}
+
+#[test]
+fn what_may_be_absent_may_be_absent_and_unknown_members_are_ignored() {
     let json = json!({
-        "format": "outercore", "version": 1, "created": "2026-01-31T12:00:00Z",
-        "node_types": {"node": {"count": 2}},
-        "edge_types": {"edge": {"source": "node", "target": "node", "count": 1, "undirected": false}},
-        "arrays": {
-            "edges/edge/offsets": {"file": "edges/edge/offsets.npy", "dtype": "uint64", "shape": [3],
-                "data_offset": 4096, "checksum": "xxh3:0123456789abcdef", "external": false},
-            "edges/edge/sources": {"file": "edges/edge/sources.npy", "dtype": "uint32", "shape": [1],
-                "data_offset": 4096, "checksum": "xxh3:0123456789abcdef"},
-            "nodes/node/x": {"file": "/data/x.npy", "dtype": "float32", "shape": [2, 4],
-                "data_offset": 128, "checksum": "xxh3:0123456789abcdef", "external": true}},
-        "roles": {"features": "nodes/node/x"},
-        "unknown": {"members": ["are", "ignored"]}
+        "format": "outercore", "version": 1, "created": "", "node_types": {"node": {"count": 2}},
+        "edge_types": {}, "unknown": {"members": ["are", "ignored"]},
+        "arrays": {"nodes/node/z": {"file": "nodes/node/z.npy", "dtype": "uint8", "shape": [2],
+            "data_offset": 4096, "checksum": "xxh3:0123456789abcdef", "unknown": 1}}
     });
     let manifest = Manifest::from_json(json.to_string().as_bytes()).unwrap();
-    assert_eq!(manifest.arrays["nodes/node/x"].row_bytes(), 16);
-    assert_eq!(manifest.arrays["nodes/node/x"].file_len(), 160);
+    assert!(!manifest.arrays["nodes/node/z"].external);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn a_finite_value_that_a_smaller_type_cannot_hold_is_refused_in_any_case() {
     let bench = Bench::new();
     let spec = ArraySpec { dtype: Some(DType::F16), non_finite: NonFinite::Allow, ..features(2) };
     let error = bench.refused(spec, &[2, 2], &[1f32, f32::INFINITY, 2.0, 70_000.0]);
-    assert!(error.to_string().contains("row 1, column 1: 7e4 does not fit float16"), "{error}");
+    assert!(error.to_string().contains("row 1, column 1: 70000.0 does not fit float16"), "{error}");
     let error = bench.refused(features(1), &[1, 1], &[1e300]);
     assert!(error.to_string().contains("does not fit float32"), "{error}");
 }

@@ -116,7 +116,7 @@ impl Matrix {
         if let Some((place, value)) = self.overflow {
             return Some(
                 Error::invalid(format!(
-                    "{}: {value:e} does not fit {}",
+                    "{}: {value:?} does not fit {}",
                     self.place(place),
                     self.to
                 ))
