@@ -1,0 +1,242 @@
+"""Check on the real data sets that nothing but the seed decides what a batch holds.
+
+    python benchmarks/exactness.py [NAME...] [--batches N] [--work DIR]
+
+For every budget (5 %, 25 % and all of the data), back end (uring, threads, mmap) and number of
+threads (1, 2, 4) an epoch is delivered and trained on; every tensor of every batch and the loss
+after the epoch must be equal to the last bit. The batches must also be those of
+`outercore.reference`, the definition of the sampler in plain Python, with rows taken from the
+array by NumPy. On large graphs the first `--batches` batches stand for the epoch, and the
+reference, which takes seconds a batch, checks the first few of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.nn.models import GraphSAGE
+
+import outercore as oc
+from outercore import reference
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import adapters
+from accuracy import RECIPES, data_set
+from limits import parse_bytes
+from measure import REPOSITORY, say
+
+SHARES = (0.05, 0.25, 1.0)
+BACKENDS = ("uring", "threads", "mmap")
+THREADS = (1, 2, 4)
+FANOUT = [15, 10]
+BATCH = 512
+SEED = 7
+EPOCH = 1
+REFERENCE_EDGES = 200_000
+"""The reference samples batches until it has seen so many edges."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way of making the same batches."""
+
+    share: float
+    backend: str
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} {self.backend} {self.threads} threads"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must not differ: a digest of each batch, and the mean loss after the epoch."""
+
+    digests: list[str]
+    loss: str
+
+
+def digest(batch: oc.NeighborLoader) -> str:
+    """One hash over every tensor and count of a batch."""
+    mark = hashlib.sha256()
+    for name in ("x", "y", "edge_index", "n_id", "e_id", "input_id"):
+        tensor = getattr(batch, name)
+        mark.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        mark.update(np.ascontiguousarray(tensor.numpy()).tobytes())
+    counts = (batch.batch_size, list(batch.num_sampled_nodes), list(batch.num_sampled_edges))
+    mark.update(repr(counts).encode())
+    return mark.hexdigest()
+
+
+def data_bytes(graph: oc.Graph) -> int:
+    """Bytes of features and topology."""
+    return sum(
+        int(np.prod(one["shape"])) * np.dtype(one["dtype"]).itemsize
+        for key, one in graph.manifest["arrays"].items()
+        if key.startswith("edges/") or key == graph.manifest["roles"]["features"]
+    )
+
+
+def open_loader(graph: oc.Graph, setting: Setting) -> tuple[oc.NeighborLoader, int]:
+    """The loader of a setting, and its budget.
+
+    The shares of a tiny graph are less than one batch takes; then it is the least that works.
+    """
+    budget = int(data_bytes(graph) * setting.share)
+    if setting.share == 1.0:
+        budget = 2 * budget + (256 << 20)
+    for _ in range(3):
+        loader = oc.NeighborLoader(
+            graph,
+            FANOUT,
+            "train",
+            batch_size=BATCH,
+            shuffle=True,
+            seed=SEED,
+            memory=budget,
+            backend=setting.backend,
+            threads=setting.threads,
+        )
+        try:
+            loader.plan()
+            return loader, budget
+        except oc.BudgetError as error:
+            loader.close()
+            least = re.search(r"least that works is ([0-9.]+ ?[A-Za-z]+)", str(error))
+            if least is None:
+                raise
+            budget = int(parse_bytes(least[1]) * 1.05)
+    raise RuntimeError(f"no budget found for {setting} of `{graph.root}`")
+
+
+def epoch_of(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outcome, int]:
+    """Deliver and train one epoch; returns what happened and the budget it had."""
+    torch.manual_seed(SEED)
+    model = GraphSAGE(graph.num_features, 32, len(FANOUT), graph.num_classes)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader, budget = open_loader(graph, setting)
+    digests, losses = [], []
+    with loader:
+        loader.set_epoch(EPOCH)
+        for batch in itertools.islice(loader, batches):
+            digests.append(digest(batch))
+            adam.zero_grad(set_to_none=True)
+            out = model(
+                batch.x,
+                batch.edge_index,
+                num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+                num_sampled_edges_per_hop=batch.num_sampled_edges,
+            )
+            count = batch.batch_size
+            loss = torch.nn.functional.cross_entropy(out[:count], batch.y[:count])
+            loss.backward()
+            adam.step()
+            losses.append(float(loss.detach()))
+    return Outcome(digests, float(np.mean(losses)).hex()), budget
+
+
+def expected(graph: oc.Graph, x: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, int]]:
+    """Digest and number of edges of each batch, by the reference and NumPy."""
+    from torch_geometric.data import Data
+
+    keys = [f"edges/edge/{name}" for name in ("offsets", "sources", "ids")]
+    stored = graph.manifest["arrays"]
+    offsets, sources, ids = (graph.array(key) if key in stored else None for key in keys)
+    seeds = graph.split("train")
+    for batch in range(-(-len(seeds) // BATCH)):
+        places = reference.batch_seeds(
+            np.arange(len(seeds)), batch, BATCH, shuffle=True, seed=SEED, epoch=EPOCH
+        )
+        found = reference.sample_batch(
+            offsets, sources, ids, seeds[places], FANOUT,
+            replace=False, seed=SEED, epoch=EPOCH, batch=batch,
+        )  # fmt: skip
+        data = Data(
+            x=torch.from_numpy(x[found.n_id]),
+            y=torch.from_numpy(y[found.n_id]),
+            edge_index=torch.from_numpy(np.stack([found.row, found.col])),
+            n_id=torch.from_numpy(found.n_id),
+            e_id=torch.from_numpy(found.e_id),
+            input_id=torch.from_numpy(np.asarray(places, np.int64)),
+            batch_size=len(places),
+            num_sampled_nodes=found.num_sampled_nodes,
+            num_sampled_edges=found.num_sampled_edges,
+        )
+        yield digest(data), len(found.row)
+
+
+def check(name: str, batches: int, work: Path, root: str | None) -> dict[str, object]:
+    """All settings of one data set against each other and against the reference."""
+    graph = oc.open(data_set(name, 0, work, root))
+    settings = [Setting(*one) for one in itertools.product(SHARES, BACKENDS, THREADS)]
+    first: Outcome | None = None
+    differing, budgets = [], {}
+    for setting in settings:
+        started = time.perf_counter()
+        outcome, budget = epoch_of(graph, setting, batches)
+        budgets[f"{setting.share:.0%}"] = budget
+        first = first or outcome
+        same = outcome == first
+        if not same:
+            differing.append(str(setting))
+        seconds = time.perf_counter() - started
+        say(f"{name} {setting}: {'equal' if same else 'DIFFERENT'} ({seconds:.1f} s)")
+    assert first is not None
+
+    compared, edges = 0, 0
+    x, y = graph.array("x"), graph.array("y")
+    for delivered, (wanted, sampled) in zip(first.digests, expected(graph, x, y), strict=False):
+        if delivered != wanted:
+            differing.append(f"batch {compared} differs from the reference")
+        compared, edges = compared + 1, edges + sampled
+        if edges >= REFERENCE_EDGES:
+            break
+    return {
+        "name": name,
+        "settings": len(settings),
+        "batches": len(first.digests),
+        "reference_batches": compared,
+        "reference_edges": edges,
+        "loss": float.fromhex(first.loss),
+        "budgets": budgets,
+        "differing": differing,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; returns 1 where anything differs."""
+    cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[[], *RECIPES], metavar="NAME")
+    parser.add_argument("--batches", type=int, default=32, help="of an epoch, at most")
+    parser.add_argument("--work", type=Path, default=cache)
+    parser.add_argument("--data", help="the data library")
+    options = parser.parse_args(arguments)
+    # A sum of floats depends on how many threads share it; batches do not.
+    torch.set_num_threads(1)
+    bad = False
+    for name in options.names or RECIPES:
+        try:
+            found = check(name, options.batches, options.work, options.data)
+        except adapters.MissingDataError as missing:
+            say(f"skipped {name}: {missing}")
+            continue
+        bad |= bool(found["differing"])
+        print(json.dumps(found), flush=True)
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
