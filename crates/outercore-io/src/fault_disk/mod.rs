@@ -1,0 +1,288 @@
+//! A [`Disk`] that fails on purpose: it crashes, fills up or refuses at the n-th operation.
+//!
+//! A crash is modelled as strictly as POSIX allows. Bytes written since the last
+//! [`WriteFile::sync`] of a file may be there, missing or torn, in any order; names changed since
+//! the last [`Disk::sync_dir`] of their directory may be undone, latest first. Which of these
+//! happens is a function of the plan alone, so that a failing crash point can be run again.
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use outercore_core::{Context, Result};
+
+use crate::disk::{Disk, WriteFile};
+use state::{Change, Condition, Name, Room, State, eio, lock, name, no_space};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The machine stops during the operation; every later one fails with kind `Io` and the message
+    /// `simulated crash`. What was not synced is torn off.
+    Crash,
+    /// The device is full: the operation and every later one that needs room fails. A write leaves
+    /// its first half behind.
+    NoSpace,
+    /// This one operation fails with `EIO` and changes nothing.
+    Eio,
+}
+
+/// Which operation goes wrong, counted from 0, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// Number of operations that succeed before.
+    pub at: u64,
+    /// What happens then.
+    pub kind: FaultKind,
+}
+
+/// A [`Disk`] over a real directory that counts its operations and fails as planned.
+///
+/// Files that exist before count as durable. Meant for tests: it keeps overwritten bytes in memory
+/// and replaced files in a directory beside the root until they are synced.
+///
+/// # Example
+/// ```
+/// use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path().join("data");
+/// # std::fs::create_dir(&root)?;
+/// let path = root.join("graph.json");
+/// std::fs::write(&path, "old")?;
+/// let counting = FaultDisk::counting(&root);
+/// counting.replace(&path, b"old")?;
+/// for at in 0..counting.operations() {
+///     let disk = FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Crash });
+///     assert!(disk.replace(&path, b"new").is_err());
+///     assert!(["old", "new"].contains(&std::fs::read_to_string(&path)?.as_str()));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct FaultDisk {
+    shared: Arc<Mutex<State>>,
+}
+
+impl FaultDisk {
+    /// A disk over `root` that fails as `plan` says.
+    pub fn new(root: &Path, plan: FaultPlan) -> Self {
+        Self::build(root, Some(plan))
+    }
+
+    /// A disk over `root` that never fails, to learn how many operations a task takes.
+    pub fn counting(root: &Path) -> Self {
+        Self::build(root, None)
+    }
+
+    fn build(root: &Path, plan: Option<FaultPlan>) -> Self {
+        Self { shared: Arc::new(Mutex::new(State::new(root, plan))) }
+    }
+
+    /// Changing operations asked for so far, the failed one included.
+    pub fn operations(&self) -> u64 {
+        lock(&self.shared).operations
+    }
+
+    /// Whether the simulated machine is down.
+    pub fn crashed(&self) -> bool {
+        lock(&self.shared).condition == Condition::Crashed
+    }
+
+    /// One operation other than a write: counted, failed as planned, done by `act`.
+    fn operate(
+        &self,
+        path: &Path,
+        room: Room,
+        act: impl FnOnce(&mut State) -> io::Result<()>,
+    ) -> Result<()> {
+        operate(&self.shared, path, room, act)
+    }
+
+    fn handle(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let file =
+            OpenOptions::new().read(true).write(true).open(path).with_context(|| name(path))?;
+        let position = file.metadata().with_context(|| name(path))?.len();
+        let id = lock(&self.shared).file_at(path);
+        Ok(Box::new(FaultFile { shared: Arc::clone(&self.shared), id, file, position }))
+    }
+}
+
+impl Disk for FaultDisk {
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.operate(path, Room::Needed, |state| {
+            if path.exists() {
+                let cut = fs::read(path)?;
+                let id = state.file_at(path);
+                state.files[id].pending.push(Change::Resize { from: cut.len() as u64, to: 0, cut });
+                fs::File::create(path).map(drop)
+            } else {
+                fs::File::create(path)?;
+                state.names.push(Name::Created(path.to_owned()));
+                Ok(())
+            }
+        })?;
+        self.handle(path)
+    }
+
+    fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        // Opening changes nothing, so it is not counted; it still fails on a machine that is down.
+        lock(&self.shared).running(path)?;
+        self.handle(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.operate(path, Room::Needed, |state| {
+            let missing: Vec<&Path> =
+                path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
+            for directory in missing.into_iter().rev() {
+                fs::create_dir(directory)?;
+                state.names.push(Name::Created(directory.to_owned()));
+            }
+            Ok(())
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.operate(from, Room::Unneeded, |state| {
+            let replaced = if to.exists() {
+                // A second name keeps the old bytes while the rename stays atomic.
+                let kept = state.attic_path()?;
+                fs::hard_link(to, &kept)?;
+                state.relocate(to, &kept);
+                Some(kept)
+            } else {
+                None
+            };
+            fs::rename(from, to)?;
+            state.relocate(from, to);
+            state.names.push(Name::Renamed { from: from.into(), to: to.into(), replaced });
+            Ok(())
+        })
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        self.operate(path, Room::Unneeded, |state| state.remove(path))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> Result<()> {
+        self.operate(path, Room::Unneeded, |state| state.remove(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        sync(&self.shared, path, |state| {
+            fs::File::open(path)?;
+            state.names.retain(|name| name.directory() != Some(path));
+            Ok(())
+        })
+    }
+}
+
+struct FaultFile {
+    shared: Arc<Mutex<State>>,
+    id: usize,
+    file: fs::File,
+    position: u64,
+}
+
+impl FaultFile {
+    fn path(&self) -> PathBuf {
+        lock(&self.shared).files[self.id].path.clone()
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let path = self.path();
+        let mut state = lock(&self.shared);
+        let fault = state.next(&path, Room::Needed)?;
+        let kept = match fault {
+            Some(FaultKind::Eio) => return Err(eio(&path)),
+            Some(FaultKind::NoSpace) => &bytes[..bytes.len() / 2],
+            Some(FaultKind::Crash) | None => bytes,
+        };
+        let from = self.file.metadata().with_context(|| name(&path))?.len();
+        let overwritten = from.saturating_sub(offset).min(kept.len() as u64) as usize;
+        let mut old = vec![0; overwritten];
+        self.file.read_exact_at(&mut old, offset.min(from)).with_context(|| name(&path))?;
+        self.file.write_all_at(kept, offset).with_context(|| name(&path))?;
+        state.files[self.id].pending.push(Change::Write { offset, len: kept.len(), old, from });
+        match fault {
+            Some(FaultKind::NoSpace) => Err(no_space(&path)),
+            Some(FaultKind::Crash) => Err(state.crash(&path)),
+            Some(FaultKind::Eio) | None => Ok(()),
+        }
+    }
+}
+
+impl WriteFile for FaultFile {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.put(self.position, bytes)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.put(offset, bytes)
+    }
+
+    fn set_len(&mut self, len: u64) -> Result<()> {
+        let (path, id, file) = (self.path(), self.id, &self.file);
+        operate(&self.shared, &path, Room::Needed, |state| {
+            let from = file.metadata()?.len();
+            let mut cut = vec![0; from.saturating_sub(len) as usize];
+            file.read_exact_at(&mut cut, len.min(from))?;
+            file.set_len(len)?;
+            state.files[id].pending.push(Change::Resize { from, to: len, cut });
+            Ok(())
+        })?;
+        self.position = len;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let (path, id) = (self.path(), self.id);
+        sync(&self.shared, &path, |state| {
+            state.files[id].pending.clear();
+            Ok(())
+        })
+    }
+}
+
+/// An operation that either takes place in full, pending until it is synced, or not at all.
+fn operate(
+    shared: &Mutex<State>,
+    path: &Path,
+    room: Room,
+    act: impl FnOnce(&mut State) -> io::Result<()>,
+) -> Result<()> {
+    let mut state = lock(shared);
+    match state.next(path, room)? {
+        Some(FaultKind::Eio) => Err(eio(path)),
+        Some(FaultKind::NoSpace) => Err(no_space(path)),
+        Some(FaultKind::Crash) => {
+            act(&mut state).with_context(|| name(path))?;
+            Err(state.crash(path))
+        }
+        None => act(&mut state).with_context(|| name(path)),
+    }
+}
+
+/// A sync: one that fails or crashes has made nothing durable.
+fn sync(
+    shared: &Mutex<State>,
+    path: &Path,
+    act: impl FnOnce(&mut State) -> io::Result<()>,
+) -> Result<()> {
+    let mut state = lock(shared);
+    match state.next(path, Room::Unneeded)? {
+        Some(FaultKind::Eio) => Err(eio(path)),
+        Some(FaultKind::NoSpace) => Err(no_space(path)),
+        Some(FaultKind::Crash) => Err(state.crash(path)),
+        None => act(&mut state).with_context(|| name(path)),
+    }
+}
