@@ -1,0 +1,86 @@
+"""The core's functions as the command line and the sources use them: JSON in, plain values out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore import _core
+
+Progress = Callable[[str, int, int, str], None]
+"""Called as `progress(phase, done, total, unit)`; what it raises stops the work."""
+
+Role = Literal["features", "labels", "split", "array"]
+
+
+class Importer:
+    """Builds a data set from edges and arrays pushed into it; commits it in `finish`.
+
+    Beginning the same import again after it was stopped goes on where it stopped.
+    """
+
+    def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
+        self._core = _core.Importer(str(out), json.dumps(options), progress)
+
+    def edges_text(self, path: Path) -> None:
+        """Takes a text file of edges: CSV, TSV, SNAP or Matrix Market, packed or not."""
+        self._core.edges_text(str(path))
+
+    def edges_npy(self, path: Path) -> None:
+        """Takes a `.npy` of edges, [E, 2] or [2, E]."""
+        self._core.edges_npy(str(path))
+
+    def push_edges(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
+        """Takes a batch of edges."""
+        self._core.push_edges(
+            np.ascontiguousarray(source, np.int64), np.ascontiguousarray(target, np.int64)
+        )
+
+    def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
+        """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
+        self._core.array_npy(role, name, str(path), json.dumps(options))
+
+    def array_begin(
+        self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
+    ) -> None:
+        """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
+        self._core.array_begin(role, name, dtype, width, json.dumps(options))
+
+    def array_push(self, rows: NDArray) -> None:
+        """The next rows of the array begun."""
+        self._core.array_push(np.ascontiguousarray(rows))
+
+    def array_end(self) -> None:
+        """The array begun is complete."""
+        self._core.array_end()
+
+    def finish(self) -> dict[str, Any]:
+        """Sorts the edges, checks all against each other, and commits; returns the summary."""
+        return json.loads(self._core.finish())
+
+
+def generate(kind: str, out: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """Writes a generated graph, `rmat` or `planted`; returns the summary."""
+    functions = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}
+    return json.loads(functions[kind](str(out), json.dumps(options), progress))
+
+
+def check(path: Path, progress: Progress) -> dict[str, Any]:
+    """Reads all of a data set and reports every problem found."""
+    return json.loads(_core.check(str(path), progress))
+
+
+def probe(directory: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """Measures the device under `directory` and stores its profile there."""
+    return json.loads(_core.probe(str(directory), json.dumps(options), progress))
+
+
+def plan(path: Path, config: dict[str, Any], nodes: NDArray[np.int64]) -> dict[str, Any]:
+    """The memory plan of a loader with the core's configuration `config` and seeds `nodes`."""
+    loader = _core.Loader(str(path), json.dumps(config), np.ascontiguousarray(nodes, np.int64))
+    return json.loads(loader.plan())

@@ -1,0 +1,103 @@
+"""The command `outercore`: one file a verb, no logic beyond parsing and calling."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from outercore.cli import console
+from outercore.cli.check import check
+from outercore.cli.evaluate import evaluate
+from outercore.cli.generate import generate
+from outercore.cli.import_ import import_
+from outercore.cli.info import info
+from outercore.cli.plan import plan
+from outercore.cli.probe import probe
+from outercore.cli.report import report
+from outercore.cli.train import train
+from outercore.errors import InternalError, InterruptError, OutercoreError
+
+# Typer's newer versions bring their own copy of Click, older ones use the package: their common
+# ancestor is reached through what Typer exports.
+_UsageError: Any = typer.BadParameter.__base__
+_ClickException: Any = _UsageError.__base__
+
+USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
+
+app = typer.Typer(
+    name="outercore",
+    help="Graph learning on graphs that do not fit in memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("import", no_args_is_help=True)(import_)
+app.add_typer(generate, name="generate")
+app.command("check", no_args_is_help=True)(check)
+app.command("info", no_args_is_help=True)(info)
+app.command("probe", no_args_is_help=True)(probe)
+app.command("plan", no_args_is_help=True)(plan)
+app.command("train", no_args_is_help=True)(train)
+app.command("evaluate", no_args_is_help=True)(evaluate)
+app.command("report", no_args_is_help=True)(report)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from outercore import __version__
+
+        console.data(f"outercore {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="The version."),
+    ] = False,
+) -> None:
+    """Graph learning on graphs that do not fit in memory."""
+
+
+def main() -> NoReturn:
+    """Runs the command line and ends the process: 0 done, 1 the user's error, 2 ours."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of `outercore ARGUMENTS`; errors are shown, not raised."""
+    try:
+        code = app(args=arguments, prog_name="outercore", standalone_mode=False)
+    except _ClickException as error:
+        return _usage(error)
+    except InterruptError as error:
+        console.stopped(str(error))
+        return STOPPED
+    except (typer.Abort, KeyboardInterrupt):
+        console.stopped("stopped")
+        return STOPPED
+    except OutercoreError as error:
+        console.error(str(error))
+        return OUR_ERROR if isinstance(error, InternalError) else USER_ERROR
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        console.crash(error)
+        return OUR_ERROR
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Any) -> int:
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        console.note(message)
+        return USER_ERROR
+    context = getattr(error, "ctx", None)
+    console.error(message, f"hint: see `{context.command_path} --help`" if context else "")
+    return USER_ERROR

@@ -1,0 +1,166 @@
+"""All that the command line prints: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from outercore.sizes import format_size
+
+_stdout = Console(highlight=False, soft_wrap=True)
+_stderr = Console(stderr=True, highlight=False)
+
+
+def data(text: str) -> None:
+    """One line of output that a script may read."""
+    _stdout.print(text, markup=False)
+
+
+def json_data(value: Any) -> None:
+    """The whole output as JSON, for `--json`."""
+    sys.stdout.write(json.dumps(value, indent=1) + "\n")
+
+
+def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Names and values, aligned, one a line whatever the width of the terminal."""
+    _stdout.print(title, style="bold", markup=False)
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), value))
+
+
+def note(text: str) -> None:
+    """Something the user may want to know."""
+    _stderr.print(text, markup=False, soft_wrap=True)
+
+
+def error(message: str, hint: str = "") -> None:
+    """An error and its next step."""
+    first, _, rest = message.partition("\nhint: ")
+    hint = hint or (f"hint: {rest}" if rest else "")
+    _stderr.print(Text.assemble(("error: ", "bold red"), first), soft_wrap=True)
+    if hint:
+        label, _, text = hint.partition(": ")
+        _stderr.print(Text.assemble((f"{label}: ", "bold cyan"), text), soft_wrap=True)
+
+
+def stopped(message: str) -> None:
+    """Somebody asked to stop, and how to go on."""
+    first, _, hint = message.partition("\nhint: ")
+    _stderr.print(Text.assemble(("stopped: ", "bold yellow"), first), soft_wrap=True)
+    if hint:
+        _stderr.print(Text.assemble(("hint: ", "bold cyan"), hint), soft_wrap=True)
+
+
+def crash(problem: Exception) -> None:
+    """A bug of ours: everything that helps to find it."""
+    lines = traceback.format_exception(problem)
+    _stderr.print("".join(lines), markup=False, style="dim", soft_wrap=True)
+    error(
+        f"internal error: {type(problem).__name__}: {problem}",
+        "hint: please report it with the lines above and the command",
+    )
+
+
+class Bars:
+    """Progress bars on stderr, one for each phase of a long task."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, phase: str, done: int, total: int, unit: str) -> None:
+        """The callback that the core and the sources call."""
+        if phase not in self._tasks:
+            self._finish_all()
+            self._tasks[phase] = self._progress.add_task(phase, unit=unit)
+        self._progress.update(self._tasks[phase], completed=done, total=total or None, unit=unit)
+
+    def _finish_all(self) -> None:
+        for task in self._tasks.values():
+            self._progress.stop_task(task)
+
+
+@contextmanager
+def bars(*, quiet: bool = False) -> Iterator[Bars]:
+    """Progress bars while the block runs; none where stderr is no terminal."""
+    with progress(_Amount(), quiet=quiet) as shown:
+        yield Bars(shown)
+
+
+@contextmanager
+def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress]:
+    """A Rich progress display on stderr with `columns` between the bar and the time."""
+    shown = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        *columns,
+        TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
+        console=_stderr,
+        disable=quiet or not _stderr.is_terminal,
+        # A batch takes longer than this; a faster display would only take its time.
+        refresh_per_second=5,
+    )
+    with shown:
+        yield shown
+
+
+class _Amount(ProgressColumn):
+    """`done / total` in the unit of the task."""
+
+    def render(self, task: Task) -> Text:
+        """The text of one bar."""
+        unit = task.fields.get("unit", "")
+        shown = [_amount(task.completed, unit)]
+        if task.total:
+            shown.append(_amount(task.total, unit))
+        suffix = "" if unit == "bytes" else f" {unit}"
+        return Text(" / ".join(shown) + suffix)
+
+
+def _amount(count: float, unit: str) -> str:
+    return format_size(count) if unit == "bytes" else f"{count:,.0f}"
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as rows of a table."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            rows.extend(flat(value, f"{name}."))
+        else:
+            rows.append((name, shown(key, value)))
+    return rows
+
+
+def shown(key: str, value: Any) -> str:
+    """A value as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value) or "none"
+    if isinstance(value, int):
+        return f"{format_size(value)}" if key.endswith(("bytes", "memory")) else f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,58 @@
+"""`outercore evaluate`: score a trained model, write its predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.cli.watch import Watch
+
+
+def evaluate(
+    model: Annotated[
+        Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
+    ],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Another data set than the run's own.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split to score; `all` for every node.")] = "test",
+    sampled: Annotated[
+        bool, typer.Option("--sampled", help="Sample neighbours instead of taking all.")
+    ] = False,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory budget; as in training by default.")
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Write predicted classes or labels to this `.npy`.")
+    ] = None,
+    logits: Annotated[Path | None, typer.Option(help="Write outputs to this `.npy`.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
+
+    **Examples**
+
+        outercore evaluate runs/first
+
+        outercore evaluate runs/first --split all --predictions classes.npy
+    """
+    from outercore import train as training
+
+    with Watch(quiet=json) as watch:
+        result = training.evaluate(
+            model,
+            data,
+            split=split,
+            validation="sampled" if sampled else "full",
+            memory=memory,
+            predictions=predictions,
+            logits=logits,
+            observer=watch,
+        )
+    if json:
+        console.json_data(result)
+        return
+    console.table(f"{model}", console.flat(result))

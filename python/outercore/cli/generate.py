@@ -1,0 +1,94 @@
+"""`outercore generate`: graphs of any size, made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outercore.cli import console, options
+
+generate = typer.Typer(
+    help="Generate a graph of any size.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+
+@generate.command("rmat", no_args_is_help=True)
+def rmat(
+    scale: Annotated[int, typer.Option(help="2^scale nodes.")],
+    out: options.OutDataSet,
+    edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16,
+    features: Annotated[int, typer.Option(help="Random features a node; 0 for none.")] = 0,
+    classes: Annotated[int, typer.Option(help="Random classes; 0 for no labels.")] = 0,
+    undirected: Annotated[
+        bool, typer.Option("--undirected", help="Store every edge in both directions.")
+    ] = False,
+    seed: options.Seed = 0,
+    memory: options.Memory = "1GiB",
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Generate an R-MAT (Kronecker) graph: skewed degrees, no communities.
+
+    **Example**
+
+        outercore generate rmat --scale 22 --edge-factor 16 --out rmat22
+    """
+    chosen = {
+        "scale": scale,
+        "edge_factor": edge_factor,
+        "features": features,
+        "classes": classes,
+        "undirected": undirected,
+    }
+    _generate("rmat", out, chosen, seed, memory, overwrite, json)
+
+
+@generate.command("planted", no_args_is_help=True)
+def planted(
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")],
+    out: options.OutDataSet,
+    degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10,
+    features: Annotated[int, typer.Option(help="Features a node.")] = 128,
+    classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16,
+    seed: options.Seed = 0,
+    memory: options.Memory = "1GiB",
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Generate planted communities: features that say little, edges that say more.
+
+    **Example**
+
+        outercore generate planted --nodes 1000000 --degree 12 --features 256 --out planted
+    """
+    chosen = {"nodes": nodes, "degree": degree, "features": features, "classes": classes}
+    _generate("planted", out, chosen, seed, memory, overwrite, json)
+
+
+def _generate(
+    kind: str,
+    out: Path,
+    chosen: dict[str, Any],
+    seed: int,
+    memory: str,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    from outercore import _native
+    from outercore.sizes import parse_size
+
+    described = {
+        **chosen,
+        "seed": seed,
+        "memory": parse_size(memory),
+        "overwrite": overwrite,
+        "command": options.command_line(),
+    }
+    with console.bars(quiet=json) as progress:
+        summary = _native.generate(kind, out, described, progress)
+    if json:
+        console.json_data(summary)
+        return
+    console.table(f"{out}", console.flat(summary))

@@ -1,0 +1,113 @@
+"""`outercore import`: edges, features, labels and splits become a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.sources.graph import ImportOptions, import_graph
+from outercore.sources.inputs import Inputs, open_inputs
+
+
+def import_(
+    edges: Annotated[
+        list[str],
+        typer.Argument(
+            help="Edge lists (text, `.npy`, `.npz`, `.parquet`, `.mtx`; `FILE:SOURCE,TARGET`), "
+            "`pyg:Name`, `ogb:name`, or the directory of a raw OGB data set.",
+            show_default=False,
+        ),
+    ],
+    out: options.OutDataSet,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Labels, one row a node; `-1` or NaN for none.")
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option("--split", help="`NAME=FILE` with ids or a mask; may be repeated."),
+    ] = None,
+    splits: Annotated[
+        Path | None, typer.Option(help="`.npz` with train, valid and test as ids or masks.")
+    ] = None,
+    array: Annotated[
+        list[str] | None,
+        typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option("--format", help="`auto`, `text`, `npy`, `npz`, `parquet` or `mtx`.")
+    ] = "auto",
+    ogb_split: Annotated[
+        str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
+    ] = None,
+    undirected: Annotated[
+        bool | None,
+        typer.Option("--undirected/--directed", help="Store every edge in both directions."),
+    ] = None,
+    self_loops: Annotated[str, typer.Option(help="`keep`, `drop` or `add`.")] = "keep",
+    duplicates: Annotated[str, typer.Option(help="`keep` or `drop`.")] = "keep",
+    nodes: Annotated[
+        int | None, typer.Option(help="Number of nodes, where some have no edge.")
+    ] = None,
+    memory: options.Memory = "1GiB",
+    feature_dtype: Annotated[
+        str | None, typer.Option(help="`float32`, `float16` or `bfloat16`; as they are by default.")
+    ] = None,
+    allow_nan: Annotated[bool, typer.Option("--allow-nan", help="Accept NaN features.")] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
+    ] = False,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Import a graph of any size.
+
+    Edges are sorted on disk within `--memory`. A stopped import goes on when the same command is
+    run again.
+
+    **Examples**
+
+        outercore import edges.csv.gz --undirected --out papers
+
+        outercore import edges.npy --features x.npy --labels y.npy --splits splits.npz --out papers
+
+        outercore import users.parquet:follower,followed --nodes 1000000 --out users
+
+        outercore import ogbn_products --undirected --out products
+    """
+    source = open_inputs(
+        Inputs(
+            edges=tuple(edges),
+            format=format,
+            features=features,
+            labels=labels,
+            split=tuple(split or ()),
+            splits=splits,
+            arrays=tuple(array or ()),
+            nodes=nodes,
+            ogb_split=ogb_split,
+        )
+    )
+    chosen = ImportOptions.parse(
+        undirected=undirected,
+        self_loops=self_loops,
+        duplicates=duplicates,
+        memory=memory,
+        feature_dtype=feature_dtype,
+        allow_nan=allow_nan,
+        in_place=in_place,
+        overwrite=overwrite,
+        command=options.command_line(),
+    )
+    with console.bars(quiet=json) as progress:
+        summary = import_graph(source, out, chosen, progress)
+    if json:
+        console.json_data(summary)
+        return
+    console.table(f"{out}", console.flat(summary))

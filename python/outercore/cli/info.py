@@ -1,0 +1,54 @@
+"""`outercore info`: what is in a data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outercore.cli import console, options
+from outercore.sizes import format_size
+
+
+def info(data_set: options.DataSet, json: options.Json = False) -> None:
+    """Describe a data set: sizes, arrays, splits, where it came from.
+
+    Reads the manifest only.
+
+    **Example**
+
+        outercore info papers
+    """
+    import outercore
+
+    graph = outercore.open(data_set)
+    if json:
+        console.json_data(graph.manifest)
+        return
+    provenance = graph.manifest.get("provenance", {})
+    console.table(
+        str(data_set),
+        [
+            ("nodes", f"{graph.num_nodes:,}"),
+            ("arcs", f"{graph.num_edges:,}"),
+            ("features", f"{graph.num_features:,}"),
+            ("classes", f"{graph.num_classes:,}"),
+            ("splits", ", ".join(graph.splits) or "none"),
+            ("made by", provenance.get("command") or "-"),
+            ("with", f"outercore {provenance.get('outercore', '?')}"),
+        ],
+    )
+    console.data("")
+    console.table("arrays", [(key, _array(described)) for key, described in graph.arrays.items()])
+
+
+def _array(described: dict[str, Any]) -> str:
+    shape = " x ".join(f"{extent:,}" for extent in described["shape"])
+    size = _bytes(described)
+    place = f", in place at {described['file']}" if described.get("external") else ""
+    return f"{described['dtype']} {shape}, {format_size(size)}{place}"
+
+
+def _bytes(described: dict[str, Any]) -> int:
+    from math import prod
+
+    digits = "".join(filter(str.isdigit, described["dtype"]))
+    return prod(described["shape"]) * (int(digits) // 8 if digits else 1)

@@ -1,0 +1,40 @@
+"""`outercore probe`: what can this device do?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.sizes import parse_size
+
+
+def probe(
+    directory: Annotated[
+        Path, typer.Argument(help="A directory on the device.", show_default=False)
+    ],
+    file: Annotated[str, typer.Option(help="Size of the file that is read.")] = "1GiB",
+    seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
+    backend: options.Backend = "auto",
+    json: options.Json = False,
+) -> None:
+    """Measure latency, requests and bytes a second of a device, for plans to use.
+
+    Writes a file, reads it in several sizes, removes it, and stores `device.json` in the
+    directory.
+
+    **Example**
+
+        outercore probe papers
+    """
+    from outercore import _native
+
+    chosen = {"backend": backend, "file": parse_size(file), "seconds_per_point": seconds}
+    with console.bars(quiet=json) as progress:
+        profile = _native.probe(directory, chosen, progress)
+    if json:
+        console.json_data(profile)
+        return
+    console.table(f"{directory}", console.flat(profile))

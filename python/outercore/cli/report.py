@@ -1,0 +1,31 @@
+"""`outercore report`: one HTML page of one or several runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file; `report.html` in the first run by default.")
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page: curves, stages, hits, bytes, timeline, memory.
+
+    **Examples**
+
+        outercore report runs/first
+
+        outercore report runs/first runs/second --out compared.html
+    """
+    from outercore.report import write_report
+
+    path = out or runs[0] / "report.html"
+    write_report(runs, path)
+    console.data(str(path))

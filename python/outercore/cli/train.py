@@ -1,0 +1,153 @@
+"""`outercore train`: train a graph network out of core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.cli.watch import Watch
+from outercore.errors import InvalidError
+from outercore.train.config import TrainConfig
+
+
+def train(
+    data_set: Annotated[
+        Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="`sage`, `gcn`, `gat`, `gin`, or `mlp` without edges.")
+    ] = "sage",
+    fanout: options.FanOut = "15,10",
+    hidden: Annotated[int, typer.Option(help="Width between the layers.")] = 256,
+    heads: Annotated[int, typer.Option(help="Attention heads of `gat`.")] = 4,
+    dropout: Annotated[float, typer.Option(help="Share of units dropped out.")] = 0.5,
+    norm: Annotated[str, typer.Option(help="`none`, `batch` or `layer`.")] = "none",
+    residual: Annotated[
+        bool, typer.Option("--residual", help="Add a linear map of a layer's input.")
+    ] = False,
+    jumping: Annotated[
+        str, typer.Option(help="Classify from all layers: `none`, `cat` or `max`.")
+    ] = "none",
+    batch_size: options.BatchSize = 1024,
+    replace: options.Replace = False,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", "--lr")] = 0.003,
+    weight_decay: Annotated[float, typer.Option()] = 0.0,
+    epochs: Annotated[int, typer.Option(help="Epochs at most.")] = 20,
+    patience: Annotated[
+        int, typer.Option(help="Epochs without a better score before stopping; 0 never.")
+    ] = 5,
+    memory: options.Memory = "2GiB",
+    validation: Annotated[
+        str,
+        typer.Option(
+            help="Score epochs on `full` or `sampled` neighbourhoods; `auto` by the size."
+        ),
+    ] = "auto",
+    validation_share: options.ValidationShare = 0.25,
+    metric: Annotated[
+        str, typer.Option(help="`auto`, `accuracy`, `roc_auc`, `f1_micro` or `f1_macro`.")
+    ] = "auto",
+    features: Annotated[str, typer.Option(help="Node array to learn from.")] = "x",
+    labels: Annotated[str, typer.Option(help="Node array to predict.")] = "y",
+    seed: options.Seed = 0,
+    device: Annotated[str, typer.Option(help="`auto`, `cpu` or `cuda`.")] = "auto",
+    backend: options.Backend = "auto",
+    threads: options.Threads = None,
+    topology: options.Topology = "auto",
+    policy: options.Policy = "window",
+    hotness: options.Hotness = "presample",
+    checkpoint_batches: Annotated[
+        int, typer.Option(help="A checkpoint after so many batches, too; 0 for none.")
+    ] = 0,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(help="A checkpoint after so many seconds, too; 0 for none.")
+    ] = 300.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run; its configuration is used.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Train on a graph that need not fit in memory.
+
+    Ctrl-C ends with a checkpoint between two batches; `--resume` goes on exactly there.
+
+    **Examples**
+
+        outercore train papers --model sage --fanout 15,10 --memory 2GiB --out runs/first
+
+        outercore train papers --model mlp --out runs/features-only
+
+        outercore train --resume runs/first
+    """
+    if (data_set is None) == (resume is None):
+        raise InvalidError("train: expected a data set, or `--resume RUN`")
+    # Read before PyTorch is imported: a mistake is told at once.
+    config = TrainConfig.from_dict(
+        {
+            "model": {
+                "kind": model,
+                "hidden": hidden,
+                "heads": heads,
+                "dropout": dropout,
+                "norm": norm,
+                "residual": residual,
+                "jumping": jumping,
+            },
+            "sampling": {
+                "fanout": options.fanout(fanout),
+                "batch_size": batch_size,
+                "replace": replace,
+                "features": features,
+                "labels": labels,
+            },
+            "optimiser": {
+                "learning_rate": learning_rate,
+                "weight_decay": weight_decay,
+                "epochs": epochs,
+                "patience": patience,
+            },
+            "budget": {
+                "memory": memory,
+                "validation_share": validation_share,
+                "backend": backend,
+                "threads": threads,
+                "topology": topology,
+                "policy": policy,
+                "hotness": hotness,
+            },
+            "run": {
+                "seed": seed,
+                "validation": validation,
+                "metric": metric,
+                "device": device,
+                "checkpoint_batches": checkpoint_batches,
+                "checkpoint_seconds": checkpoint_seconds,
+            },
+        }
+    )
+    from outercore import train as training
+
+    command = options.command_line()
+    with Watch(quiet=json) as watch:
+        if resume is not None:
+            record = training.resume(resume, observer=watch, command=command)
+        else:
+            assert data_set is not None
+            record = training.train(data_set, config, out=out, observer=watch, command=command)
+    if json:
+        console.json_data(record)
+        return
+    result = record["result"]
+    scores = [
+        (name, "-" if score is None else f"{score:.4f}") for name, score in result["scores"].items()
+    ]
+    console.table(
+        f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), all neighbours",
+        [*scores, ("run", record["description"]["run"])],
+    )

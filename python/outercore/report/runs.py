@@ -1,0 +1,91 @@
+"""Run records as a report reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from outercore import record as records
+from outercore.errors import CorruptError, NotFoundError
+
+
+@dataclass(frozen=True)
+class Run:
+    """The record of one run, under a name that is unique in the report."""
+
+    name: str
+    record: Mapping[str, Any]
+
+    @property
+    def epochs(self) -> Sequence[Mapping[str, Any]]:
+        """One entry for each finished epoch."""
+        return self.record["epochs"]
+
+    @property
+    def metric(self) -> str:
+        """The name of the score."""
+        return self.record["description"]["metric"]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The epochs, counted from 1."""
+        return [epoch["epoch"] + 1 for epoch in self.epochs]
+
+    @cached_property
+    def counters(self) -> Mapping[str, Any]:
+        """The counters of all epochs together."""
+        total: dict[str, Any] = {}
+        for epoch in self.epochs:
+            total = records.add(total, epoch["counters"])
+        return total
+
+    @property
+    def seeds_per_second(self) -> float:
+        """Training throughput over all epochs."""
+        seconds = sum(epoch["seconds"] for epoch in self.epochs)
+        return sum(epoch["seeds"] for epoch in self.epochs) / seconds if seconds else 0.0
+
+    @property
+    def bytes_per_epoch(self) -> float:
+        """Bytes read from the device in an epoch, on average."""
+        return records.bytes_read(self.counters) / max(len(self.epochs), 1)
+
+    def score(self, split: str) -> float | None:
+        """The final score on a split, `None` where there is none."""
+        return (self.record.get("result") or {}).get("scores", {}).get(split)
+
+
+def load_runs(paths: Sequence[Path]) -> list[Run]:
+    """The records in run directories.
+
+    Errors: `NotFoundError` and `CorruptError` name the file.
+    """
+    names = _names(paths)
+    return [Run(name, _record(path)) for name, path in zip(names, paths, strict=True)]
+
+
+def _record(path: Path) -> Mapping[str, Any]:
+    file = path / "record.json"
+    if not file.exists():
+        raise NotFoundError(
+            f"run `{path}`: no `record.json` there\n"
+            "hint: it is written when the first epoch has ended"
+        )
+    try:
+        return json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        raise CorruptError(f"run record `{file}`: {error}") from None
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of the paths, as many as it takes to tell them apart."""
+    resolved = [path.resolve() for path in paths]
+    for count in range(1, 32):
+        names = ["/".join(path.parts[-count:]) for path in resolved]
+        if len(set(names)) == len(set(resolved)):
+            break
+    return names

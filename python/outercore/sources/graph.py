@@ -1,0 +1,151 @@
+"""One import: edges and arrays from anywhere, into one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from outercore._native import Importer, Progress, Role
+from outercore.errors import InvalidError
+from outercore.sizes import parse_size
+from outercore.sources.edges import EdgeSource
+from outercore.sources.rows import RowSource, count_rows
+
+FeatureType = Literal["float32", "float16", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class NodeArray:
+    """An array and what it is for."""
+
+    role: Role
+    name: str
+    rows: RowSource
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """Everything that one data set is made from."""
+
+    edges: list[EdgeSource]
+    arrays: list[NodeArray] = field(default_factory=list)
+    nodes: int | None = None
+    undirected: bool | None = None
+    """What the origin says about its edges; `ImportOptions.undirected` wins."""
+
+    def inputs(self) -> list[str]:
+        """The names of all inputs, for the provenance."""
+        return [edge.name for edge in self.edges] + [array.rows.name for array in self.arrays]
+
+    def node_count(self) -> int | None:
+        """The number of nodes that the arrays imply; nodes without an edge count too.
+
+        Cost: reads features or labels once where only reading tells.
+        """
+        if self.nodes is not None:
+            return self.nodes
+        for array in self.arrays:
+            if array.role in ("features", "labels", "array"):
+                return count_rows(array.rows)
+        return None
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How the inputs become a graph."""
+
+    undirected: bool | None = None
+    self_loops: Literal["keep", "drop", "add"] = "keep"
+    duplicates: Literal["keep", "drop"] = "keep"
+    memory: str | int = "1GiB"
+    feature_dtype: FeatureType | None = None
+    allow_nan: bool = False
+    in_place: bool = False
+    """Registers features that are a `.npy` already instead of copying them."""
+    overwrite: bool = False
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        _one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
+        _one_of("duplicates", self.duplicates, ("keep", "drop"))
+        _one_of("feature_dtype", self.feature_dtype, (None, "float32", "float16", "bfloat16"))
+
+    @classmethod
+    def parse(cls, **values: Any) -> ImportOptions:
+        """Options from text that may be wrong; `InvalidError` says what is expected."""
+        return cls(**values)
+
+
+def _one_of(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
+    if value not in choices:
+        known = ", ".join(choice for choice in choices if choice is not None)
+        raise InvalidError(f"{name}: expected one of {known}; found `{value}`")
+
+
+def _silent(phase: str, done: int, total: int, unit: str) -> None:
+    """Shows nothing."""
+
+
+def import_graph(
+    source: GraphSource,
+    out: str | Path,
+    options: ImportOptions | None = None,
+    progress: Progress = _silent,
+) -> dict[str, Any]:
+    """Writes a data set and returns the summary.
+
+    Stopped in between, the same call goes on where it stopped; the data set appears only when
+    it is complete.
+
+    Cost: within `options.memory`, whatever the size of the inputs.
+    Errors: `InvalidError` names the input with its row; `NoSpaceError`; `InvalidError` where
+    `out` holds a data set and `overwrite` is not given.
+    """
+    options = options or ImportOptions()
+    undirected = options.undirected if options.undirected is not None else source.undirected
+    importer = Importer(
+        Path(out),
+        {
+            "memory": parse_size(options.memory),
+            "nodes": source.node_count(),
+            "undirected": bool(undirected),
+            "self_loops": options.self_loops,
+            "duplicates": options.duplicates,
+            "overwrite": options.overwrite,
+            "command": options.command,
+            "inputs": source.inputs(),
+        },
+        progress,
+    )
+    for edges in source.edges:
+        edges.feed(importer)
+    for array in source.arrays:
+        _feed(importer, array, options, progress)
+    return importer.finish()
+
+
+def _feed(importer: Importer, array: NodeArray, options: ImportOptions, progress: Progress) -> None:
+    rows = array.rows
+    described: dict[str, Any] = {"allow_nan": options.allow_nan}
+    if array.role == "features":
+        described["dtype"] = options.feature_dtype
+    if rows.path is not None:
+        described["in_place"] = options.in_place and array.role == "features"
+        importer.array_npy(array.role, array.name, rows.path, described)
+        return
+    importer.array_begin(array.role, array.name, rows.dtype.name, rows.width, described)
+    for chunk in _counted(rows, array.name or array.role, progress):
+        importer.array_push(chunk)
+    importer.array_end()
+
+
+def _counted(rows: RowSource, name: str, progress: Progress) -> Iterator[NDArray]:
+    done = 0
+    for chunk in rows.chunks():
+        yield chunk
+        done += len(chunk)
+        progress(f"array {name}", done, rows.count or 0, "rows")

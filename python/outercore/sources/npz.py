@@ -1,0 +1,125 @@
+"""Members of `.npz` archives, read in chunks: `np.load` would bring a member in whole."""
+
+from __future__ import annotations
+
+import ast
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+
+
+@dataclass(frozen=True)
+class NpzMember:
+    """One array of an archive."""
+
+    archive: Path
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    data_offset: int
+    """Where its values begin, within the unpacked member."""
+    fortran: bool = False
+    """Whether the first index varies fastest."""
+
+    def values(self, step: int, first: int = 0, last: int | None = None) -> Iterator[NDArray]:
+        """The values `first..last` of the flattened array, `step` at a time.
+
+        Cost: a packed member is unpacked from its beginning up to `first`.
+        """
+        end = prod(self.shape) if last is None else last
+        with zipfile.ZipFile(self.archive) as archive, archive.open(self.member) as file:
+            file.seek(self.data_offset + first * self.dtype.itemsize)
+            for start in range(first, end, step):
+                count = min(step, end - start)
+                stored = np.frombuffer(self._exactly(file, count), self.dtype)
+                yield stored.astype(self.dtype.newbyteorder("="), copy=False)
+
+    def rows_in_order(self) -> NpzMember:
+        """This member, if its rows lie one after the other.
+
+        Errors: `InvalidError` for a matrix in Fortran order.
+        """
+        if self.fortran:
+            raise InvalidError(
+                f"{self}: expected C order, found Fortran order\n"
+                "hint: save `np.ascontiguousarray(array)`"
+            )
+        return self
+
+    def in_memory_order(self) -> NpzMember:
+        """The same values with the shape that they have in C order: transposed or as it is."""
+        if not self.fortran:
+            return self
+        return replace(self, shape=self.shape[::-1], fortran=False)
+
+    def _exactly(self, file: IO[bytes], count: int) -> bytes:
+        wanted = count * self.dtype.itemsize
+        try:
+            data = file.read(wanted)
+        except (zipfile.BadZipFile, EOFError, OSError) as error:
+            raise CorruptError(f"{self}: {error}") from error
+        if len(data) != wanted:
+            raise CorruptError(f"{self}: expected {wanted} more bytes, found {len(data)}")
+        return data
+
+    def __str__(self) -> str:
+        return f"`{self.archive}:{self.member.removesuffix('.npy')}`"
+
+
+def member_names(archive: Path) -> list[str]:
+    """The names of the arrays in an archive."""
+    with _zip(archive) as opened:
+        return [name.removesuffix(".npy") for name in opened.namelist() if name.endswith(".npy")]
+
+
+def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
+    """The array `names[0]`, or the only one.
+
+    Errors: `NotFoundError` and `InvalidError` list what there is.
+    """
+    known = member_names(archive)
+    listed = ", ".join(f"`{name}`" for name in known)
+    if len(names) > 1:
+        raise InvalidError(f"archive `{archive}`: expected one array, found {', '.join(names)}")
+    if not names and len(known) != 1:
+        raise InvalidError(
+            f"archive `{archive}` holds {listed or 'no array'}\n"
+            f"hint: choose one by `{archive}:NAME`"
+        )
+    name = names[0] if names else known[0]
+    if name not in known:
+        raise NotFoundError(f"archive `{archive}`: no array `{name}`; it has {listed}")
+    with _zip(archive) as opened, opened.open(f"{name}.npy") as file:
+        return _described(archive, f"{name}.npy", file)
+
+
+def _described(archive: Path, member: str, file: IO[bytes]) -> NpzMember:
+    where = f"`{archive}:{member}`"
+    magic = file.read(8)
+    if magic[:6] != b"\x93NUMPY":
+        raise InvalidError(f"{where}: expected an array, found something else")
+    size = 2 if magic[6] == 1 else 4
+    length = int.from_bytes(file.read(size), "little")
+    # The header is a literal; numpy's own reader wants the whole file object.
+    header = ast.literal_eval(file.read(length).decode("latin1"))
+    dtype = np.dtype(header["descr"])
+    if dtype.hasobject:
+        raise InvalidError(f"{where}: expected numbers, found Python objects")
+    shape = tuple(header["shape"])
+    fortran = header["fortran_order"] and len(shape) > 1
+    return NpzMember(archive, member, shape, dtype, 8 + size + length, fortran)
+
+
+def _zip(archive: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(archive)
+    except zipfile.BadZipFile as error:
+        raise InvalidError(f"archive `{archive}`: {error}") from None
