@@ -119,6 +119,11 @@ impl ArrayBuilder {
         Ok(Self { spec, intake, writer, path: root.join(file) })
     }
 
+    /// What is expected of the array.
+    pub fn spec(&self) -> &ArraySpec {
+        &self.spec
+    }
+
     /// Appends `rows` rows.
     ///
     /// Values that are refused are reported by [`ArrayBuilder::finish`], with their number.

@@ -7,6 +7,7 @@ mod number;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::{ArrayEntry, DType, Manifest, keys};
+use serde::{Deserialize, Serialize};
 
 pub use builder::{ArrayBuilder, import_npy, register_npy};
 pub(crate) use content::{label, node_id};
@@ -171,7 +172,7 @@ struct ContentPlan {
 }
 
 /// What was found in an array while it passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArraySummary {
     /// Rows of the stored array.
     pub rows: u64,

@@ -187,7 +187,7 @@ struct Column {
 }
 
 impl Column {
-    const BUFFER: usize = 512 << 10;
+    const BUFFER: usize = 256 << 10;
 
     fn open(disk: &dyn Disk, root: &Path, key: &str, dtype: DType, rows: u64) -> Result<Self> {
         let output = Output::open(disk, &root.join(format!("{key}.npy")), dtype, rows)?;

@@ -98,6 +98,9 @@ pub(crate) fn read_arcs<A: Arc>(
     count: usize,
     arcs: &mut Vec<A>,
 ) -> Result<()> {
+    // Not a vector that doubles: buckets are sized to fit.
+    arcs.clear();
+    arcs.reserve_exact(count);
     arcs.resize(count, A::zeroed());
     file.read_exact_at(bytemuck::cast_slice_mut(arcs), start * size_of::<A>() as u64).map_err(
         |source| {

@@ -9,6 +9,7 @@
 mod arc;
 mod csc;
 mod edges;
+mod graph;
 mod histogram;
 mod intake;
 mod journal;
@@ -25,6 +26,7 @@ mod spill;
 mod text;
 
 pub use edges::{EdgeArtifacts, EdgeImport};
+pub use graph::{GraphImport, GraphImportOptions, discard};
 #[doc(hidden)]
 pub use options::Tuning;
 pub use options::{Duplicates, EdgeImportOptions, SelfLoops};

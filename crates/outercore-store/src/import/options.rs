@@ -98,12 +98,13 @@ pub(crate) const MAX_NODES: u64 = i64::MAX as u64;
 
 /// The sizes of every buffer of an import, so that their sum can be read off in one place.
 ///
-/// Intake, partition and sort follow one another, so each may use the whole.
+/// Intake, partition and sort follow one another, but an allocator need not give back what one of
+/// them freed: their sum has to fit.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Bytes of text parsed at a time. Parsing holds at most `3 threads + 2` of them, and as many
-    /// blocks of edges of at most four times the size.
+    /// blocks of edges of at most four times the size, in vectors that double as they grow.
     pub text_block: usize,
     /// Edges read at a time from binary files; 16 bytes each, five blocks in all.
     pub edge_block: usize,
@@ -129,17 +130,16 @@ impl Tuning {
     /// Shares of `memory`.
     pub fn of(memory: Bytes, threads: usize) -> Self {
         let memory = memory.as_usize();
-        // 5 bytes a byte of text (see `text_block`), in at most three quarters of the memory.
-        let blocks = 5 * (3 * threads + 2);
+        let text_blocks = 9 * (3 * threads + 2);
         Self {
-            text_block: (memory * 3 / 4 / blocks).clamp(64 << 10, 1 << 20),
-            edge_block: (memory / 16 / 80).clamp(4 << 10, 64 << 10),
-            histogram_slots: (memory / 64 / 8).next_power_of_two().min(256 << 10),
-            combining: memory / 2,
+            text_block: (memory / 4 / text_blocks).clamp(32 << 10, 1 << 20),
+            edge_block: (memory / 32 / 80).clamp(4 << 10, 64 << 10),
+            histogram_slots: (memory / 128 / 8).next_power_of_two().min(256 << 10),
+            combining: memory / 4,
             smallest_buffer: 4 << 10,
-            sorting: memory * 5 / 8,
+            sorting: memory * 3 / 8,
             bucket_arcs: 1 << 20,
-            run: memory / 8,
+            run: memory / 16,
             checkpoint: 512 << 20,
             wide: false,
         }

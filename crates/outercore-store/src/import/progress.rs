@@ -6,6 +6,8 @@ use outercore_core::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
+    /// Edges are generated.
+    Generate,
     /// Edge sources are read and checked.
     Read,
     /// Arcs are dealt into buckets by target node.
@@ -19,6 +21,7 @@ pub enum Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Generate => "generate",
             Self::Read => "read",
             Self::Partition => "partition",
             Self::Sort => "sort",

@@ -226,6 +226,7 @@ fn sort_columns<A: Arc>(
 ) -> Columns<A::Entry> {
     let Columns { ends, entries } = &mut columns;
     ends.clear();
+    ends.reserve_exact(nodes);
     ends.resize(nodes, 0);
     for arc in arcs {
         ends[(arc.target() - first) as usize] += 1;
@@ -236,6 +237,7 @@ fn sort_columns<A: Arc>(
         (*end, sum) = (sum, sum + *end);
     }
     entries.clear();
+    entries.reserve_exact(arcs.len());
     entries.resize(arcs.len(), bytemuck::Zeroable::zeroed());
     for arc in arcs {
         let place = &mut ends[(arc.target() - first) as usize];

@@ -18,7 +18,7 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    const BUFFER: usize = 1 << 20;
+    const BUFFER: usize = 256 << 10;
 
     /// Opens the spill file at `path`, cut to `bytes`; `segments` are those of the current source
     /// so far.

@@ -1,0 +1,335 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc as Shared;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::{
+    ArrayEntry, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Provenance, keys, utc_timestamp,
+};
+use outercore_io::Disk;
+use serde::{Deserialize, Serialize};
+
+use super::edges::{EdgeArtifacts, EdgeImport};
+use super::journal::InputFile;
+use super::options::EdgeImportOptions;
+use super::progress::{OnProgress, Phase, Progress, Unit};
+use crate::arrays::{
+    ArrayBuilder, ArraySpec, ArraySummary, ImportedArray, import_npy, register_npy,
+};
+use crate::editor;
+
+/// How a data set is made.
+#[derive(Clone, Debug, Default)]
+pub struct GraphImportOptions {
+    /// How the edges become a graph.
+    pub edges: EdgeImportOptions,
+    /// Whether to drop what is in the directory, a data set or an unfinished import.
+    pub overwrite: bool,
+    /// What to note in the manifest.
+    pub provenance: Provenance,
+}
+
+/// Makes a whole data set: edges first, then arrays, then the manifest that makes it one.
+///
+/// An import that was stopped goes on when it is begun again in the same way; arrays that were
+/// complete are not taken again. Until [`GraphImport::commit`] there is no data set.
+///
+/// # Example
+/// ```
+/// use std::sync::Arc;
+/// use outercore_format::DType;
+/// use outercore_io::RealDisk;
+/// use outercore_store::arrays::{ArraySpec, Target};
+/// use outercore_store::dataset::DataSet;
+/// use outercore_store::import::{GraphImport, GraphImportOptions};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path().join("graph");
+/// let options = GraphImportOptions::default();
+/// let mut import = GraphImport::begin(Arc::new(RealDisk), &root, options, "example")?;
+/// import.edges().push(&[0, 1], &[1, 2])?;
+/// let nodes = import.finish_edges(&mut |_| Ok(()))?.num_nodes;
+/// let labels = ArraySpec::new(Target::Labels, nodes);
+/// if !import.reuse(&labels, "labels of the example")? {
+///     let mut builder = import.builder(&labels, DType::U8, &[])?;
+///     builder.push_rows(&[0, 1, 1], 3)?;
+///     import.add(builder, "labels of the example")?;
+/// }
+/// import.commit()?;
+/// assert_eq!(DataSet::open(&root)?.num_edges(), 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct GraphImport {
+    disk: Shared<dyn Disk>,
+    root: PathBuf,
+    edges: EdgeImport,
+    artifacts: Option<EdgeArtifacts>,
+    arrays: Vec<ImportedArray>,
+    /// By key; also those that an earlier run completed and this one has not asked for.
+    records: BTreeMap<String, ArrayRecord>,
+    provenance: Provenance,
+}
+
+/// An array that is durable, and what it was made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ArrayRecord {
+    input: String,
+    spec: String,
+    entry: ArrayEntry,
+    summary: ArraySummary,
+}
+
+impl GraphImport {
+    /// Begins an import into the directory `root`, or goes on with the one that was stopped there.
+    ///
+    /// # Errors
+    /// As [`EdgeImport::new`].
+    pub fn begin(
+        disk: Shared<dyn Disk>,
+        root: &Path,
+        options: GraphImportOptions,
+        fingerprint: &str,
+    ) -> Result<Self> {
+        if options.overwrite {
+            discard(&*disk, root)?;
+        } else if root.join(MANIFEST_FILE).exists() {
+            // The last step of an import that was committed.
+            disk.remove_dir_all(&root.join(IMPORT_DIRECTORY))?;
+        }
+        let edges = EdgeImport::new(Shared::clone(&disk), root, options.edges, fingerprint)?;
+        let records = load_records(root)?;
+        Ok(Self {
+            disk,
+            root: root.to_owned(),
+            edges,
+            artifacts: None,
+            arrays: Vec::new(),
+            records,
+            provenance: options.provenance,
+        })
+    }
+
+    /// The edges, to be given before [`GraphImport::finish_edges`].
+    pub fn edges(&mut self) -> &mut EdgeImport {
+        &mut self.edges
+    }
+
+    /// Builds the CSC, which tells how many nodes there are.
+    ///
+    /// # Errors
+    /// As [`EdgeImport::finish`].
+    pub fn finish_edges(&mut self, on_progress: OnProgress<'_>) -> Result<&EdgeArtifacts> {
+        let artifacts = self.edges.finish(on_progress)?;
+        Ok(self.artifacts.insert(artifacts))
+    }
+
+    /// Takes the array as an earlier run left it, if it was made of the same `input`; says whether
+    /// it was.
+    ///
+    /// # Errors
+    /// The edges are not finished.
+    pub fn reuse(&mut self, spec: &ArraySpec, input: &str) -> Result<bool> {
+        self.artifacts()?;
+        let key = spec.key();
+        let described = describe(spec);
+        let known = self.records.get(&key);
+        let Some(record) = known.filter(|r| r.input == input && r.spec == described) else {
+            return Ok(false);
+        };
+        if !record.entry.external {
+            let file = std::fs::metadata(self.root.join(&record.entry.file));
+            if file.map_or(0, |file| file.len()) != record.entry.file_len() {
+                return Ok(false);
+            }
+        }
+        self.arrays.push(ImportedArray {
+            target: spec.target.clone(),
+            key,
+            entry: record.entry.clone(),
+            summary: record.summary,
+        });
+        Ok(true)
+    }
+
+    /// A builder for an array of the data set; hand it to [`GraphImport::add`] when it is full.
+    ///
+    /// # Errors
+    /// As [`ArrayBuilder::create`].
+    pub fn builder(
+        &self,
+        spec: &ArraySpec,
+        dtype: outercore_format::DType,
+        row_shape: &[u64],
+    ) -> Result<ArrayBuilder> {
+        let file = file_of(spec)?;
+        ArrayBuilder::create(&*self.disk, &self.root, &file, spec.clone(), dtype, row_shape)
+    }
+
+    /// Completes an array, made of `input`, and notes that it is durable.
+    ///
+    /// # Errors
+    /// As [`ArrayBuilder::finish`].
+    pub fn add(&mut self, builder: ArrayBuilder, input: &str) -> Result<ArraySummary> {
+        let spec = builder.spec().clone();
+        let array = builder.finish(&*self.disk)?;
+        self.enter(&spec, array, input)
+    }
+
+    /// Copies a `.npy` file into the data set.
+    ///
+    /// # Errors
+    /// As [`import_npy`].
+    pub fn array_from_npy(
+        &mut self,
+        spec: &ArraySpec,
+        source: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<ArraySummary> {
+        let input = format!("copy of {:?}", InputFile::of(source)?);
+        if self.reuse(spec, &input)? {
+            return self.last_summary();
+        }
+        let file = file_of(spec)?;
+        let array = import_npy(
+            &*self.disk,
+            &self.root,
+            &file,
+            spec.clone(),
+            source,
+            &mut in_bytes(on_progress),
+        )?;
+        self.enter(spec, array, &input)
+    }
+
+    /// Registers a `.npy` file where it is.
+    ///
+    /// # Errors
+    /// As [`register_npy`].
+    pub fn array_in_place(
+        &mut self,
+        spec: &ArraySpec,
+        source: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<ArraySummary> {
+        let input = format!("place of {:?}", InputFile::of(source)?);
+        if self.reuse(spec, &input)? {
+            return self.last_summary();
+        }
+        let array = register_npy(spec.clone(), source, &mut in_bytes(on_progress))?;
+        self.enter(spec, array, &input)
+    }
+
+    /// Writes the manifest: from here on there is a data set.
+    ///
+    /// # Errors
+    /// `Invalid`: the edges are not finished. As [`editor::commit`].
+    pub fn commit(self) -> Result<Manifest> {
+        let artifacts = self.artifacts()?;
+        let (nodes, edges) = (artifacts.num_nodes, artifacts.num_edges);
+        let mut manifest = Manifest::homogeneous(nodes, edges, artifacts.undirected);
+        manifest.edge_types.insert(keys::EDGE.to_owned(), artifacts.edge_type());
+        manifest.arrays.extend(artifacts.arrays.clone());
+        for array in &self.arrays {
+            array.add_to(&mut manifest);
+        }
+        manifest.provenance = self.provenance;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        manifest.created = utc_timestamp(now);
+        editor::commit(&*self.disk, &self.root, &manifest)?;
+        // The commit stands, whether or not the journal goes; the next import here removes it.
+        let _ = self.disk.remove_dir_all(&self.root.join(IMPORT_DIRECTORY));
+        Ok(manifest)
+    }
+
+    fn artifacts(&self) -> Result<&EdgeArtifacts> {
+        let missing = || Error::invalid("the edges are not finished: arrays follow them");
+        self.artifacts.as_ref().ok_or_else(missing)
+    }
+
+    fn last_summary(&self) -> Result<ArraySummary> {
+        let last = self.arrays.last().map(|array| array.summary);
+        last.ok_or_else(|| Error::internal("no array was added"))
+    }
+
+    /// Makes the array's name durable and notes it.
+    fn enter(
+        &mut self,
+        spec: &ArraySpec,
+        array: ImportedArray,
+        input: &str,
+    ) -> Result<ArraySummary> {
+        if !array.entry.external {
+            let above = Path::new(&array.entry.file).ancestors().skip(1);
+            for directory in above {
+                self.disk.sync_dir(&self.root.join(directory))?;
+            }
+        }
+        let record = ArrayRecord {
+            input: input.to_owned(),
+            spec: describe(spec),
+            entry: array.entry.clone(),
+            summary: array.summary,
+        };
+        self.records.insert(array.key.clone(), record);
+        let text = serde_json::to_vec(&self.records)
+            .map_err(|error| Error::internal(format!("journal of arrays: {error}")))?;
+        self.disk.replace(&records_path(&self.root), &text)?;
+        let summary = array.summary;
+        self.arrays.push(array);
+        Ok(summary)
+    }
+}
+
+/// The file of an array in a new data set.
+fn file_of(spec: &ArraySpec) -> Result<String> {
+    let key = spec.key();
+    keys::validate(&key)?;
+    Ok(format!("{key}.npy"))
+}
+
+/// All of a specification that changes what is stored.
+fn describe(spec: &ArraySpec) -> String {
+    format!("{spec:?}")
+}
+
+fn in_bytes(on_progress: OnProgress<'_>) -> impl FnMut(u64, u64) -> Result<()> {
+    |done, total| on_progress(Progress { phase: Phase::Array, done, total, unit: Unit::Bytes })
+}
+
+fn records_path(root: &Path) -> PathBuf {
+    root.join(IMPORT_DIRECTORY).join("arrays.json")
+}
+
+fn load_records(root: &Path) -> Result<BTreeMap<String, ArrayRecord>> {
+    let path = records_path(root);
+    match std::fs::read(&path) {
+        // A journal that cannot be read costs time, no more: the arrays are taken again.
+        Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error).with_context(|| format!("journal of arrays `{}`", path.display())),
+    }
+}
+
+/// Removes the data set or unfinished import in `root`, and nothing else that is there.
+///
+/// The manifest goes first: after a crash in between there is no data set, rather than half of one.
+///
+/// # Errors
+/// The disk's own.
+pub fn discard(disk: &dyn Disk, root: &Path) -> Result<()> {
+    let manifest = root.join(MANIFEST_FILE);
+    let import = root.join(IMPORT_DIRECTORY);
+    if !manifest.exists() && !import.exists() {
+        return Ok(());
+    }
+    disk.remove_file(&manifest)?;
+    disk.sync_dir(root)?;
+    for directory in ["edges", "nodes", "splits"] {
+        disk.remove_dir_all(&root.join(directory))?;
+    }
+    disk.remove_dir_all(&import)?;
+    disk.sync_dir(root)
+}

@@ -1,0 +1,122 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use outercore_core::{ErrorKind, Result};
+use outercore_format::{DType, Manifest};
+use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
+use outercore_store::arrays::{ArraySpec, Target};
+use outercore_store::check::{CheckOptions, check};
+use outercore_store::dataset::DataSet;
+use outercore_store::import::{GraphImport, GraphImportOptions};
+
+use crate::model::{options, random_edges, scratch};
+
+/// Edges, labels that are pushed, and features that are copied from a file beside `root`.
+fn make(disk: Arc<dyn Disk>, root: &Path, overwrite: bool, nodes: u64) -> Result<Manifest> {
+    let features = root.with_extension("npy");
+    if !features.exists() {
+        let mut bytes = outercore_format::NpyHeader::encode(DType::F32, &[nodes, 2]);
+        bytes.extend((0..2 * nodes).flat_map(|i| (i as f32).to_le_bytes()));
+        std::fs::write(&features, bytes).unwrap();
+    }
+    let mut edges = options();
+    edges.num_nodes = Some(nodes);
+    let options = GraphImportOptions { edges, overwrite, ..GraphImportOptions::default() };
+    let mut import = GraphImport::begin(disk, root, options, "test")?;
+    import.edges().push_pairs(&random_edges(150, 40, 1))?;
+    import.finish_edges(&mut |_| Ok(()))?;
+    let labels = ArraySpec::new(Target::Labels, nodes);
+    if !import.reuse(&labels, "labels")? {
+        let mut builder = import.builder(&labels, DType::U8, &[])?;
+        builder.push_rows(&vec![1; nodes as usize], nodes)?;
+        import.add(builder, "labels")?;
+    }
+    let spec = ArraySpec::new(Target::Features, nodes);
+    import.array_from_npy(&spec, &features, &mut |_| Ok(()))?;
+    import.commit()
+}
+
+fn assert_sound(root: &Path) {
+    let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+}
+
+fn operations(root: &Path, overwrite: bool) -> u64 {
+    let disk = Arc::new(FaultDisk::counting(root));
+    make(disk.clone(), root, overwrite, 50).unwrap();
+    disk.operations()
+}
+
+#[test]
+fn a_crash_at_any_operation_leaves_no_data_set_or_a_whole_one() {
+    let directory = scratch();
+    let root = directory.path().join("count");
+    std::fs::create_dir(&root).unwrap();
+    let operations = operations(&root, false);
+    for at in 0..operations {
+        let root = directory.path().join(format!("crash-{at}"));
+        std::fs::create_dir(&root).unwrap();
+        let disk = FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Crash });
+        let crashed = make(Arc::new(disk), &root, false, 50);
+        if root.join("graph.json").exists() {
+            // Committed: only the journal may be left over.
+            assert_sound(&root);
+            let error = make(Arc::new(RealDisk), &root, false, 50).unwrap_err();
+            assert!(error.to_string().contains("holds a data set already"), "{error}");
+            assert!(!root.join(".import").exists());
+        } else {
+            assert!(crashed.is_err(), "operation {at} of {operations}");
+            assert_eq!(DataSet::open(&root).err().unwrap().kind(), ErrorKind::NotFound);
+            make(Arc::new(RealDisk), &root, false, 50)
+                .unwrap_or_else(|error| panic!("after a crash at operation {at}: {error}"));
+        }
+        assert_sound(&root);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
+
+#[test]
+fn a_crash_while_overwriting_leaves_the_old_data_set_none_or_the_new_one() {
+    let directory = scratch();
+    let root = directory.path().join("count");
+    make(Arc::new(RealDisk), &root, false, 50).unwrap();
+    let operations = operations(&root, true);
+    for at in 0..operations {
+        let root = directory.path().join(format!("crash-{at}"));
+        make(Arc::new(RealDisk), &root, false, 60).unwrap();
+        std::fs::remove_file(root.with_extension("npy")).unwrap();
+        let disk = FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Crash });
+        let _ = make(Arc::new(disk), &root, true, 50);
+        if root.join("graph.json").exists() {
+            assert_sound(&root);
+        }
+        make(Arc::new(RealDisk), &root, true, 50)
+            .unwrap_or_else(|error| panic!("after a crash at operation {at}: {error}"));
+        assert_sound(&root);
+        assert_eq!(DataSet::open(&root).unwrap().num_nodes(), 50);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
+
+#[test]
+fn overwriting_removes_a_data_set_and_leaves_other_files_alone() {
+    let directory = scratch();
+    let root = directory.path().join("graph");
+    make(Arc::new(RealDisk), &root, false, 50).unwrap();
+    std::fs::write(root.join("notes.txt"), "mine").unwrap();
+    make(Arc::new(RealDisk), &root, true, 50).unwrap();
+    assert_sound(&root);
+    assert_eq!(std::fs::read_to_string(root.join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn arrays_follow_the_edges() {
+    let directory = scratch();
+    let root = directory.path().join("graph");
+    let options = GraphImportOptions { edges: options(), ..GraphImportOptions::default() };
+    let mut import = GraphImport::begin(Arc::new(RealDisk), &root, options, "test").unwrap();
+    let spec = ArraySpec::new(Target::Labels, 5);
+    let error = import.reuse(&spec, "labels").unwrap_err();
+    assert!(error.to_string().contains("the edges are not finished"), "{error}");
+    assert_eq!(import.commit().unwrap_err().kind(), ErrorKind::Invalid);
+}
