@@ -53,7 +53,7 @@ class Importer:
 
     def array_push(self, rows: NDArray) -> None:
         """The next rows of the array begun."""
-        self._core.array_push(np.ascontiguousarray(rows))
+        self._core.array_push(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), len(rows))
 
     def array_end(self) -> None:
         """The array begun is complete."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -70,6 +71,8 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """The exit code of `outercore ARGUMENTS`; errors are shown, not raised."""
+    # Printed by PyTorch Geometric's import under recent PyTorch; nothing that a user can mend.
+    warnings.filterwarnings("ignore", message=r".*torch\.jit", category=FutureWarning)
     try:
         code = app(args=arguments, prog_name="outercore", standalone_mode=False)
     except _ClickException as error:
@@ -90,6 +93,9 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         console.crash(error)
         return OUR_ERROR
+    if code == STOPPED:
+        # Typer answers Ctrl-C by itself, without a word.
+        console.stopped("stopped")
     return code if isinstance(code, int) else 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from outercore.cli import console, options
@@ -20,12 +22,21 @@ def check(data_set: options.DataSet, json: options.Json = False) -> None:
 
     with console.bars(quiet=json) as progress:
         report = _native.check(data_set, progress)
-    problems = report.get("problems", [])
+    problems = report["problems"]
     if json:
         console.json_data(report)
     elif not problems:
         console.data(f"{data_set}: whole and unaltered")
-    for problem in problems if not json else []:
-        console.error(str(problem))
+    else:
+        _show(report)
     if problems:
         raise typer.Exit(1)
+
+
+def _show(report: dict[str, Any]) -> None:
+    for problem in report["problems"]:
+        where = f"array `{problem['array']}`: " if problem.get("array") else ""
+        hint = problem.get("hint")
+        console.error(f"{where}{problem['message']}", f"hint: {hint}" if hint else "")
+    if report.get("omitted"):
+        console.note(f"and {report['omitted']:,} more")

@@ -19,8 +19,6 @@ def rmat(
     scale: Annotated[int, typer.Option(help="2^scale nodes.")],
     out: options.OutDataSet,
     edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16,
-    features: Annotated[int, typer.Option(help="Random features a node; 0 for none.")] = 0,
-    classes: Annotated[int, typer.Option(help="Random classes; 0 for no labels.")] = 0,
     undirected: Annotated[
         bool, typer.Option("--undirected", help="Store every edge in both directions.")
     ] = False,
@@ -38,8 +36,6 @@ def rmat(
     chosen = {
         "scale": scale,
         "edge_factor": edge_factor,
-        "features": features,
-        "classes": classes,
         "undirected": undirected,
     }
     _generate("rmat", out, chosen, seed, memory, overwrite, json)
@@ -52,6 +48,15 @@ def planted(
     degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10,
     features: Annotated[int, typer.Option(help="Features a node.")] = 128,
     classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16,
+    homophily: Annotated[
+        float | None, typer.Option(help="Share of edges that stay within a community.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(help="Spread of a node's features around its community's.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Type of the features: `float32`, `float16`, `bfloat16`.")
+    ] = None,
     seed: options.Seed = 0,
     memory: options.Memory = "1GiB",
     overwrite: options.Overwrite = False,
@@ -63,7 +68,15 @@ def planted(
 
         outercore generate planted --nodes 1000000 --degree 12 --features 256 --out planted
     """
-    chosen = {"nodes": nodes, "degree": degree, "features": features, "classes": classes}
+    chosen = {
+        "nodes": nodes,
+        "degree": degree,
+        "features": features,
+        "classes": classes,
+        "homophily": homophily,
+        "noise": noise,
+        "dtype": dtype,
+    }
     _generate("planted", out, chosen, seed, memory, overwrite, json)
 
 

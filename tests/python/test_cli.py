@@ -1,0 +1,265 @@
+"""The command line: what it prints where, how it ends, and what it needs installed."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outercore import _core
+from outercore.cli import run
+from outercore.errors import CorruptError, InternalError, InterruptError
+
+VERBS = [
+    ["import"],
+    ["generate", "rmat"],
+    ["generate", "planted"],
+    ["check"],
+    ["info"],
+    ["probe"],
+    ["plan"],
+    ["train"],
+    ["evaluate"],
+    ["report"],
+]
+
+needs_core = pytest.mark.skipif(
+    not hasattr(_core, "Importer"), reason="the native module has no importer yet"
+)
+
+
+@pytest.fixture
+def outcome(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_every_verb_explains_itself_with_an_example(verb: list[str], outcome: Any) -> None:
+    code, out, _ = outcome(*verb, "--help")
+    assert code == 0
+    assert f"outercore {' '.join(verb)} " in out.split("Example")[1]
+
+
+def test_the_version_is_data(outcome: Any) -> None:
+    code, out, err = outcome("--version")
+    assert (code, err) == (0, "")
+    assert out.startswith("outercore ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "trian"),
+        (["train", "x", "--fanout", "a,b"], "--fanout: expected numbers such as `15,10`"),
+        (["train", "x", "--model", "gnn"], "model.kind: expected one of sage"),
+        (["train"], "train: expected a data set, or `--resume RUN`"),
+        (["train", "x", "--resume", "y"], "train: expected a data set, or `--resume RUN`"),
+        (["train", "x", "--epochs", "many"], "'--epochs'"),
+        (["plan", "embed", "x"], "plan: expected `train` and a data set"),
+        (["import", "nowhere.csv", "--out", "x"], "file `nowhere.csv` does not exist"),
+        (["report", "nowhere"], "no `record.json` there"),
+    ],
+)
+def test_a_users_mistake_ends_with_1_and_one_line(
+    arguments: list[str], message: str, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = outcome(*arguments)
+    if arguments != ["train"]:
+        assert out == ""
+        assert message in err
+        assert err.startswith("error: ")
+    assert code == 1
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "expected"),
+    [
+        (CorruptError("array `x`: short\nhint: copy it again"), 1, "hint: copy it again"),
+        (InternalError("this cannot be"), 2, "error: this cannot be"),
+        (ZeroDivisionError("oops"), 2, "internal error: ZeroDivisionError: oops"),
+        (InterruptError("stopped in epoch 3\nhint: resume it"), 130, "stopped: stopped in epoch"),
+        (KeyboardInterrupt(), 130, "stopped"),
+    ],
+)
+def test_errors_end_with_the_code_of_their_kind(
+    raised: BaseException,
+    code: int,
+    expected: str,
+    outcome: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("outercore._native.check", fail)
+    found, out, err = outcome("check", "anything")
+    assert (found, out) == (code, "")
+    assert expected in err
+    assert ("Traceback" in err) == isinstance(raised, ZeroDivisionError)
+
+
+def test_check_lists_problems_and_ends_with_1(
+    outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = {"array": "nodes/node/x", "kind": "Corrupt", "message": "short", "hint": "copy it"}
+    report = {"arrays": 3, "problems": [problem], "omitted": 2}
+    monkeypatch.setattr("outercore._native.check", lambda *_: report)
+    code, out, err = outcome("check", "papers")
+    assert (code, out) == (1, "")
+    assert "error: array `nodes/node/x`: short\nhint: copy it" in err
+    assert "2 more" in err
+    code, out, _ = outcome("check", "papers", "--json")
+    assert code == 1
+    assert json.loads(out) == report
+
+
+def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
+    outcome: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    from fakes import FakeGraph, FakeLoader, planted
+    from outercore import train as training
+    from outercore.train.run import evaluate, resume, train
+
+    for function in (train, resume, evaluate):
+        faked = functools.partial(function, open_graph=FakeGraph, open_loader=FakeLoader)
+        monkeypatch.setattr(training, function.__name__, faked, raising=False)
+    data, settled = planted(tmp_path / "data"), tmp_path / "run"
+    options = ["--fanout", "4,3", "--hidden", "8", "--epochs", "2", "--memory", "64MiB"]
+    code, out, err = outcome("train", data, *options, "--out", settled)
+    assert code == 0, err
+    assert "test" in out
+    assert "epoch   2  loss" in err
+    assert "epoch" not in out.splitlines()[1]
+
+    code, out, err = outcome("train", "--resume", settled, "--json")
+    assert code == 0, err
+    assert json.loads(out)["status"] == "finished"
+    assert err == ""
+
+    code, out, err = outcome("evaluate", settled, "--json", "--split", "valid")
+    assert code == 0, err
+    assert json.loads(out)["neighbours"] == "all"
+
+    code, out, err = outcome("train", data, *options, "--out", settled)
+    assert code == 1
+    assert "hint: go on with it by `--resume" in err
+
+
+def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from fakes import planted
+
+    data = planted(tmp_path / "data")
+    script = f"""
+        import functools, os, signal, sys
+        from fakes import FakeGraph, FakeLoader
+        from outercore import train as training
+        from outercore.train.run import train
+        from outercore.cli import run, watch
+
+        class Watch(watch.Watch):
+            def batch_done(self, *arguments):
+                super().batch_done(*arguments)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        sys.modules["outercore.cli.train"].Watch = Watch
+        training.train = functools.partial(
+            train, open_graph=FakeGraph, open_loader=FakeLoader
+        )
+        sys.exit(run(["train", {str(data)!r}, "--batch-size", "32", "--fanout", "3",
+                      "--out", {str(tmp_path / "run")!r}, "--memory", "64MiB"]))
+    """
+    finished = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={"PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 130, finished.stderr
+    assert "stopped: stopped in epoch 1 after 1 batches" in finished.stderr
+    assert f"hint: go on with `outercore train --resume {tmp_path / 'run'}`" in finished.stderr
+    assert (tmp_path / "run/checkpoints/latest").exists()
+    assert json.loads((tmp_path / "run/record.json").read_text())["status"] == "interrupted"
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Missing:
+    names = ("torch", "torch_geometric", "safetensors", "tensorboardX", "plotly")
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+        return None
+
+sys.meta_path.insert(0, Missing())
+from outercore.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *[str(argument) for argument in arguments]],
+        env={"PYTHONPATH": ":".join(sys.path), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_every_verb_explains_itself_without_pytorch(verb: list[str]) -> None:
+    assert without_torch(*verb, "--help").returncode == 0
+
+
+def test_what_needs_pytorch_says_how_to_install_it(tmp_path: Path) -> None:
+    for arguments in (["train", "x"], ["evaluate", "x"]):
+        finished = without_torch(*arguments)
+        assert finished.returncode == 1, finished.stderr
+        assert 'hint: pip install "outercore[torch]"' in finished.stderr
+    (tmp_path / "record.json").write_text("{}")
+    finished = without_torch("report", tmp_path)
+    assert "reports need the package `plotly`" in finished.stderr
+
+
+@needs_core
+def test_import_info_check_and_plan_work_without_pytorch(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.csv"
+    edges.write_text("source,target\n" + "".join(f"{i},{(i * 7) % 50}\n" for i in range(50)))
+    features = tmp_path / "x.csv"
+    features.write_text("".join(f"{i},{i % 3},0.5\n" for i in range(50)))
+    labels = tmp_path / "y.csv"
+    labels.write_text("".join(f"{i % 4}\n" for i in range(50)))
+    train = tmp_path / "train.csv"
+    train.write_text("".join(f"{i}\n" for i in range(20)))
+    graph = tmp_path / "graph"
+    finished = without_torch(
+        *("import", edges, "--features", features, "--labels", labels),
+        *("--split", f"train={train}", "--undirected", "--out", graph, "--json"),
+    )
+    assert finished.returncode == 0, finished.stderr
+    json.loads(finished.stdout)
+    finished = without_torch("info", graph, "--json")
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["node_types"]["node"]["count"] == 50
+    for arguments in (["check", graph], ["plan", graph, "--fanout", "3,2", "--memory", "64MiB"]):
+        finished = without_torch(*arguments)
+        assert finished.returncode == 0, finished.stderr

@@ -1,0 +1,156 @@
+"""Reports are one file that needs nothing else, from one run or several."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("plotly")
+
+from outercore.errors import CorruptError, NotFoundError
+from outercore.report import charts, write_report
+from outercore.report.runs import Run, load_runs
+
+
+def record(score: float = 0.8, *, metric: str = "accuracy") -> dict[str, Any]:
+    stage = {"items": 10, "busy_s": 3.0, "starved_s": 1.0, "blocked_s": 0.5}
+    epochs = [
+        {
+            "epoch": number,
+            "loss": 1.0 / (number + 1),
+            "score": score - 0.1 / (number + 1),
+            "metric": metric,
+            "best": True,
+            "seconds": 2.0,
+            "seeds": 1000,
+            "validation_seconds": 0.5,
+            "counters": {
+                "groups": 5,
+                "sample": stage,
+                "fetch": stage,
+                "assemble": stage,
+                "train": stage,
+                "feature_reads": {"requests": 100, "bytes": 1 << 20, "useful_bytes": 1 << 19},
+                "topology_reads": {"requests": 10, "bytes": 1 << 18, "useful_bytes": 1 << 17},
+                "cache": {
+                    "accesses": 1000,
+                    "distinct": 600,
+                    "constant_hits": 300,
+                    "dynamic_hits": 100,
+                    "misses": 200,
+                },
+            },
+        }
+        for number in range(3)
+    ]
+    return {
+        "version": 1,
+        "status": "finished",
+        "command": "outercore train papers --note '<script>alert(1)</script>'",
+        "description": {"run": "runs/a", "model": "sage", "metric": metric},
+        "config": {"model": {"kind": "sage"}, "budget": {"memory": "2GiB"}},
+        "data_set": {
+            "path": "/data/papers",
+            "nodes": 1000,
+            "edges": 5000,
+            "features": 16,
+            "classes": 4,
+        },
+        "machine": {"cores": 2, "memory_bytes": 8 << 30},
+        "device_profile": {
+            "points": [
+                {"read_bytes": 4096, "depth": 1, "iops": 9e3, "bytes_per_s": 4e7},
+                {"read_bytes": 65536, "depth": 1, "iops": 5e3, "bytes_per_s": 3e8},
+            ]
+        },
+        "plan": {
+            "budget": 1 << 30,
+            "reserved": 1 << 20,
+            "topology": {"resident": True, "memory": 1 << 28},
+            "staging": 1 << 20,
+            "sampled": 1 << 20,
+            "delivered": 1 << 20,
+            "slots": 1 << 29,
+            "split": {"constant_slots": 300, "dynamic_slots": 100},
+        },
+        "peak_memory_bytes": 3 << 30,
+        "epochs": epochs,
+        "timeline": [{"name": "train", "start_s": 0.0, "end_s": 2.0, "epoch": 0}],
+        "pipeline": [{"stage": "fetch", "item": 0, "start_s": 4.0, "end_s": 4.5}],
+        "result": {"metric": metric, "scores": {"valid": score, "test": score}},
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    path.mkdir(parents=True)
+    (path / "record.json").write_text(json.dumps(content))
+    return path
+
+
+def test_one_page_compares_runs_and_refers_to_nothing_outside(tmp_path: Path) -> None:
+    runs = [write(tmp_path / "a", record(0.8)), write(tmp_path / "b", record(0.7))]
+    write_report(runs, tmp_path / "out" / "report.html")
+    page = (tmp_path / "out" / "report.html").read_text()
+    body = page[page.index("<body>") :]
+    assert "0.8000" in body
+    assert "0.7000" in body
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
+    # Four shared figures, five for each run, one of the device.
+    assert body.count("plotly-graph-div") == 4 + 2 * 5 + 1
+
+
+def test_what_users_typed_is_shown_and_not_run(tmp_path: Path) -> None:
+    write_report([write(tmp_path / "a", record())], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script>alert(1)</script>" not in page
+
+
+def test_an_interrupted_run_without_epochs_has_a_report_too(tmp_path: Path) -> None:
+    bare = {
+        **record(),
+        "status": "interrupted",
+        "epochs": [],
+        "timeline": [],
+        "pipeline": [],
+        "plan": {},
+        "result": {},
+        "device_profile": None,
+    }
+    write_report([write(tmp_path / "a", bare)], tmp_path / "report.html")
+    assert "(interrupted)" in (tmp_path / "report.html").read_text()
+
+
+def test_missing_and_broken_records_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(NotFoundError, match=r"no `record.json` there"):
+        write_report([tmp_path / "a"], tmp_path / "report.html")
+    (tmp_path / "a" / "record.json").write_text("{")
+    with pytest.raises(CorruptError, match=r"record\.json"):
+        write_report([tmp_path / "a"], tmp_path / "report.html")
+
+
+def test_runs_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
+    paths = [write(tmp_path / parent / "run", record()) for parent in ("first", "second")]
+    assert [run.name for run in load_runs(paths)] == ["first/run", "second/run"]
+
+
+def test_shares_of_row_accesses_add_up_to_one() -> None:
+    figure = charts.cache(Run("a", record()))
+    assert [sum(values) for values in zip(*[bar.y for bar in figure.data], strict=True)] == [
+        pytest.approx(1.0)
+    ] * 3
+
+
+def test_the_memory_plan_adds_up_to_the_budget() -> None:
+    figure = charts.memory(Run("a", record()))
+    assert sum(bar.x[0] for bar in figure.data) == pytest.approx(1024)
+
+
+def test_shares_of_a_stages_time_add_up_to_one() -> None:
+    figure = charts.utilisation(Run("a", record()))
+    assert sum(bar.x[0] for bar in figure.data) == pytest.approx(1.0)
