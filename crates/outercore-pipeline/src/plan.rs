@@ -22,6 +22,10 @@ const SLOT_OVERHEAD: u64 = 24;
 /// Shares of the row slots that are tried for the constant part.
 const CONSTANT_SHARES: [f64; 7] = [0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9];
 
+/// Scratch of a paged topology: below, it reads single pages; above, more brings little.
+const LEAST_WORKING: Bytes = Bytes::kib(512);
+const MOST_WORKING: Bytes = Bytes::mib(64);
+
 /// Largest number of batches fetched together.
 pub const MAX_GROUP: u32 = 32;
 
@@ -32,7 +36,10 @@ pub struct TopologyPlan {
     pub resident: bool,
     /// Offsets in memory.
     pub offsets_resident: bool,
-    /// Memory for it, staging of a paged topology included.
+    /// Scratch for the lookups of a paged topology: larger requests are cut into pieces, and
+    /// smaller pieces read more.
+    pub working: Bytes,
+    /// Memory for all of it, staging of a paged topology included.
     pub memory: Bytes,
 }
 
@@ -71,11 +78,18 @@ pub fn plan_topology(
         TopologyMode::Auto => resident.0 <= budget.0 / 2,
     };
     if fits {
-        return Ok(TopologyPlan { resident: true, offsets_resident: true, memory: resident });
+        return Ok(TopologyPlan {
+            resident: true,
+            offsets_resident: true,
+            working: Bytes(0),
+            memory: resident,
+        });
     }
     let offsets_resident = size.offsets.0 <= budget.0 / 4;
     let offsets = if offsets_resident { size.offsets.0 } else { 0 };
-    Ok(TopologyPlan { resident: false, offsets_resident, memory: Bytes(offsets + staging.0) })
+    let working = Bytes((budget.0 / 8).clamp(LEAST_WORKING.0, MOST_WORKING.0));
+    let memory = Bytes(offsets + staging.0 + working.0);
+    Ok(TopologyPlan { resident: false, offsets_resident, working, memory })
 }
 
 /// What the trial batches showed.

@@ -49,6 +49,9 @@ pub struct Prepared {
     pub engine: Option<Engine>,
 }
 
+/// Read buffers of an engine that is never used.
+const LEAST_STAGING: Bytes = Bytes::kib(64);
+
 /// Bytes of read buffers: enough for deep queues of large reads, a small part of a small budget.
 fn staging(budget: Bytes) -> Bytes {
     Bytes((budget.0 / 16).clamp(1 << 20, 16 << 20) / 4096 * 4096)
@@ -186,17 +189,16 @@ fn open_topology(
     reading: EngineConfig,
     cost: CostModel,
 ) -> Result<Arc<dyn Topology>> {
-    // No hop looks at an edge: a paged topology that is never asked costs nothing.
-    if plan.resident && !config.fan_outs.is_empty() {
+    if config.fan_outs.is_empty() {
+        // No hop looks at an edge: a paged topology that is never asked costs next to nothing.
+        let reading = EngineConfig { staging: LEAST_STAGING, depth: 1, ..reading };
+        return Ok(Arc::new(PagedTopology::open(dataset, reading, cost, false)?));
+    }
+    if plan.resident {
         return Ok(Arc::new(ResidentTopology::load(dataset, engine, config.edge_ids)?));
     }
-    let paged = PagedTopology::open(
-        dataset,
-        reading,
-        cost,
-        plan.offsets_resident && !config.fan_outs.is_empty(),
-    )?;
-    Ok(Arc::new(paged))
+    let paged = PagedTopology::open(dataset, reading, cost, plan.offsets_resident)?;
+    Ok(Arc::new(paged.with_working_memory(plan.working)))
 }
 
 /// Samples the first batches of epoch 0 and keeps their distinct nodes.

@@ -1,9 +1,11 @@
 //! The first stage: seeds to sampled groups.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use outercore_core::{Error, ErrorKind, NodeId, Permutation, Result, Stream};
-use outercore_sample::{SampleConfig, SampledBatch, Seeds, sample_group};
+use outercore_sample::hotness::{HotRows, PresampleConfig, presample};
+use outercore_sample::{SampleConfig, Seeds, sample_group};
 use outercore_store::Topology;
 use rayon::ThreadPool;
 
@@ -95,28 +97,26 @@ impl Sampling {
         (Seeds { batch, nodes }, places)
     }
 
-    /// Samples consecutive batches.
-    ///
-    /// A resident topology is sampled a few batches at a time, which bounds the transient memory; a
-    /// paged one gets the whole range at once, so that each hop is one sorted set of reads.
-    pub fn sample(&self, epoch: u64, batches: std::ops::Range<u64>) -> Result<Vec<Part>> {
-        let at_once = if self.topology.is_resident() {
-            self.pool.current_num_threads() as u64
-        } else {
-            batches.end - batches.start
-        };
-        let mut parts = Vec::with_capacity((batches.end - batches.start) as usize);
-        let mut next = batches.start;
-        while next < batches.end {
-            let until = (next + at_once.max(1)).min(batches.end);
-            let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) =
-                (next..until).map(|batch| self.seeds(epoch, batch)).unzip();
-            let sampled: Vec<SampledBatch> =
-                sample_group(&*self.topology, self.stream(epoch), seeds, &self.config, &self.pool)?;
-            parts.extend(sampled.into_iter().zip(places));
-            next = until;
-        }
-        Ok(parts)
+    /// Samples consecutive batches together.
+    pub fn sample(&self, epoch: u64, batches: Range<u64>) -> Result<Vec<Part>> {
+        let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) =
+            batches.map(|batch| self.seeds(epoch, batch)).unzip();
+        let sampled =
+            sample_group(&*self.topology, self.stream(epoch), seeds, &self.config, &self.pool)?;
+        Ok(sampled.into_iter().zip(places).collect())
+    }
+
+    /// Counts how often `batches` of epoch 0 want each node.
+    pub fn presample(&self, batches: Range<u64>, group: usize) -> Result<HotRows> {
+        let max_batches = batches.end - batches.start;
+        presample(
+            &*self.topology,
+            self.stream(0),
+            batches.map(|batch| self.seeds(0, batch).0),
+            &self.config,
+            &self.pool,
+            PresampleConfig { max_batches, group },
+        )
     }
 
     /// Makes groups of `parts`, each with at most `max_rows` distinct rows.

@@ -4,6 +4,7 @@
 
 mod dataset;
 mod errors;
+mod import;
 mod loader;
 mod progress;
 mod tools;
@@ -16,5 +17,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
+    module.add_class::<import::Importer>()?;
     tools::register(module)
 }

@@ -125,8 +125,7 @@ impl Loader {
 
     /// Counters and timeline since the last call, as JSON.
     fn take_counters(&self) -> PyResult<String> {
-        let (counters, spans, dropped) =
-            self.lock().loader().map_err(to_python)?.take_counters();
+        let (counters, spans, dropped) = self.lock().loader().map_err(to_python)?.take_counters();
         to_json(&serde_json::json!({
             "counters": counters,
             "hit_ratio": counters.cache.hit_ratio(),

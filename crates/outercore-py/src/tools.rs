@@ -18,7 +18,9 @@ use crate::progress::Callback;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(available_backends, module)?)?;
-    module.add_function(wrap_pyfunction!(check, module)?)
+    module.add_function(wrap_pyfunction!(check, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::import::generate_rmat, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::import::generate_planted, module)?)
 }
 
 #[derive(Deserialize)]
@@ -89,9 +91,10 @@ fn available_backends() -> Vec<(String, Option<String>)> {
 fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut callback = Callback::new(progress);
     let result = py.detach(|| -> Result<String> {
-        let report = check_dataset(Path::new(path), &CheckOptions::default(), &mut |done, total| {
-            callback.call("check", done, total, "bytes")
-        })?;
+        let report =
+            check_dataset(Path::new(path), &CheckOptions::default(), &mut |done, total| {
+                callback.call("check", done, total, "bytes")
+            })?;
         let problems: Vec<serde_json::Value> = report
             .problems
             .iter()

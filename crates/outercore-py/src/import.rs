@@ -1,0 +1,395 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
+use outercore_core::{Bytes, Error, Result};
+use outercore_format::{DType, Manifest, Provenance};
+use outercore_io::RealDisk;
+use outercore_store::arrays::{ArrayBuilder, ArraySpec, ArraySummary, NonFinite, Target};
+use outercore_store::generate::{self, PlantedOptions, RmatOptions};
+use outercore_store::import::{
+    Duplicates, EdgeImportOptions, GraphImport, GraphImportOptions, OnProgress, Progress, SelfLoops,
+};
+use pyo3::prelude::*;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::progress::Callback;
+
+/// How an import is made, as JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ImportOptions {
+    memory: Bytes,
+    nodes: Option<u64>,
+    undirected: bool,
+    self_loops: SelfLoops,
+    duplicates: Duplicates,
+    overwrite: bool,
+    command: String,
+    inputs: Vec<String>,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        let edges = EdgeImportOptions::default();
+        Self {
+            memory: edges.memory,
+            nodes: edges.num_nodes,
+            undirected: edges.undirected,
+            self_loops: edges.self_loops,
+            duplicates: edges.duplicates,
+            overwrite: false,
+            command: String::new(),
+            inputs: Vec::new(),
+        }
+    }
+}
+
+impl ImportOptions {
+    fn into_core(self, options: Map<String, Value>) -> GraphImportOptions {
+        GraphImportOptions {
+            edges: EdgeImportOptions {
+                memory: self.memory,
+                num_nodes: self.nodes,
+                undirected: self.undirected,
+                self_loops: self.self_loops,
+                duplicates: self.duplicates,
+                ..EdgeImportOptions::default()
+            },
+            overwrite: self.overwrite,
+            provenance: Provenance {
+                command: self.command,
+                outercore: env!("CARGO_PKG_VERSION").to_owned(),
+                inputs: self.inputs,
+                options,
+            },
+        }
+    }
+}
+
+/// What is known about an array, as JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ArrayOptions {
+    allow_nan: bool,
+    dtype: Option<String>,
+    in_place: bool,
+}
+
+/// Builds a data set from what is pushed into it; `outercore.sources` is its public face.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct Importer {
+    progress: Py<PyAny>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` once committed.
+    import: Option<GraphImport>,
+    /// Nodes of the graph, once the edges are complete.
+    nodes: Option<u64>,
+    builder: Option<ArrayBuilder>,
+    /// What became of the input, for the summary.
+    found: Map<String, Value>,
+}
+
+#[pymethods]
+impl Importer {
+    #[new]
+    fn new(py: Python<'_>, out: &str, options: &str, progress: Py<PyAny>) -> PyResult<Self> {
+        let import = py
+            .detach(|| {
+                let parsed: ImportOptions = parse("import options", options)?;
+                let map: Map<String, Value> = parse("import options", options)?;
+                let fingerprint = parsed.inputs.join("\n");
+                let core = parsed.into_core(map);
+                GraphImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
+            })
+            .map_err(to_python)?;
+        let state = State { import: Some(import), nodes: None, builder: None, found: Map::new() };
+        Ok(Self { progress, state: Mutex::new(state) })
+    }
+
+    fn edges_text(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        self.run(py, |state, progress| state.import()?.edges().text(Path::new(path), progress))
+    }
+
+    fn edges_npy(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        self.run(py, |state, progress| state.import()?.edges().npy(Path::new(path), progress))
+    }
+
+    /// `sources` and `targets` int64 of the same length.
+    fn push_edges(
+        &self,
+        py: Python<'_>,
+        sources: PyReadonlyArray1<'_, i64>,
+        targets: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<()> {
+        let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
+        self.run(py, |state, _| state.import()?.edges().push(sources, targets))
+    }
+
+    /// A whole `.npy`, copied or (option `in_place`) registered where it is.
+    fn array_npy(
+        &self,
+        py: Python<'_>,
+        role: &str,
+        name: &str,
+        path: &str,
+        options: &str,
+    ) -> PyResult<()> {
+        self.run(py, |state, progress| {
+            let options: ArrayOptions = parse("array options", options)?;
+            let spec = state.spec(role, name, &options, progress)?;
+            let import = state.import()?;
+            let summary = if options.in_place {
+                import.array_in_place(&spec, Path::new(path), progress)?
+            } else {
+                import.array_from_npy(&spec, Path::new(path), progress)?
+            };
+            state.note(&spec, summary);
+            Ok(())
+        })
+    }
+
+    /// Begins an array of rows of `dtype`; `width` is `None` for one value a row.
+    fn array_begin(
+        &self,
+        py: Python<'_>,
+        role: &str,
+        name: &str,
+        dtype: &str,
+        width: Option<u64>,
+        options: &str,
+    ) -> PyResult<()> {
+        self.run(py, |state, progress| {
+            let options: ArrayOptions = parse("array options", options)?;
+            let spec = state.spec(role, name, &options, progress)?;
+            let dtype: DType = dtype.parse()?;
+            let row_shape: Vec<u64> = width.into_iter().collect();
+            state.builder = Some(state.import()?.builder(&spec, dtype, &row_shape)?);
+            Ok(())
+        })
+    }
+
+    /// The bytes of the next `rows` rows.
+    fn array_push(
+        &self,
+        py: Python<'_>,
+        bytes: PyReadonlyArrayDyn<'_, u8>,
+        rows: u64,
+    ) -> PyResult<()> {
+        let bytes = bytes.as_slice()?;
+        self.run(py, |state, _| state.builder()?.push_rows(bytes, rows))
+    }
+
+    fn array_end(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, |state, _| {
+            let builder = state.builder.take().ok_or_else(no_array)?;
+            let spec = builder.spec().clone();
+            let summary = state.import()?.add(builder, "pushed rows")?;
+            state.note(&spec, summary);
+            Ok(())
+        })
+    }
+
+    /// Commits the data set; the summary as JSON.
+    fn finish(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, |state, progress| {
+            state.nodes(progress)?;
+            let import = state.import.take().ok_or_else(committed)?;
+            summary(&import.commit()?, std::mem::take(&mut state.found))
+        })
+    }
+}
+
+impl Importer {
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        step: impl FnOnce(&mut State, OnProgress<'_>) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut callback = Callback::new(Some(self.progress.clone_ref(py)));
+        let result = py.detach(|| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            step(&mut state, &mut |at| report(&mut callback, at))
+        });
+        callback.settle(result, to_python)
+    }
+}
+
+impl State {
+    fn import(&mut self) -> Result<&mut GraphImport> {
+        self.import.as_mut().ok_or_else(committed)
+    }
+
+    fn builder(&mut self) -> Result<&mut ArrayBuilder> {
+        self.builder.as_mut().ok_or_else(no_array)
+    }
+
+    /// Completes the edges before the first array: they tell how many nodes there are.
+    fn nodes(&mut self, progress: OnProgress<'_>) -> Result<u64> {
+        if let Some(nodes) = self.nodes {
+            return Ok(nodes);
+        }
+        let edges = self.import()?.finish_edges(progress)?;
+        let found = json!({
+            "input_edges": edges.input_edges,
+            "loops_dropped": edges.loops_dropped,
+            "loops_added": edges.loops_added,
+            "duplicates_dropped": edges.duplicates_dropped,
+        });
+        let nodes = edges.num_nodes;
+        if let Value::Object(found) = found {
+            self.found.extend(found);
+        }
+        self.nodes = Some(nodes);
+        Ok(nodes)
+    }
+
+    fn spec(
+        &mut self,
+        role: &str,
+        name: &str,
+        options: &ArrayOptions,
+        progress: OnProgress<'_>,
+    ) -> Result<ArraySpec> {
+        let target = match role {
+            "features" => Target::Features,
+            "labels" => Target::Labels,
+            "split" => Target::Split(name.to_owned()),
+            "array" => Target::Node(name.to_owned()),
+            _ => return Err(Error::internal(format!("array role `{role}`"))),
+        };
+        let mut spec = ArraySpec::new(target, self.nodes(progress)?);
+        spec.dtype = options.dtype.as_deref().map(str::parse).transpose()?;
+        if options.allow_nan {
+            spec.non_finite = NonFinite::Allow;
+        }
+        Ok(spec)
+    }
+
+    fn note(&mut self, spec: &ArraySpec, summary: ArraySummary) {
+        self.found.insert(
+            spec.key(),
+            json!({
+                "rows": summary.rows, "nan": summary.nan, "infinite": summary.infinite,
+                "unlabelled": summary.unlabelled, "classes": summary.classes,
+            }),
+        );
+    }
+}
+
+/// Writes an R-MAT graph; the summary as JSON.
+#[pyfunction]
+pub fn generate_rmat(
+    py: Python<'_>,
+    out: &str,
+    options: &str,
+    progress: Py<PyAny>,
+) -> PyResult<String> {
+    #[derive(Deserialize)]
+    struct Size {
+        scale: u32,
+        edge_factor: u64,
+        seed: u64,
+    }
+    generated(py, options, progress, &["scale", "edge_factor", "seed"], |import, progress| {
+        let Size { scale, edge_factor, seed } = parse("R-MAT options", options)?;
+        let size = RmatOptions { scale, edge_factor, seed };
+        generate::rmat(Arc::new(RealDisk), Path::new(out), size, import, progress)
+    })
+}
+
+/// Writes a graph of planted communities; the summary as JSON.
+#[pyfunction]
+pub fn generate_planted(
+    py: Python<'_>,
+    out: &str,
+    options: &str,
+    progress: Py<PyAny>,
+) -> PyResult<String> {
+    #[derive(Deserialize)]
+    struct Shape {
+        nodes: u64,
+        degree: u64,
+        features: u64,
+        classes: u64,
+        seed: u64,
+        homophily: Option<f64>,
+        noise: Option<f64>,
+        dtype: Option<String>,
+    }
+    const OWN: [&str; 8] =
+        ["nodes", "degree", "features", "classes", "seed", "homophily", "noise", "dtype"];
+    generated(py, options, progress, &OWN, |import, progress| {
+        let shape: Shape = parse("planted options", options)?;
+        let default = PlantedOptions::default();
+        let planted = PlantedOptions {
+            nodes: shape.nodes,
+            degree: shape.degree,
+            features: shape.features,
+            classes: shape.classes,
+            homophily: shape.homophily.unwrap_or(default.homophily),
+            noise: shape.noise.unwrap_or(default.noise),
+            dtype: shape.dtype.as_deref().map_or(Ok(default.dtype), str::parse)?,
+            seed: shape.seed,
+            ..default
+        };
+        generate::planted(Arc::new(RealDisk), Path::new(out), planted, import, progress)
+    })
+}
+
+/// Runs a generator with the options that are not its `own`.
+fn generated(
+    py: Python<'_>,
+    options: &str,
+    progress: Py<PyAny>,
+    own: &[&str],
+    make: impl FnOnce(GraphImportOptions, OnProgress<'_>) -> Result<Manifest> + Send,
+) -> PyResult<String> {
+    let mut callback = Callback::new(Some(progress));
+    let result = py.detach(|| {
+        let all: Map<String, Value> = parse("generator options", options)?;
+        let shared: Map<String, Value> =
+            all.iter().filter(|(key, _)| !own.contains(&key.as_str())).map(owned).collect();
+        let import: ImportOptions = serde_json::from_value(Value::Object(shared))
+            .map_err(|error| Error::invalid(format!("generator options: {error}")))?;
+        let manifest = make(import.into_core(all), &mut |at| report(&mut callback, at))?;
+        summary(&manifest, Map::new())
+    });
+    callback.settle(result, to_python)
+}
+
+fn owned((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
+}
+
+fn report(callback: &mut Callback, at: Progress) -> Result<()> {
+    callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
+}
+
+fn summary(manifest: &Manifest, found: Map<String, Value>) -> Result<String> {
+    let nodes: u64 = manifest.node_types.values().map(|nodes| nodes.count).sum();
+    let edges: u64 = manifest.edge_types.values().map(|edges| edges.count).sum();
+    let bytes: u64 = manifest.arrays.values().map(|array| array.data_len()).sum();
+    let mut summary = Map::new();
+    summary.insert("nodes".to_owned(), nodes.into());
+    summary.insert("edges".to_owned(), edges.into());
+    summary.insert("bytes".to_owned(), bytes.into());
+    summary.insert("classes".to_owned(), manifest.roles.classes.into());
+    summary.extend(found);
+    to_json(&summary)
+}
+
+fn committed() -> Error {
+    Error::invalid("the import is finished").hint("begin another one")
+}
+
+fn no_array() -> Error {
+    Error::invalid("no array was begun")
+}
