@@ -62,7 +62,6 @@ enum Purpose {
     Edges,
     Centroids,
     Features,
-    Hubs,
     Splits,
 }
 
@@ -90,7 +89,8 @@ pub struct Planted {
     edges: u64,
     /// Members of each community that edges lead to.
     members: u64,
-    hubs: Permutation,
+    /// A step through them that meets each one and leaves none near the last.
+    stride: u64,
     /// `[classes, features]`
     centroids: Vec<f32>,
 }
@@ -107,7 +107,7 @@ impl Planted {
             options,
             edges: (u128::from(options.nodes) * u128::from(options.degree) / 2).max(1) as u64,
             members,
-            hubs: Permutation::new(members, options.seed ^ SEED_MASK, Purpose::Hubs as u64),
+            stride: stride(members),
             centroids: centroids(&options),
         })
     }
@@ -134,6 +134,11 @@ impl Planted {
         index * classes + (class + classes - self.rotation(index)) % classes
     }
 
+    /// The member that is chosen `rank`-th most often; spread over all, so that hubs share no page.
+    fn of_rank(&self, rank: u64) -> u64 {
+        (u128::from(rank) * u128::from(self.stride) % u128::from(self.members)) as u64
+    }
+
     /// The ends of edge `number`.
     pub fn edge(&self, number: u64) -> [u64; 2] {
         let PlantedOptions { nodes, classes, homophily, seed, .. } = self.options;
@@ -147,7 +152,7 @@ impl Planted {
         };
         // The square of a uniform number: the node of rank r is chosen in proportion to r^-0.5.
         let rank = (draws.unit().powi(2) * self.members as f64) as u64;
-        [source, self.member(class, self.hubs.at(rank.min(self.members - 1)))]
+        [source, self.member(class, self.of_rank(rank))]
     }
 
     /// Fills `row` with the features of `node`.
@@ -183,6 +188,18 @@ impl EdgeSource for Planted {
     fn edge(&self, number: u64) -> [u64; 2] {
         Planted::edge(self, number)
     }
+}
+
+/// About the golden section of `count`, and without a common divisor with it.
+fn stride(count: u64) -> u64 {
+    let divisor = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let golden = (count as f64 * 0.618_033_988_75) as u64;
+    (golden..).find(|&stride| divisor(stride, count) == 1).unwrap_or(1)
 }
 
 fn validate(options: &PlantedOptions) -> Result<()> {
@@ -371,4 +388,33 @@ fn write_integers(
     }
     import.add(builder, input)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_a_member_of_its_own() {
+        for nodes in [20, 21, 130, 1000, 9973] {
+            let options = PlantedOptions { nodes, features: 1, ..PlantedOptions::default() };
+            let graph = Planted::new(options).unwrap();
+            let mut members: Vec<u64> =
+                (0..graph.members).map(|rank| graph.of_rank(rank)).collect();
+            members.sort_unstable();
+            assert!(members.into_iter().eq(0..graph.members), "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn members_and_classes_are_inverse() {
+        let graph =
+            Planted::new(PlantedOptions { nodes: 1003, ..PlantedOptions::default() }).unwrap();
+        for class in 0..10 {
+            for index in 0..graph.members {
+                let node = graph.member(class, index);
+                assert_eq!((graph.class(node), node / 10), (class, index));
+            }
+        }
+    }
 }
