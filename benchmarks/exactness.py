@@ -40,12 +40,24 @@ from measure import REPOSITORY, say
 SHARES = (0.05, 0.25, 1.0)
 BACKENDS = ("uring", "threads", "mmap")
 THREADS = (1, 2, 4)
-FANOUT = [15, 10]
-BATCH = 512
 SEED = 7
 EPOCH = 1
 REFERENCE_EDGES = 200_000
 """The reference samples batches until it has seen so many edges."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a batch of a data set is made of."""
+
+    batch_size: int
+    fanout: tuple[int, ...]
+
+
+LARGE = Shape(512, (15, 10))
+SMALL = Shape(16, (4, 3))
+"""Where a batch of the large shape would be a quarter of the graph."""
+SMALL_NODES = 5_000
 
 
 @dataclass(frozen=True)
@@ -89,46 +101,55 @@ def data_bytes(graph: oc.Graph) -> int:
     )
 
 
-def open_loader(graph: oc.Graph, setting: Setting) -> tuple[oc.NeighborLoader, int]:
-    """The loader of a setting, and its budget.
+def shape_of(graph: oc.Graph) -> Shape:
+    """The batches that suit the size of a graph."""
+    return SMALL if graph.num_nodes < SMALL_NODES else LARGE
+
+
+def open_loader(graph: oc.Graph, setting: Setting, budget: int) -> oc.NeighborLoader:
+    """The loader of a setting under a budget."""
+    shape = shape_of(graph)
+    return oc.NeighborLoader(
+        graph,
+        shape.fanout,
+        "train",
+        batch_size=shape.batch_size,
+        shuffle=True,
+        seed=SEED,
+        memory=budget,
+        backend=setting.backend,
+        threads=setting.threads,
+    )
+
+
+def within_budget(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outcome, int]:
+    """An epoch under the budget of a setting; returns what happened and the budget it had.
 
     The shares of a tiny graph are less than one batch takes; then it is the least that works.
     """
     budget = int(data_bytes(graph) * setting.share)
     if setting.share == 1.0:
         budget = 2 * budget + (256 << 20)
-    for _ in range(3):
-        loader = oc.NeighborLoader(
-            graph,
-            FANOUT,
-            "train",
-            batch_size=BATCH,
-            shuffle=True,
-            seed=SEED,
-            memory=budget,
-            backend=setting.backend,
-            threads=setting.threads,
-        )
+    while True:
         try:
-            loader.plan()
-            return loader, budget
+            return epoch_of(graph, setting, batches, budget), budget
         except oc.BudgetError as error:
-            loader.close()
+            # The plan names the least; an epoch with a larger batch than the trial saw does not.
             least = re.search(r"least that works is ([0-9.]+ ?[A-Za-z]+)", str(error))
-            if least is None:
+            wanted = int(parse_bytes(least[1]) * 1.02) if least else 0
+            budget = max(wanted, int(budget * 1.25))
+            if budget > 4 * data_bytes(graph) + (1 << 30):
                 raise
-            budget = int(parse_bytes(least[1]) * 1.05)
-    raise RuntimeError(f"no budget found for {setting} of `{graph.root}`")
 
 
-def epoch_of(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outcome, int]:
-    """Deliver and train one epoch; returns what happened and the budget it had."""
+def epoch_of(graph: oc.Graph, setting: Setting, batches: int, budget: int) -> Outcome:
+    """Deliver and train one epoch."""
     torch.manual_seed(SEED)
-    model = GraphSAGE(graph.num_features, 32, len(FANOUT), graph.num_classes)
+    layers = len(shape_of(graph).fanout)
+    model = GraphSAGE(graph.num_features, 32, layers, graph.num_classes)
     adam = torch.optim.Adam(model.parameters(), lr=0.01)
-    loader, budget = open_loader(graph, setting)
     digests, losses = [], []
-    with loader:
+    with open_loader(graph, setting, budget) as loader:
         loader.set_epoch(EPOCH)
         for batch in itertools.islice(loader, batches):
             digests.append(digest(batch))
@@ -144,7 +165,7 @@ def epoch_of(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outcome, 
             loss.backward()
             adam.step()
             losses.append(float(loss.detach()))
-    return Outcome(digests, float(np.mean(losses)).hex()), budget
+    return Outcome(digests, float(np.mean(losses)).hex())
 
 
 def expected(graph: oc.Graph, x: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, int]]:
@@ -154,13 +175,14 @@ def expected(graph: oc.Graph, x: np.ndarray, y: np.ndarray) -> Iterator[tuple[st
     keys = [f"edges/edge/{name}" for name in ("offsets", "sources", "ids")]
     stored = graph.manifest["arrays"]
     offsets, sources, ids = (graph.array(key) if key in stored else None for key in keys)
-    seeds = graph.split("train")
-    for batch in range(-(-len(seeds) // BATCH)):
+    seeds, shape = graph.split("train"), shape_of(graph)
+    everyone = np.arange(len(seeds))
+    for batch in range(-(-len(seeds) // shape.batch_size)):
         places = reference.batch_seeds(
-            np.arange(len(seeds)), batch, BATCH, shuffle=True, seed=SEED, epoch=EPOCH
+            everyone, batch, shape.batch_size, shuffle=True, seed=SEED, epoch=EPOCH
         )
         found = reference.sample_batch(
-            offsets, sources, ids, seeds[places], FANOUT,
+            offsets, sources, ids, seeds[places], shape.fanout,
             replace=False, seed=SEED, epoch=EPOCH, batch=batch,
         )  # fmt: skip
         data = Data(
@@ -185,7 +207,7 @@ def check(name: str, batches: int, work: Path, root: str | None) -> dict[str, ob
     differing, budgets = [], {}
     for setting in settings:
         started = time.perf_counter()
-        outcome, budget = epoch_of(graph, setting, batches)
+        outcome, budget = within_budget(graph, setting, batches)
         budgets[f"{setting.share:.0%}"] = budget
         first = first or outcome
         same = outcome == first
