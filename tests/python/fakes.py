@@ -200,6 +200,8 @@ class FakeLoader:
     drop_last: bool = False
     transform: Callable[[Any], Any] | None = None
     least_memory: int = 1
+    memory_per_seed: int = 0
+    memory_per_node: int = 0
     _epoch: int = 0
     _first: int = 0
     _counters: dict[str, Any] = field(default_factory=dict)
@@ -233,8 +235,9 @@ class FakeLoader:
         return {"counters": counters, "timeline": [span], "timeline_dropped": 0, "hit_ratio": 0.5}
 
     def plan(self) -> dict[str, Any]:
-        if parse_size(self.memory) < self.least_memory:
-            raise BudgetError(f"budget {self.memory}: at least {self.least_memory} is needed")
+        least = max(self.least_memory, self.memory_per_seed * self.batch_size)
+        if parse_size(self.memory) < least:
+            raise BudgetError(f"budget {self.memory}: at least {least} is needed")
         return {
             "budget": parse_size(self.memory),
             "reserved": 1000,
@@ -286,6 +289,8 @@ class FakeLoader:
             node_counts.append(len(nodes) - before_nodes)
             edge_counts.append(len(source) - before_edges)
         n_id = np.asarray(nodes, np.int64)
+        if parse_size(self.memory) < self.memory_per_node * len(nodes):
+            raise BudgetError(f"batch {number} has {len(nodes)} nodes, too many for the budget")
         data = Data(
             x=None if self._x is None else torch.from_numpy(self._x[n_id]),
             y=None if self._y is None else torch.from_numpy(self._y[n_id]),

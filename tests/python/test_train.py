@@ -151,7 +151,7 @@ def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_p
         def __init__(self, stop: StopRequest) -> None:
             self.stop = stop
 
-        def inference_started(self, what: str, batches: int) -> None:
+        def inference_started(self, what: str, batches: int, done: int) -> None:
             self.stop.request()
 
     graph, stop = FakeGraph(data_set), StopRequest()
@@ -241,6 +241,43 @@ def test_a_budget_too_small_to_share_is_used_in_turns(data_set: Path, tmp_path: 
     assert observer.losses == plain.losses
 
 
+def test_exact_inference_takes_smaller_batches_before_it_takes_turns(
+    data_set: Path, tmp_path: Path
+) -> None:
+    observer = Losses()
+    # 16 MiB are for validation: enough for 64 seeds, where 8192 would be taken otherwise.
+    open_loader = functools.partial(FakeLoader, memory_per_seed=256 << 10)
+    train(
+        data_set,
+        config(),
+        out=tmp_path / "run",
+        observer=observer,
+        open_graph=FakeGraph,
+        open_loader=open_loader,
+    )
+    assert observer.notes == []
+
+
+def test_a_batch_that_needs_more_than_planned_changes_the_cost_and_not_the_result(
+    data_set: Path, tmp_path: Path
+) -> None:
+    plain, tight = Losses(), Losses()
+    whole = fit(data_set, tmp_path / "plain", config("gcn"), observer=plain)
+    # 48 MiB are for training, 16 for validation: both too little for some batch.
+    open_loader = functools.partial(FakeLoader, memory_per_node=320 << 10)
+    record = train(
+        data_set,
+        config("gcn"),
+        out=tmp_path / "run",
+        observer=tight,
+        open_graph=FakeGraph,
+        open_loader=open_loader,
+    )
+    assert len(tight.notes) == 1
+    assert tight.losses == plain.losses
+    assert record["result"] == whole["result"]
+
+
 def test_a_budget_below_the_minimum_is_refused(data_set: Path, tmp_path: Path) -> None:
     open_loader = functools.partial(FakeLoader, least_memory=400 << 20)
     with pytest.raises(BudgetError, match="at least"):
@@ -251,6 +288,7 @@ def test_a_budget_below_the_minimum_is_refused(data_set: Path, tmp_path: Path) -
             open_graph=FakeGraph,
             open_loader=open_loader,
         )
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(

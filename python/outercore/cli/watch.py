@@ -79,9 +79,9 @@ class Watch(Observer):
         parts.append(f"read {format_size(records.bytes_read(counters))}")
         self._progress.update(self._bar, status="  ".join(parts))
 
-    def inference_started(self, what: str, batches: int) -> None:
+    def inference_started(self, what: str, batches: int, done: int) -> None:
         """A new bar."""
-        self._start(what, batches, 0)
+        self._start(what, batches, done)
 
     def inference_batch(self) -> None:
         """One step of the bar."""

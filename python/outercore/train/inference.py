@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.errors import BudgetError
 from outercore.train.config import SamplingConfig
 from outercore.train.degrees import largest_window
 from outercore.train.loaders import Loaders
@@ -72,16 +73,18 @@ class Inference:
 
         Cost: reads what a training epoch over `nodes` reads.
         """
-        arguments: dict[str, Any] = {
-            "num_neighbors": self._loaders.fanout(),
-            "input_nodes": nodes,
-            "batch_size": self._sampling.batch_size,
-            "replace": self._sampling.replace,
-            "features": self._sampling.features,
-            "labels": self._sampling.labels,
-        }
-        with _evaluating(self._model), self._loaders.evaluation(**arguments) as loader:
-            for batch in self._batches(loader, what):
+        batch_size = self._sampling.batch_size
+        with _evaluating(self._model):
+            for batch in self._batches(
+                what,
+                # What is sampled depends on the batch: these cannot be cut smaller.
+                _Sizes(batch_size, batch_size),
+                num_neighbors=self._loaders.fanout(),
+                input_nodes=nodes,
+                replace=self._sampling.replace,
+                features=self._sampling.features,
+                labels=self._sampling.labels,
+            ):
                 yield _prediction(batch, self._forward(batch))
 
     def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
@@ -112,33 +115,38 @@ class Inference:
         for index in range(model.layers - 1):
             shape = (self._graph.num_nodes, model.width(index))
             state = NpyRows(directory / f"layer-{index + 1}.npy", shape)
-            with state, self._neighbours(features, width, None) as loader:
-                for batch in self._batches(loader, f"layer {index + 1} of {model.layers}"):
+            with state:
+                for batch in self._neighbours(model, index, features, width, None):
                     state.append(self._layer(model, index, batch).cpu().numpy())
             states.append(state)
             features, width = str(state.path), model.width(index)
             if len(states) > 1 and not model.jumping:
                 states.pop(0).remove()
         last = model.layers - 1
-        with self._neighbours(features, width, nodes) as loader:
-            for batch in self._batches(loader, f"layer {model.layers} of {model.layers}"):
-                state_here = self._layer(model, last, batch)
-                earlier = []
-                if model.jumping:
-                    seeds = batch.n_id[: batch.batch_size].cpu().numpy()
-                    earlier = [
-                        torch.from_numpy(state.rows(seeds)).to(self._device) for state in states
-                    ]
-                with torch.no_grad():
-                    logits = model.head([*earlier, state_here])
-                yield _prediction(batch, logits)
+        for batch in self._neighbours(model, last, features, width, nodes):
+            state_here = self._layer(model, last, batch)
+            earlier = []
+            if model.jumping:
+                seeds = batch.n_id[: batch.batch_size].cpu().numpy()
+                earlier = [torch.from_numpy(state.rows(seeds)).to(self._device) for state in states]
+            with torch.no_grad():
+                logits = model.head([*earlier, state_here])
+            yield _prediction(batch, logits)
 
-    def _neighbours(self, features: str, width: int, nodes: NDArray[np.int64] | None) -> Any:
-        """A loader of all in-neighbours of `nodes`, or of all nodes in order."""
-        return self._loaders.evaluation(
+    def _neighbours(
+        self,
+        model: Network,
+        layer: int,
+        features: str,
+        width: int,
+        nodes: NDArray[np.int64] | None,
+    ) -> Iterator[Any]:
+        """All in-neighbours of `nodes`, or of all nodes in order, batch by batch."""
+        return self._batches(
+            f"layer {layer + 1} of {model.layers}",
+            _Sizes(self._rows(width), _LEAST_ROWS),
             num_neighbors=[-1],
             input_nodes=nodes,
-            batch_size=self._rows(width),
             features=features,
             labels=None if nodes is None else self._sampling.labels,
         )
@@ -159,12 +167,29 @@ class Inference:
         )
         return model.layer(index, batch.x.float(), hop)
 
-    def _batches(self, loader: Any, what: str) -> Iterator[Any]:
-        self._observer.inference_started(what, len(loader))
-        for batch in loader:
-            self._stop.check()
-            yield batch.to(self._device)
-            self._observer.inference_batch()
+    def _batches(self, what: str, sizes: _Sizes, **arguments: Any) -> Iterator[Any]:
+        """Batches of an evaluation loader, in order.
+
+        Where one needs more memory than there is, batches are halved from there on, and at last
+        the training loader gives up its part.
+        """
+        size, done = sizes.wanted, 0
+        while True:
+            try:
+                with self._loaders.evaluation(batch_size=size, **arguments) as loader:
+                    self._observer.inference_started(what, len(loader), done)
+                    loader.seek(done)
+                    for batch in loader:
+                        self._stop.check()
+                        yield batch.to(self._device)
+                        done += 1
+                        self._observer.inference_batch()
+                return
+            except BudgetError:
+                if size // 2 >= sizes.least:
+                    size, done = size // 2, done * 2
+                elif not self._loaders.use_whole_budget():
+                    raise
 
     def _degrees_of(self, batch: Any) -> Tensor | None:
         return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)
@@ -179,6 +204,14 @@ class Inference:
         while rows > _LEAST_ROWS and largest_window(self._graph, rows) > most_arcs:
             rows //= 2
         return rows
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Seeds a batch: as many as wanted, not fewer than the least."""
+
+    wanted: int
+    least: int
 
 
 class _evaluating:  # noqa: N801 - reads as the statement `with _evaluating(model)`

@@ -45,7 +45,8 @@ class Loaders:
         self._open_loader = open_loader
         self._note = note
         self._training: Any = None
-        self.plan: dict[str, Any] = {}
+        self.training_plan: dict[str, Any] = {}
+        """What the training loader opened last keeps where."""
         self._share = config.budget.validation_share
         total = parse_size(config.budget.memory)
         if reserved >= total:
@@ -62,19 +63,45 @@ class Loaders:
         return int(self._total * self._share) if self._share else self._total
 
     def training(self) -> Any:
-        """The training loader, opened where it is not."""
-        if self._training is None:
-            self._training = self._sharing(self._open_training)
+        """The training loader, opened where it is not.
+
+        Errors: `BudgetError` where even the whole budget is too little.
+        """
+        while self._training is None:
+            try:
+                self._training = self._open_training()
+                self.training_plan = self._training.plan()
+            except BudgetError:
+                if not self.use_whole_budget():
+                    raise
         return self._training
 
     @contextmanager
     def evaluation(self, **arguments: Any) -> Iterator[Any]:
         """A loader in order, without shuffling; closed at the end of the block."""
-        loader = self._sharing(lambda: self._open_evaluation(arguments))
+        if not self._share:
+            self._close_training()
+        # Every row is wanted about as often as its node has out-neighbours: sampling an epoch to
+        # find that out would cost as much as the pass itself.
+        loader = self._open(memory=self.evaluation_memory, hotness="in_degree", **arguments)
         try:
             yield loader
         finally:
             loader.close()
+
+    def use_whole_budget(self) -> bool:
+        """Lets training and evaluation take turns with all of the budget from now on.
+
+        Closes the training loader. Returns whether that makes a difference.
+        """
+        if not self._share:
+            return False
+        self._note(
+            "the budget is too small to validate beside the training caches: "
+            "they are emptied for each validation and filled again"
+        )
+        self.release_training()
+        return True
 
     def release_training(self) -> None:
         """Closes the training loader and leaves the whole budget to evaluation."""
@@ -105,13 +132,6 @@ class Loaders:
             hotness=self._config.budget.hotness,
         )
 
-    def _open_evaluation(self, arguments: dict[str, Any]) -> Any:
-        if not self._share:
-            self._close_training()
-        # Every row is wanted about as often as its node has out-neighbours, in an order known
-        # beforehand: sampling an epoch to find that out would cost as much as the pass itself.
-        return self._open(memory=self.evaluation_memory, hotness="in_degree", **arguments)
-
     def _open(self, **arguments: Any) -> Any:
         budget = self._config.budget
         loader = self._open_loader(
@@ -125,21 +145,8 @@ class Loaders:
             **arguments,
         )
         # Only the plan finds out whether the budget is enough.
-        self.plan = loader.plan()
+        loader.plan()
         return loader
-
-    def _sharing(self, open_one: Callable[[], Any]) -> Any:
-        try:
-            return open_one()
-        except BudgetError:
-            if not self._share:
-                raise
-        self._note(
-            "the budget is too small to validate beside the training caches: "
-            "they are emptied for each validation and filled again"
-        )
-        self.release_training()
-        return open_one()
 
     def _close_training(self) -> None:
         if self._training is not None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import record as records
-from outercore.errors import InterruptError, InvalidError, NotFoundError
+from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
@@ -151,35 +151,50 @@ class Trainer:
         )
 
     def _train_epoch(self) -> None:
+        """Trains on what is left of the epoch."""
+        while True:
+            try:
+                return self._train_batches(self._loaders.training())
+            except BudgetError:
+                # A batch needs more than the plan's trial showed. Batches are a function of their
+                # number, so the same one comes again from a loader with more memory.
+                if not self._loaders.use_whole_budget():
+                    raise
+
+    def _train_batches(self, loader: Any) -> None:
         position = self._position
-        loader = self._loaders.training()
-        self._plan = self._loaders.plan
+        self._plan = self._loaders.training_plan
         if position.batch >= len(loader):
             return
         loader.set_epoch(position.epoch)
-        if position.batch:
-            loader.seek(position.batch)
+        loader.seek(position.batch)
         self._observer.epoch_started(position.epoch, len(loader), position.batch)
         self._model.train()
         due = _CheckpointClock(self._config)
         self._meter = Meter(loader, position.counters, self._timeline)
-        with self._timeline.span("train", epoch=position.epoch):
-            started = time.perf_counter()
-            for batch in self._meter.batches():
-                loss, seeds = self._step(batch)
-                now = time.perf_counter()
-                position.batch += 1
-                position.loss_sum += loss * seeds
-                position.seeds += seeds
-                position.seconds += now - started
-                started = now
-                self._observer.batch_done(loss, seeds, self._meter.counters)
-                if self._stop.requested or due.passed():
-                    position.counters = self._meter.read()
-                    self._stop.check()
-                    self._checkpoint()
-                    due.restart()
-        position.counters = self._meter.read()
+        try:
+            with self._timeline.span("train", epoch=position.epoch):
+                self._train_on(self._meter, due)
+        finally:
+            position.counters = self._meter.read()
+
+    def _train_on(self, meter: Meter, due: _CheckpointClock) -> None:
+        position = self._position
+        started = time.perf_counter()
+        for batch in meter.batches():
+            loss, seeds = self._step(batch)
+            now = time.perf_counter()
+            position.batch += 1
+            position.loss_sum += loss * seeds
+            position.seeds += seeds
+            position.seconds += now - started
+            started = now
+            self._observer.batch_done(loss, seeds, meter.counters)
+            self._stop.check()
+            if due.passed():
+                position.counters = meter.read()
+                self._checkpoint()
+                due.restart()
 
     def _step(self, batch: Any) -> tuple[float, int]:
         position = self._position

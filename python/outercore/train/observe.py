@@ -40,8 +40,8 @@ class Observer:
     def batch_done(self, loss: float, seeds: int, counters: dict[str, Any]) -> None:
         """A batch was trained on; `counters` of this epoch are at most half a second old."""
 
-    def inference_started(self, what: str, batches: int) -> None:
-        """An evaluation step (`validation`, `layer 1 of 2`) begins."""
+    def inference_started(self, what: str, batches: int, done: int) -> None:
+        """An evaluation step (`validation`, `layer 1 of 2`) begins, or goes on after `done`."""
 
     def inference_batch(self) -> None:
         """One batch of the evaluation step is done."""

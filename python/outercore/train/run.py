@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError, NotFoundError, OutercoreError
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
@@ -57,7 +57,11 @@ def train(
         name = Path(graph.root).resolve().name
         out = next_free(Path("runs"), f"{name}-{config.model.kind}")
     run = RunDirectory.create(Path(out), graph, config)
-    return _fit(graph, config, run, observer, command, open_loader)
+    try:
+        return _fit(graph, config, run, observer, command, open_loader)
+    except OutercoreError:
+        run.discard_if_unused()
+        raise
 
 
 def resume(

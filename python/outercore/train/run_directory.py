@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -115,6 +116,21 @@ class RunDirectory:
         if not self._record.exists():
             raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
         return json.loads(self._record.read_text())
+
+    def discard_if_unused(self) -> None:
+        """Removes what `create` made where no checkpoint was ever taken.
+
+        A run that failed at once can then be started again under the same name.
+        """
+        if (self.checkpoints / "latest").exists():
+            return
+        self.remove_scratch()
+        self._storage.remove_tree(self.checkpoints)
+        self._storage.remove_tree(self.scalars)
+        self._config.unlink(missing_ok=True)
+        # What else may lie there is not ours.
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""

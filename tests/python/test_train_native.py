@@ -1,0 +1,183 @@
+"""Training on the real loader: same losses whatever the budget, and after `kill -9`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import outercore as oc  # noqa: E402
+from outercore import _core  # noqa: E402
+from outercore.sources.edges import from_edge_index  # noqa: E402
+from outercore.sources.graph import GraphSource, NodeArray, import_graph  # noqa: E402
+from outercore.sources.rows import from_array  # noqa: E402
+from outercore.train import TrainConfig, evaluate, resume, train  # noqa: E402
+from outercore.train.saved import load_model  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(_core, "Importer"), reason="the native module has no importer yet"
+)
+torch.set_num_threads(1)
+
+NODES, CLASSES, WIDTH = 2000, 4, 24
+
+
+@pytest.fixture(scope="module")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Communities, imported through the sources as `Data` objects are."""
+    root = tmp_path_factory.mktemp("data") / "graph"
+    random = np.random.default_rng(0)
+    y = random.integers(CLASSES, size=NODES)
+    order = np.argsort(y, kind="stable")
+    place = np.empty(NODES, np.int64)
+    place[order] = np.arange(NODES)
+    target = np.repeat(np.arange(NODES), 6)
+    near = (place[target] + random.integers(-40, 41, size=len(target))) % NODES
+    source = np.where(
+        random.random(len(target)) < 0.8, order[near], random.integers(NODES, size=len(target))
+    )
+    x = (np.eye(CLASSES, WIDTH)[y] + random.normal(size=(NODES, WIDTH))).astype(np.float32)
+    shuffled = random.permutation(NODES)
+    splits = {"train": shuffled[:1000], "valid": shuffled[1000:1500], "test": shuffled[1500:]}
+    arrays = [
+        NodeArray("features", "x", from_array("x", x)),
+        NodeArray("labels", "y", from_array("y", y)),
+        *(NodeArray("split", name, from_array(name, ids)) for name, ids in splits.items()),
+    ]
+    edges = from_edge_index("edges", np.stack([source, target]))
+    import_graph(GraphSource([edges], arrays, NODES), root)
+    return root
+
+
+def config(kind: str = "sage", memory: str = "64MiB", **budget: Any) -> TrainConfig:
+    return TrainConfig.from_dict(
+        {
+            "model": {"kind": kind, "hidden": 16, "heads": 2},
+            "sampling": {"fanout": [4, 3], "batch_size": 100},
+            "optimiser": {"epochs": 3, "learning_rate": 0.01},
+            "budget": {"memory": memory, **budget},
+        }
+    )
+
+
+def losses(record: dict[str, Any]) -> list[float]:
+    return [epoch["loss"] for epoch in record["epochs"]]
+
+
+def weights(run: Path) -> dict[str, Any]:
+    return load_model(run / "model").model.state_dict()
+
+
+def test_losses_and_scores_are_the_same_whatever_decides_the_cost(
+    data_set: Path, tmp_path: Path
+) -> None:
+    expected = train(data_set, config(), out=tmp_path / "expected")
+    variants: list[dict[str, Any]] = [
+        {"memory": "6MiB", "threads": 1},
+        {"backend": "threads", "threads": 2, "topology": "paged"},
+        {"backend": "mmap", "policy": "lru", "hotness": "none"},
+        {"hotness": "in_degree", "validation_share": 0.0},
+    ]
+    for number, variant in enumerate(variants):
+        record = train(data_set, config(**variant), out=tmp_path / str(number))
+        assert losses(record) == losses(expected), variant
+        assert record["result"] == expected["result"], variant
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gin"])
+def test_exact_inference_out_of_core_equals_pyg_in_memory(
+    kind: str, data_set: Path, tmp_path: Path
+) -> None:
+    train(data_set, config(kind), out=tmp_path / "run")
+    evaluate(tmp_path / "run", split="all", logits=tmp_path / "all.npy", memory="6MiB")
+    model = load_model(tmp_path / "run/model").model
+    gnn: Any = model.gnn
+    for conv in gnn.convs if kind == "gcn" else ():
+        conv.normalize = conv.add_self_loops = True
+    graph = oc.open(data_set)
+    offsets = graph.array("edges/edge/offsets").astype(np.int64)
+    target = np.repeat(np.arange(NODES), np.diff(offsets))
+    source = graph.array("edges/edge/sources").astype(np.int64)
+    with torch.no_grad():
+        expected = gnn(
+            torch.from_numpy(graph.array("x")), torch.from_numpy(np.stack([source, target]))
+        )
+    np.testing.assert_allclose(np.load(tmp_path / "all.npy"), expected, rtol=2e-5, atol=2e-5)
+
+
+CHILD = """
+import sys
+import torch
+torch.set_num_threads(1)
+from outercore.cli import run, watch
+
+class Announce(watch.Watch):
+    def batch_done(self, *arguments):
+        print("batch", flush=True)
+
+sys.modules["outercore.cli.train"].Watch = Announce
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def run_child(arguments: list[object], kill_after: int | None = None) -> int:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, *[str(argument) for argument in arguments]],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        number = 0
+        for line in process.stdout:
+            number += line == b"batch\n"
+            if number == kill_after:
+                process.kill()
+                break
+        return process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_command_killed_and_resumed_ends_with_the_same_weights(
+    data_set: Path, tmp_path: Path
+) -> None:
+    train(data_set, config("gcn"), out=tmp_path / "whole")
+    options = ["--model", "gcn", "--hidden", "16", "--heads", "2", "--fanout", "4,3"]
+    options += ["--batch-size", "100", "--epochs", "3", "--lr", "0.01", "--memory", "64MiB"]
+    options += ["--checkpoint-batches", "3", "--out", str(tmp_path / "run")]
+    assert run_child(["train", data_set, *options], kill_after=5) != 0
+    assert run_child(["train", "--resume", tmp_path / "run"], kill_after=9) != 0
+    resumed = resume(tmp_path / "run")
+    whole = json.loads((tmp_path / "whole/record.json").read_text())
+    assert losses(resumed) == losses(whole)
+    ended, expected = weights(tmp_path / "run"), weights(tmp_path / "whole")
+    assert all(torch.equal(ended[name], expected[name]) for name in expected)
+
+
+def test_from_pyg_writes_a_data_set_that_loads_the_same(tmp_path: Path) -> None:
+    from torch_geometric.data import Data
+
+    generator = torch.Generator().manual_seed(0)
+    data = Data(
+        x=torch.randn(40, 3, generator=generator),
+        y=torch.arange(40) % 3,
+        edge_index=torch.randint(40, (2, 90), generator=generator),
+        train_mask=torch.arange(40) < 30,
+    )
+    graph = oc.from_pyg(data, tmp_path / "graph")
+    assert (graph.num_nodes, graph.num_edges, graph.num_classes) == (40, 90, 3)
+    assert np.array_equal(graph.array("x"), data.x.numpy())
+    assert graph.split("train").tolist() == list(range(30))
+    loader = oc.NeighborLoader(graph, [-1], batch_size=40, memory="16MiB")
+    batch = next(iter(loader))
+    ids = batch.n_id[batch.edge_index]
+    # Edge ids lead back to the imported list.
+    assert torch.equal(ids, data.edge_index[:, batch.e_id])
