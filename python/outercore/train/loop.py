@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import record as records
@@ -18,7 +15,7 @@ from outercore.errors import BudgetError, InterruptError, InvalidError, NotFound
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
-from outercore.train.inference import Inference, Prediction
+from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.meter import Meter
 from outercore.train.models import Network, build_model
@@ -26,14 +23,14 @@ from outercore.train.observe import EpochReport, Observer
 from outercore.train.run_directory import RunDirectory
 from outercore.train.saved import save_model
 from outercore.train.scalars import Scalars
+from outercore.train.scoring import Scoring
 from outercore.train.stopping import StopRequest
 from outercore.train.storage import Storage
+from outercore.train.summary import describe
 from outercore.train.tasks import array_key, detect_task
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
-
-_FULL_VALIDATION_EDGES = 2_000_000
 
 
 class Trainer:
@@ -89,7 +86,8 @@ class Trainer:
             open_loader=open_loader,
             note=self._observer.note,
         )
-        self._inference: Inference
+        self._scoring: Scoring
+        self._described: dict[str, Any] = {}
 
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
@@ -101,7 +99,7 @@ class Trainer:
         self._run.remove_scratch()
         self._prepare()
         scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
-        self._observer.started(self._description())
+        self._observer.started(self._described["description"])
         if resumed:
             self._observer.resumed(self._position.epoch, self._position.batch)
         try:
@@ -138,7 +136,7 @@ class Trainer:
             with self._timeline.span("in-degrees"):
                 table = in_degrees(self._graph, count_loops=self._model.counts_loops)
                 self._degrees = torch.from_numpy(table)
-        self._inference = Inference(
+        inference = Inference(
             self._graph,
             self._model,
             self._config.sampling,
@@ -148,6 +146,16 @@ class Trainer:
             device=self._device,
             observer=self._observer,
             stop=self._stop,
+        )
+        self._scoring = Scoring(self._graph, self._config, self._task, inference)
+        self._described = describe(
+            self._graph,
+            self._config,
+            self._model,
+            self._task,
+            run=str(self._run.path),
+            device=str(self._device),
+            validation="full" if self._scoring.validates_fully() else "sampled",
         )
 
     def _train_epoch(self) -> None:
@@ -222,7 +230,7 @@ class Trainer:
         position, optimiser = self._position, self._config.optimiser
         started = time.perf_counter()
         with self._timeline.span("validate", epoch=position.epoch):
-            score = self._validation_score()
+            score = self._scoring.validation()
         best = position.best_score is None or (score is not None and score > position.best_score)
         if best:
             position.best_score, position.best_epoch = score, position.epoch
@@ -252,50 +260,15 @@ class Trainer:
             self._save_best({"valid": score, "epoch": report.epoch})
         return report
 
-    def _validation_score(self) -> float | None:
-        name = self._config.sampling.valid
-        if name not in self._graph.splits:
-            return None
-        nodes = self._graph.split(name)
-        if self._validates_fully():
-            predictions = self._inference.exact(nodes)
-        else:
-            predictions = self._inference.sampled(nodes)
-        return self._scores(predictions, {name: nodes})[name]
-
     def _final_scores(self) -> dict[str, Any]:
         """Exact scores of the best model on the validation and the test split."""
         self._model.load_state_dict(self._best)
         self._loaders.release_training()
-        sampling = self._config.sampling
-        splits = {
-            name: self._graph.split(name)
-            for name in (sampling.valid, sampling.test)
-            if name in self._graph.splits
-        }
-        result: dict[str, Any] = {
-            "metric": self._task.metric_name,
-            "best_epoch": self._position.best_epoch,
-            "scores": {},
-        }
-        if splits:
-            nodes = np.unique(np.concatenate(list(splits.values())))
-            with self._timeline.span("final scores"):
-                result["scores"] = self._scores(self._inference.exact(nodes), splits)
-        self._save_best({**result["scores"], "epoch": self._position.best_epoch})
-        return result
-
-    def _scores(
-        self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
-    ) -> dict[str, float | None]:
-        metrics = {name: self._task.metric() for name in splits}
-        members = {name: np.unique(nodes) for name, nodes in splits.items()}
-        for prediction in predictions:
-            for name, metric in metrics.items():
-                chosen = np.isin(prediction.nodes, members[name])
-                if chosen.any():
-                    metric.update(prediction.logits[chosen], prediction.labels[chosen])
-        return {name: metric.value() for name, metric in metrics.items()}
+        with self._timeline.span("final scores"):
+            scores = self._scoring.final()
+        best_epoch = self._position.best_epoch
+        self._save_best({**scores, "epoch": best_epoch})
+        return {"metric": self._task.metric_name, "best_epoch": best_epoch, "scores": scores}
 
     def _checkpoint(self) -> None:
         with self._timeline.span("checkpoint"):
@@ -324,12 +297,6 @@ class Trainer:
             self._storage,
         )
 
-    def _validates_fully(self) -> bool:
-        chosen = self._config.run.validation
-        if chosen == "auto":
-            return self._graph.num_edges <= _FULL_VALIDATION_EDGES
-        return chosen == "full"
-
     def _require_split(self, name: str) -> None:
         if name not in self._graph.splits:
             known = ", ".join(f"`{split}`" for split in self._graph.splits) or "none"
@@ -338,38 +305,12 @@ class Trainer:
                 f"hint: import it with `--split {name}=FILE`"
             )
 
-    def _description(self) -> dict[str, Any]:
-        return {
-            "run": str(self._run.path),
-            "model": self._config.model.kind,
-            "parameters": sum(value.numel() for value in self._model.parameters()),
-            "metric": self._task.metric_name,
-            "validation": "full" if self._validates_fully() else "sampled",
-            "device": str(self._device),
-        }
-
     def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
-        graph = self._graph
         record = {
             "version": 1,
             "status": status,
             "command": self._command,
-            "description": self._description(),
-            "config": self._config.to_dict(),
-            "data_set": {
-                "path": str(Path(graph.root).resolve()),
-                "nodes": graph.num_nodes,
-                "edges": graph.num_edges,
-                "features": self._model.features,
-                "classes": self._task.outputs,
-            },
-            "machine": {
-                **records.machine(),
-                "torch": torch.__version__,
-                "threads": torch.get_num_threads(),
-                "device": str(self._device),
-            },
-            "device_profile": records.device_profile(Path(graph.root)),
+            **self._described,
             "plan": self._plan,
             "peak_memory_bytes": records.peak_memory(),
             "epochs": self._position.epochs,

@@ -1,0 +1,73 @@
+"""Scores of a network: after each epoch, and in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.train.config import TrainConfig
+from outercore.train.inference import Inference, Prediction
+from outercore.train.tasks import Task
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+_FULL_VALIDATION_EDGES = 2_000_000
+
+
+class Scoring:
+    """Evaluates the network of an `Inference` on the splits of a data set."""
+
+    def __init__(self, graph: Graph, config: TrainConfig, task: Task, inference: Inference) -> None:
+        self._graph = graph
+        self._config = config
+        self._task = task
+        self._inference = inference
+
+    def validates_fully(self) -> bool:
+        """Whether epochs are scored over all neighbours."""
+        chosen = self._config.run.validation
+        if chosen == "auto":
+            return self._graph.num_edges <= _FULL_VALIDATION_EDGES
+        return chosen == "full"
+
+    def validation(self) -> float | None:
+        """The score on the validation split; `None` where there is none."""
+        name = self._config.sampling.valid
+        if name not in self._graph.splits:
+            return None
+        nodes = self._graph.split(name)
+        predictions = (
+            self._inference.exact(nodes)
+            if self.validates_fully()
+            else self._inference.sampled(nodes)
+        )
+        return self._score(predictions, {name: nodes})[name]
+
+    def final(self) -> dict[str, float | None]:
+        """Exact scores on the validation and the test split, in one pass."""
+        sampling = self._config.sampling
+        splits = {
+            name: self._graph.split(name)
+            for name in (sampling.valid, sampling.test)
+            if name in self._graph.splits
+        }
+        if not splits:
+            return {}
+        nodes = np.unique(np.concatenate(list(splits.values())))
+        return self._score(self._inference.exact(nodes), splits)
+
+    def _score(
+        self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
+    ) -> dict[str, float | None]:
+        metrics = {name: self._task.metric() for name in splits}
+        members = {name: np.unique(nodes) for name, nodes in splits.items()}
+        for prediction in predictions:
+            for name, metric in metrics.items():
+                chosen = np.isin(prediction.nodes, members[name])
+                if chosen.any():
+                    metric.update(prediction.logits[chosen], prediction.labels[chosen])
+        return {name: metric.value() for name, metric in metrics.items()}

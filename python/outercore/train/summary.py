@@ -1,0 +1,54 @@
+"""The part of a run record that is known before the first batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from outercore import record as records
+from outercore.train.config import TrainConfig
+from outercore.train.models import Network, Perceptron
+from outercore.train.tasks import Task
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+def describe(
+    graph: Graph,
+    config: TrainConfig,
+    model: Network | Perceptron,
+    task: Task,
+    *,
+    run: str,
+    device: str,
+    validation: str,
+) -> dict[str, Any]:
+    """What runs, on what data, where."""
+    return {
+        "description": {
+            "run": run,
+            "model": config.model.kind,
+            "parameters": sum(value.numel() for value in model.parameters()),
+            "metric": task.metric_name,
+            "validation": validation,
+            "device": device,
+        },
+        "config": config.to_dict(),
+        "data_set": {
+            "path": str(Path(graph.root).resolve()),
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+            "features": model.features,
+            "classes": task.outputs,
+        },
+        "machine": {
+            **records.machine(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": device,
+        },
+        "device_profile": records.device_profile(Path(graph.root)),
+    }
