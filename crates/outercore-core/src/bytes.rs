@@ -13,7 +13,9 @@ use crate::{Error, ErrorKind};
 /// assert_eq!("1.5MiB".parse::<Bytes>().unwrap(), Bytes::kib(1536));
 /// assert_eq!(Bytes::gib(2).to_string(), "2.0 GiB");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -61,9 +63,8 @@ impl FromStr for Bytes {
     /// Parses `512`, `64KiB`, `1.5 GiB`, `2GB` (decimal) and one-letter units (`8G` = `8GiB`).
     fn from_str(text: &str) -> Result<Self, Error> {
         let trimmed = text.trim();
-        let split = trimmed
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(trimmed.len());
+        let split =
+            trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);
         let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 1.0,

@@ -19,6 +19,7 @@ from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.train import train
 from outercore.errors import InternalError, InterruptError, OutercoreError
+from outercore.threads import share_cores
 
 # Typer's newer versions bring their own copy of Click, older ones use the package: their common
 # ancestor is reached through what Typer exports.
@@ -71,6 +72,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """The exit code of `outercore ARGUMENTS`; errors are shown, not raised."""
+    share_cores()
     # Printed by PyTorch Geometric's import under recent PyTorch; nothing that a user can mend.
     warnings.filterwarnings("ignore", message=r".*torch\.jit", category=FutureWarning)
     try:
