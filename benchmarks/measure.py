@@ -8,9 +8,10 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from limits import drop_cached, run_limited
 
@@ -128,6 +129,7 @@ def repeated(
     memory: int | None = None,
     cold: Sequence[Path] = (),
     timeout_s: float | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict]:
     """Run a worker `repeats` times, forgetting the cached pages of `cold` before each.
 
@@ -139,7 +141,10 @@ def repeated(
     for turn in range(settings.repeats):
         drop_cached(cold)
         outcome = run_limited(
-            command, memory, timeout_s=timeout_s, env={"OMP_NUM_THREADS": str(settings.threads)}
+            command,
+            memory,
+            timeout_s=timeout_s,
+            env={"OMP_NUM_THREADS": str(settings.threads), **env},
         )
         say(f"{series.program} {series.case} run {turn + 1}: {outcome.wall_s:.1f} s")
         try:

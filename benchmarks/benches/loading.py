@@ -28,7 +28,7 @@ def run(settings: Settings) -> Result:
     work, folder = workload(settings, settings.big)
     # On a small machine a tenth of the quick workload is less than the interpreter itself.
     limit = (
-        share_of(work, SHARE) if not settings.quick else interpreter_bytes(settings) + (64 << 20)
+        share_of(work, SHARE) if not settings.quick else interpreter_bytes(settings) + (160 << 20)
     )
     budget = max(limit - interpreter_bytes(settings) - (32 << 20), 32 << 20)
     result.details = {"data": work.data_bytes, "limit": limit, "outercore_budget": budget}
