@@ -243,38 +243,61 @@ def _facebook_edges(root: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([source, target], axis=1), school
 
 
-def facebook100(root: Path, split: int = 0, width: int = 128) -> RealData:
+def neighbour_labels(
+    edges: np.ndarray, y: np.ndarray, train: np.ndarray, classes: int
+) -> np.ndarray:
+    """Shares of the classes among each node's training neighbours: one step of propagation.
+
+    A node's own label is never in its own row. Nodes without a training neighbour have zeros.
+    """
+    known = np.zeros(len(y), bool)
+    known[train] = True
+    counts = np.zeros(len(y) * classes, np.float32)
+    for source, target in (edges.T, edges.T[::-1]):
+        told = known[source]
+        slots = target[told] * classes + y[source[told]]
+        counts += np.bincount(slots, minlength=len(counts)).astype(np.float32)
+    return _rows_summing_to_one(counts.reshape(len(y), classes)).astype(np.float32)
+
+
+def facebook100(
+    root: Path, split: int = 0, width: int = 128, with_labels: bool = False
+) -> RealData:
     """Sixty college networks; graduation year 2004-2009 as six classes.
 
     The year itself never enters the features. Status and gender are one-hot; major, second
     major, dorm, high school (codes are per school) and the school are hashed into the rest.
-    Labels and split follow `reference.json` of the set.
+    Labels and split follow `reference.json` of the set. `with_labels` spends six columns on the
+    years of the training neighbours, which is what label propagation sees.
     """
     edges, school = _facebook_edges(root)
     raw = np.load(_existing(root / "facebook100-open" / "nodes.npz"))
     year = raw["year"].astype(np.int64)
     y = np.where((year >= 2004) & (year < 2004 + FACEBOOK_CLASSES), year - 2004, -1)
-    one_hot = np.concatenate(
-        [np.eye(8, dtype=np.float32)[np.clip(raw["status"], 0, 7)],
-         np.eye(3, dtype=np.float32)[raw["gender"]]],
-        axis=1,
-    )  # fmt: skip
+    part, labelled = np.arange(len(y)) % 4, y >= 0
+    splits = {
+        "train": np.flatnonzero(labelled & (part < 2)),
+        "valid": np.flatnonzero(labelled & (part == 2)),
+        "test": np.flatnonzero(labelled & (part == 3)),
+    }
+    plain = [
+        np.eye(8, dtype=np.float32)[np.clip(raw["status"], 0, 7)],
+        np.eye(3, dtype=np.float32)[raw["gender"]],
+    ]
+    if with_labels:
+        plain.append(neighbour_labels(edges, y, splits["train"], FACEBOOK_CLASSES))
     columns = [school + 1]
     for name in ("major", "second_major", "dorm", "high_school"):
         code = raw[name].astype(np.int64) & 0xFFFFFFFF
         columns.append(np.where(code == 0, 0, code + (school + 1) * (1 << 32)))
-    part = np.arange(len(y)) % 4
-    labelled = y >= 0
+    hashed = sketch(columns, width - sum(one.shape[1] for one in plain))
+    suffix = "-labels" if with_labels else "" if width == 128 else f"-{width}"
     return RealData(
-        name="facebook100" if width == 128 else f"facebook100-{width}",
+        name=f"facebook100{suffix}",
         edges=edges,
-        x=np.concatenate([one_hot, sketch(columns, width - one_hot.shape[1])], axis=1),
+        x=np.concatenate([*plain, hashed], axis=1),
         y=y,
-        splits={
-            "train": np.flatnonzero(labelled & (part < 2)),
-            "valid": np.flatnonzero(labelled & (part == 2)),
-            "test": np.flatnonzero(labelled & (part == 3)),
-        },
+        splits=splits,
         classes=FACEBOOK_CLASSES,
         note="split by id modulo 4; majority .219, label propagation .833 (2 iterations)",
     )
@@ -293,6 +316,7 @@ ADAPTERS: dict[str, Callable[..., RealData]] = {
     **{f"twitch-{one}": _twitch_set(f"twitch-{one}", (one,)) for one in TWITCH_LANGUAGES},
     "facebook100": facebook100,
     "facebook100-32": lambda root, split=0: facebook100(root, split, width=32),
+    "facebook100-labels": lambda root, split=0: facebook100(root, split, with_labels=True),
 }
 """Every set by name; call as `ADAPTERS[name](root, split=0)`."""
 

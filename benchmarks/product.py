@@ -25,11 +25,12 @@ def import_command(
     memory: str = "1GiB",
     in_place: bool = False,
     topology_only: bool = False,
+    extra: str = "",
 ) -> list[str]:
     """Import what `adapters.write` or `workloads.make` laid down in `folder`.
 
     `in_place` registers the features where they lie instead of copying them; `topology_only`
-    leaves features, labels and splits out.
+    leaves features, labels and splits out; `extra` are further options.
     """
     arguments: list[object] = ["import", folder / edges, "--out", out, "--memory", memory]
     if undirected:
@@ -42,7 +43,7 @@ def import_command(
         if (folder / "y.npy").exists():
             arguments += ["--labels", folder / "y.npy"]
         arguments += ["--splits", folder / "splits.npz"]
-    return command(*arguments)
+    return command(*arguments, *extra.split())
 
 
 def imported(folder: Path, out: Path, **options: object) -> Path:

@@ -7,7 +7,7 @@ from measure import Result, Series, Settings, python, repeated
 from benches.inputs import interpreter_bytes, product_set, share_of, workload
 
 WHAT = (
-    "Seeds a second of the same training program (GraphSAGE, two layers, hidden 64, Adam, fan-out "
+    "Seeds a second of the same training program (GraphSAGE, two layers, hidden 256, Adam, fan-out "
     "15,10, batches of 1,024) at two budgets: 10 % of the data in a cgroup of that size plus the "
     "interpreter, and everything in memory. `loading` leaves the network out."
 )

@@ -1,6 +1,6 @@
 """Epochs of training, the same program at any budget. Prints one JSON line.
 
-    python benchmarks/workers/epoch.py DATASET --memory 512MiB [--hidden 64] [--epochs 3]
+    python benchmarks/workers/epoch.py DATASET --memory 512MiB [--hidden 256] [--epochs 3]
 
 GraphSAGE of two layers over `oc.NeighborLoader`, Adam, on the CPU. `--compute none` leaves out
 the network, so that nothing hides the loading.
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--fanout", default="15,10")
-    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compute", choices=["sage", "none"], default="sage")
     options = parser.parse_args()
