@@ -26,6 +26,10 @@ from outercore.threads import share_cores
 _UsageError: Any = typer.BadParameter.__base__
 _ClickException: Any = _UsageError.__base__
 
+_STOPPED_EARLY = (
+    "before the end\nhint: run the same command again: an import goes on where it stopped; "
+    "a training run goes on with `--resume`"
+)
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 
 app = typer.Typer(
@@ -83,7 +87,7 @@ def run(arguments: list[str]) -> int:
         console.stopped(str(error))
         return STOPPED
     except (typer.Abort, KeyboardInterrupt):
-        console.stopped("stopped")
+        console.stopped(_STOPPED_EARLY)
         return STOPPED
     except OutercoreError as error:
         console.error(str(error))
@@ -97,7 +101,7 @@ def run(arguments: list[str]) -> int:
         return OUR_ERROR
     if code == STOPPED:
         # Typer answers Ctrl-C by itself, without a word.
-        console.stopped("stopped")
+        console.stopped(_STOPPED_EARLY)
     return code if isinstance(code, int) else 0
 
 

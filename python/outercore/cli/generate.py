@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import console, options
+from outercore.errors import InvalidError
 
 generate = typer.Typer(
     help="Generate a graph of any size.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -48,6 +49,9 @@ def planted(
     degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10,
     features: Annotated[int, typer.Option(help="Features a node.")] = 128,
     classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16,
+    splits: Annotated[
+        str, typer.Option(help="Shares of the nodes in train, valid and test.")
+    ] = "0.5,0.25,0.25",
     homophily: Annotated[
         float | None, typer.Option(help="Share of edges that stay within a community.")
     ] = None,
@@ -73,11 +77,22 @@ def planted(
         "degree": degree,
         "features": features,
         "classes": classes,
+        "splits": _shares(splits),
         "homophily": homophily,
         "noise": noise,
         "dtype": dtype,
     }
     _generate("planted", out, chosen, seed, memory, overwrite, json)
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = []
+    if len(shares) != 3:
+        raise InvalidError(f"--splits: expected three shares such as `0.8,0.1,0.1`, found `{text}`")
+    return shares
 
 
 def _generate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -110,4 +110,13 @@ def import_(
     if json:
         console.json_data(summary)
         return
-    console.table(f"{out}", console.flat(summary))
+    console.table(f"{out}", _notable(summary))
+
+
+def _notable(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The counts, without the many that are zero or do not apply to an array."""
+    return [
+        (name, value)
+        for name, value in console.flat(summary)
+        if value not in ("-", "0") or name in ("nodes", "edges")
+    ]

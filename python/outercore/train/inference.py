@@ -73,11 +73,12 @@ class Inference:
 
         Cost: reads what a training epoch over `nodes` reads.
         """
-        batch_size = self._sampling.batch_size
+        # Smaller than in training, to fit the smaller share of the budget; the same whatever the
+        # budget is, because what is sampled depends on the batch.
+        batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
         with _evaluating(self._model):
             for batch in self._batches(
                 what,
-                # What is sampled depends on the batch: these cannot be cut smaller.
                 _Sizes(batch_size, batch_size),
                 num_neighbors=self._loaders.fanout(),
                 input_nodes=nodes,
