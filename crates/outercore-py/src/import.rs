@@ -323,9 +323,10 @@ pub fn generate_planted(
         homophily: Option<f64>,
         noise: Option<f64>,
         dtype: Option<String>,
+        splits: Option<[f64; 3]>,
     }
-    const OWN: [&str; 8] =
-        ["nodes", "degree", "features", "classes", "seed", "homophily", "noise", "dtype"];
+    const OWN: [&str; 9] =
+        ["nodes", "degree", "features", "classes", "seed", "homophily", "noise", "dtype", "splits"];
     generated(py, options, progress, &OWN, |import, progress| {
         let shape: Shape = parse("planted options", options)?;
         let default = PlantedOptions::default();
@@ -337,8 +338,8 @@ pub fn generate_planted(
             homophily: shape.homophily.unwrap_or(default.homophily),
             noise: shape.noise.unwrap_or(default.noise),
             dtype: shape.dtype.as_deref().map_or(Ok(default.dtype), str::parse)?,
+            splits: shape.splits.unwrap_or(default.splits),
             seed: shape.seed,
-            ..default
         };
         generate::planted(Arc::new(RealDisk), Path::new(out), planted, import, progress)
     })
