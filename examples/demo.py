@@ -30,9 +30,9 @@ class Scale:
 
     name: str
     nodes: int
-    degree: int
     features: int
-    classes: int
+    splits: str
+    batch_size: int
     memory_mib: int
     epochs: int
 
@@ -42,8 +42,8 @@ class Scale:
         return self.nodes * self.features * 4
 
 
-FULL = Scale("full", 1_100_000, 12, 256, 16, memory_mib=128, epochs=3)
-SMALL = Scale("small", 70_000, 10, 256, 8, memory_mib=8, epochs=2)
+FULL = Scale("full", 300_000, 1024, "0.1,0.02,0.02", batch_size=256, memory_mib=128, epochs=5)
+SMALL = Scale("small", 60_000, 512, "0.05,0.02,0.02", batch_size=64, memory_mib=14, epochs=2)
 
 MODELS = {"mlp": "features alone", "sage": "GraphSAGE"}
 
@@ -75,8 +75,8 @@ def generate(scale: Scale, graph: Path) -> None:
     shutil.rmtree(graph, ignore_errors=True)
     outercore(
         *("generate", "planted", "--out", graph),
-        *("--nodes", scale.nodes, "--degree", scale.degree),
-        *("--features", scale.features, "--classes", scale.classes, "--seed", 1),
+        *("--nodes", scale.nodes, "--degree", 12, "--classes", 16),
+        *("--features", scale.features, "--splits", scale.splits, "--seed", 1),
     )
 
 
@@ -90,7 +90,7 @@ def train(scale: Scale, graph: Path, run: Path, model: str) -> None:
         return
     outercore(
         *("train", graph, "--model", model, "--out", run),
-        *("--fanout", "10,5", "--batch-size", 1024, "--hidden", 64),
+        *("--fanout", "5,3", "--batch-size", scale.batch_size, "--hidden", 64),
         *("--epochs", scale.epochs, "--memory", f"{scale.memory_mib}MiB"),
     )
 

@@ -48,6 +48,10 @@ class InNeighbours(BaseSampler):
             metadata=(index.input_id, index.time),
         )
 
+    def sample_from_edges(self, *_: object, **__: object) -> SamplerOutput:
+        """Not needed for nodes."""
+        raise NotImplementedError
+
 
 def main() -> None:
     """Print the first batches."""
