@@ -134,9 +134,12 @@ impl Planted {
         index * classes + (class + classes - self.rotation(index)) % classes
     }
 
-    /// The member that is chosen `rank`-th most often; spread over all, so that hubs share no page.
-    fn of_rank(&self, rank: u64) -> u64 {
-        (u128::from(rank) * u128::from(self.stride) % u128::from(self.members)) as u64
+    /// The member of `class` that is chosen `rank`-th most often; spread over all, and apart from
+    /// those of other classes, so that hubs share no page.
+    fn of_rank(&self, class: u64, rank: u64) -> u64 {
+        let members = u128::from(self.members);
+        let shift = u128::from(class) * members / u128::from(self.options.classes);
+        ((u128::from(rank) * u128::from(self.stride) + shift) % members) as u64
     }
 
     /// The ends of edge `number`.
@@ -152,7 +155,7 @@ impl Planted {
         };
         // The square of a uniform number: the node of rank r is chosen in proportion to r^-0.5.
         let rank = (draws.unit().powi(2) * self.members as f64) as u64;
-        [source, self.member(class, self.of_rank(rank))]
+        [source, self.member(class, self.of_rank(class, rank))]
     }
 
     /// Fills `row` with the features of `node`.
@@ -399,11 +402,22 @@ mod tests {
         for nodes in [20, 21, 130, 1000, 9973] {
             let options = PlantedOptions { nodes, features: 1, ..PlantedOptions::default() };
             let graph = Planted::new(options).unwrap();
-            let mut members: Vec<u64> =
-                (0..graph.members).map(|rank| graph.of_rank(rank)).collect();
-            members.sort_unstable();
-            assert!(members.into_iter().eq(0..graph.members), "{nodes} nodes");
+            for class in 0..10 {
+                let ranks = 0..graph.members;
+                let mut members: Vec<u64> = ranks.map(|rank| graph.of_rank(class, rank)).collect();
+                members.sort_unstable();
+                assert!(members.into_iter().eq(0..graph.members), "class {class}, {nodes} nodes");
+            }
         }
+    }
+
+    #[test]
+    fn the_hubs_of_different_classes_are_far_apart() {
+        let graph = Planted::new(PlantedOptions::default()).unwrap();
+        let mut hubs: Vec<u64> =
+            (0..10).map(|class| graph.member(class, graph.of_rank(class, 0))).collect();
+        hubs.sort_unstable();
+        assert!(hubs.windows(2).all(|pair| pair[1] - pair[0] > 9_000), "{hubs:?}");
     }
 
     #[test]
