@@ -1,0 +1,94 @@
+"""A budget is a promise: what loading takes beside PyTorch stays within it and a small constant."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outercore import _native
+
+MIB = 1 << 20
+
+CONSTANT = 48 * MIB
+"""What a process takes beside the budget: thread stacks, and freed memory that the allocator keeps
+for each thread. It is 23 to 35 MiB at budgets from 24 to 192 MiB."""
+
+CHILD = """
+import itertools, json, sys
+import outercore as oc
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+def load(path, memory, topology):
+    loader = oc.NeighborLoader(
+        oc.open(path), [5, 5], "train", batch_size=128, shuffle=True, memory=memory,
+        topology=topology, edge_ids=False, threads=2,
+    )
+    plan = loader.plan()
+    rows = sum(batch.num_nodes for batch in itertools.islice(loader, 150))
+    loader.close()
+    return {"rows": rows, "plan": plan}
+
+tiny, graph, memory, topology = sys.argv[1:]
+load(tiny, "64MiB", "auto")
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+result = load(graph, memory, topology)
+print(json.dumps({**result, "peak": status("VmHWM") - before}))
+"""
+
+
+def silent(phase: str, done: int, total: int, unit: str) -> None:
+    pass
+
+
+def planted(out: Path, nodes: int, degree: int, features: int) -> Path:
+    shape = {"nodes": nodes, "degree": degree, "features": features, "classes": 4, "seed": 1}
+    _native.generate("planted", out, {**shape, "memory": 64 * MIB}, silent)
+    return out
+
+
+def measure(tiny: Path, graph: Path, memory: int, topology: str) -> dict:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("peak memory is read from /proc")
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD, tiny, graph, str(memory), topology],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(child.stdout)
+
+
+def bytes_of(root: Path, *names: str) -> int:
+    return sum((root / f"{name}.npy").stat().st_size for name in names)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted(tmp_path_factory.mktemp("budget") / "tiny", 2000, 8, 8)
+
+
+def test_features_of_ten_budgets(tiny: Path, tmp_path: Path) -> None:
+    memory = 24 * MIB
+    graph = planted(tmp_path / "wide", 500_000, 6, 128)
+    assert bytes_of(graph, "nodes/node/x") > 10 * memory
+    found = measure(tiny, graph, memory, "auto")
+    assert found["peak"] < memory + CONSTANT, found
+
+
+def test_topology_and_features_of_ten_budgets_together(tiny: Path, tmp_path: Path) -> None:
+    memory = 24 * MIB
+    graph = planted(tmp_path / "both", 500_000, 50, 80)
+    topology = bytes_of(graph, "edges/edge/offsets", "edges/edge/sources", "edges/edge/ids")
+    assert topology > 5 * memory
+    assert topology + bytes_of(graph, "nodes/node/x") > 10 * memory
+    found = measure(tiny, graph, memory, "auto")
+    assert not found["plan"]["topology"]["resident"]
+    assert found["peak"] < memory + CONSTANT, found
