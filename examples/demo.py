@@ -43,7 +43,7 @@ class Scale:
 
 
 FULL = Scale("full", 300_000, 1024, "0.1,0.02,0.02", batch_size=256, memory_mib=128, epochs=5)
-SMALL = Scale("small", 60_000, 512, "0.05,0.02,0.02", batch_size=64, memory_mib=14, epochs=2)
+SMALL = Scale("small", 30_000, 1024, "0.1,0.02,0.02", batch_size=32, memory_mib=14, epochs=3)
 
 MODELS = {"mlp": "features alone", "sage": "GraphSAGE"}
 
@@ -91,7 +91,8 @@ def train(scale: Scale, graph: Path, run: Path, model: str) -> None:
     outercore(
         *("train", graph, "--model", model, "--out", run),
         *("--fanout", "5,3", "--batch-size", scale.batch_size, "--hidden", 64),
-        *("--epochs", scale.epochs, "--memory", f"{scale.memory_mib}MiB"),
+        *("--epochs", scale.epochs, "--validation", "sampled"),
+        *("--memory", f"{scale.memory_mib}MiB"),
     )
 
 
