@@ -28,7 +28,7 @@ pub enum Hotness {
     /// The rows that a pre-sampled part of an epoch needs most often (Helios 3.2.2).
     #[default]
     Presample,
-    /// The nodes that are the source of most edges; costs one pass over the sources.
+    /// The nodes with most in-edges; costs one pass over the offsets.
     InDegree,
     /// No constant part.
     None,

@@ -244,12 +244,13 @@ impl MemoryPlan {
                     .map(|&(row, _)| row)
                     .collect();
                 // Two groups are pinned at once: one being consumed, one being fetched. The slack
-                // is for groups larger than the trial's; one that still does not fit is halved.
-                let needed = 2 * misses.len() as u64 * 21 / 20;
-                if needed > dynamic && group > 1 && input.group.is_none() {
-                    continue;
-                }
-                if misses.len() as u64 * 21 / 20 > dynamic {
+                // is for what the trial has not seen: a larger group is halved, but a batch on its
+                // own has to fit.
+                let rows = misses.len() as u64;
+                let needed = 2 * rows * 21 / 20;
+                let least = if group == 1 { rows * 5 / 4 } else { rows * 21 / 20 };
+                let overlaps = needed <= dynamic;
+                if least > dynamic || !overlaps && group > 1 && input.group.is_none() {
                     continue;
                 }
                 let plan = plan_rows(&misses, layout, input.cost, input.max_read);
@@ -257,7 +258,7 @@ impl MemoryPlan {
                 let batches = f64::from(group.min(trials));
                 let requests = plan.reads.len() as f64;
                 // With a single pinned group, reading cannot overlap with consuming.
-                let overlap = if needed > dynamic { 2.0 } else { 1.0 };
+                let overlap = if overlaps { 1.0 } else { 2.0 };
                 let seconds =
                     overlap * input.cost.seconds_of(&plan.reads, layout.file_len) / batches;
                 if best.is_none_or(|best| seconds < best.seconds_per_batch * 0.999) {
@@ -328,7 +329,7 @@ impl PlanInput<'_> {
     }
 
     fn too_small(&self, num_rows: u64) -> Error {
-        let rows = if num_rows == 0 { 0 } else { self.trial.nodes.min(num_rows) * 11 / 10 };
+        let rows = if num_rows == 0 { 0 } else { self.trial.nodes.min(num_rows) * 13 / 10 };
         let least = self.fixed() + self.in_flight(1) + rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
         Error::new(
             ErrorKind::Budget,
