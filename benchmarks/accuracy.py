@@ -46,9 +46,9 @@ class Recipe:
 # hidden 64-256, dropout 0.2-0.8, learning rates 0.001-0.01, weight decay 0-0.01, 2 and 3 layers.
 RECIPES = {
     "cora": Recipe(
-        "--model gcn --fanout -1,-1 --hidden 128 --dropout 0.7 --lr 0.01 --weight-decay 0.001 "
+        "--model gcn --fanout -1,-1 --hidden 256 --dropout 0.8 --lr 0.01 --weight-decay 0.0005 "
         "--epochs 200 --patience 100 --batch-size 140",
-        "--model mlp --fanout 1,1 --hidden 128 --dropout 0.7 --lr 0.01 --weight-decay 0.001 "
+        "--model mlp --fanout 1,1 --hidden 256 --dropout 0.8 --lr 0.01 --weight-decay 0.0005 "
         "--epochs 200 --patience 100 --batch-size 140",
     ),
     "squirrel_filtered": Recipe(
@@ -74,18 +74,18 @@ RECIPES = {
     ),
     "twitch-musae": Recipe(
         "--model gcn --fanout 10,5 --hidden 128 --dropout 0.5 --lr 0.003 --weight-decay 0.0005 "
-        "--epochs 15 --patience 5 --batch-size 128 --metric accuracy --validation sampled",
+        "--epochs 15 --patience 5 --batch-size 64 --metric accuracy --validation sampled",
         "--model mlp --fanout 1,1 --hidden 128 --dropout 0.5 --lr 0.003 --weight-decay 0.0005 "
-        "--epochs 15 --patience 5 --batch-size 128 --metric accuracy",
+        "--epochs 15 --patience 5 --batch-size 64 --metric accuracy",
         memory="128MiB",
         # The features are 0 and 1: half the bytes, the same values.
         importing="--feature-dtype float16",
     ),
     "facebook100": Recipe(
-        "--model sage --fanout 15,10 --hidden 256 --dropout 0.2 --norm layer --epochs 15 "
-        "--patience 4 --batch-size 1024",
-        "--model mlp --fanout 1,1 --hidden 256 --dropout 0.2 --norm layer --epochs 15 "
-        "--patience 4 --batch-size 1024",
+        "--model sage --fanout 15,10 --hidden 256 --dropout 0.2 --norm layer --epochs 8 "
+        "--patience 3 --batch-size 512",
+        "--model mlp --fanout 1,1 --hidden 256 --dropout 0.2 --norm layer --epochs 8 "
+        "--patience 3 --batch-size 512",
         memory="256MiB",
     ),
 }
