@@ -250,11 +250,11 @@ def _figure(title: str, x: str, y: str) -> go.Figure:
     figure.update_layout(
         title={"text": title, "font": {"size": 15}, "x": 0, "xref": "paper"},
         height=340,
-        margin={"l": 60, "r": 16, "t": 48, "b": 44},
+        margin={"l": 60, "r": 16, "t": 48, "b": 60},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "inherit", "size": 12, "color": _GREY},
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
+        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0, "xanchor": "left"},
         hovermode="x unified",
         bargap=0.3,
     )

@@ -26,9 +26,10 @@ main { max-width: 1240px; margin: 0 auto; padding: 36px 24px 64px; }
 h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; }
 h2 { font-size: 18px; margin: 40px 0 14px; }
 p.lead { color: var(--soft); margin: 0 0 24px; }
-.grid { display: grid; gap: 16px; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); }
+/* auto-fill: a chart is drawn when its card is read, before the cards beside it are there. */
+.grid { display: grid; gap: 16px; grid-template-columns: repeat(auto-fill, minmax(480px, 1fr)); }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: 14px 16px; min-width: 0; }
+  padding: 14px 16px; min-width: 0; overflow: hidden; }
 .wide { grid-column: 1 / -1; }
 .tiles { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
 .tile b { display: block; font-size: 22px; font-weight: 600; letter-spacing: -0.01em; }
@@ -138,7 +139,7 @@ def _grid(*figures: go.Figure, wide: tuple[int, ...] = ()) -> str:
         drawn = figure.to_html(
             full_html=False,
             include_plotlyjs=False,
-            config={"displaylogo": False, "responsive": True},
+            config={"displayModeBar": False, "responsive": True},
         )
         cards.append(f"<div class='{kind}'>{drawn}</div>")
     return f"<div class='grid'>{''.join(cards)}</div>"
