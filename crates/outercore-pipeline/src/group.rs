@@ -31,25 +31,19 @@ impl Group {
     ///
     /// **Cost** one parallel sort of all node ids of the group.
     pub fn new(number: u64, batches: Vec<Part>, pool: &ThreadPool) -> Self {
-        let total: usize = batches.iter().map(|(sampled, _)| sampled.nodes.len()).sum();
-        let mut places: Vec<(u64, u32)> = Vec::with_capacity(total);
-        for (sampled, _) in &batches {
-            for &node in &sampled.nodes {
-                places.push((node, places.len() as u32));
+        let nodes = || batches.iter().flat_map(|(sampled, _)| &sampled.nodes).copied();
+        let narrow = nodes().all(|node| node < 1 << 32);
+        let (rows, index) = pool.install(|| {
+            // The place of a node goes along in the low half of its key: keys of half the size
+            // sort in half the time.
+            if narrow {
+                let keys = (0u64..).zip(nodes()).map(|(place, node)| node << 32 | place).collect();
+                distinct(keys, |key: u64| (key >> 32, key as u32))
+            } else {
+                let keys = (0u32..).zip(nodes()).map(|(place, node)| (node, place)).collect();
+                distinct(keys, |key| key)
             }
-        }
-        pool.install(|| places.par_sort_unstable());
-
-        let mut index = vec![0u32; total];
-        let mut rows: Vec<u64> = Vec::with_capacity(total);
-        for &(node, place) in &places {
-            if rows.last() != Some(&node) {
-                rows.push(node);
-            }
-            index[place as usize] = (rows.len() - 1) as u32;
-        }
-        drop(places);
-        rows.shrink_to_fit();
+        });
 
         let mut index = index.as_slice();
         let batches = batches
@@ -61,6 +55,15 @@ impl Group {
             })
             .collect();
         Self { number, batches, rows }
+    }
+
+    /// A group whose rows nobody wants.
+    pub fn without_rows(number: u64, batches: Vec<Part>) -> Self {
+        let batches = batches
+            .into_iter()
+            .map(|(sampled, input_ids)| GroupBatch { sampled, input_ids, row_index: Vec::new() })
+            .collect();
+        Self { number, batches, rows: Vec::new() }
     }
 
     /// Takes the group apart into two halves of its batches, to be grouped anew.
@@ -79,3 +82,23 @@ impl Group {
 
 /// A batch before its rows are placed: the subgraph and the places of its seeds in the input.
 pub type Part = (SampledBatch, Vec<u64>);
+
+/// The distinct nodes of keys of (node, place), ascending, and for each place its node's index.
+fn distinct<K: Ord + Copy + Send>(
+    mut keys: Vec<K>,
+    parts: impl Fn(K) -> (u64, u32),
+) -> (Vec<u64>, Vec<u32>) {
+    keys.par_sort_unstable();
+    let mut index = vec![0u32; keys.len()];
+    let mut rows: Vec<u64> = Vec::with_capacity(keys.len());
+    for &key in &keys {
+        let (node, place) = parts(key);
+        if rows.last() != Some(&node) {
+            rows.push(node);
+        }
+        index[place as usize] = (rows.len() - 1) as u32;
+    }
+    drop(keys);
+    rows.shrink_to_fit();
+    (rows, index)
+}

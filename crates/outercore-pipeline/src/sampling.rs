@@ -51,6 +51,8 @@ pub struct Sampling {
     num_batches: u64,
     shuffle: bool,
     seed: u64,
+    /// Whether feature rows are fetched for the nodes.
+    wants_rows: bool,
 }
 
 impl Sampling {
@@ -70,6 +72,7 @@ impl Sampling {
             batch_size: config.batch_size,
             shuffle: config.shuffle,
             seed: config.seed,
+            wants_rows: config.features.is_some() || config.features_path.is_some(),
         }
     }
 
@@ -124,6 +127,10 @@ impl Sampling {
     /// # Errors
     /// `Budget` if a single batch needs more rows than there are slots.
     pub fn group(&self, number: &mut u64, parts: Vec<Part>, limit: RowLimit) -> Result<Vec<Group>> {
+        if !self.wants_rows {
+            *number += 1;
+            return Ok(vec![Group::without_rows(*number - 1, parts)]);
+        }
         let mut groups = Vec::new();
         let mut todo = vec![parts];
         while let Some(parts) = todo.pop() {
