@@ -108,3 +108,4 @@ $(VENV)/.package: $(NATIVE_SOURCES) $(VENV)/.requirements
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" \
 		maturin develop --release --uv --locked
 	@touch $@
+	@echo "$(VENV) is ready: source $(BIN)/activate"
