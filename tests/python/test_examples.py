@@ -79,6 +79,17 @@ def test_the_commands_of_a_document_exist_with_their_options(document: Path) -> 
             assert re.search(rf"{option}\b", known), f"{document.name}: `{option}` in `{command}`"
 
 
+@pytest.mark.parametrize(
+    "document",
+    sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")),
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_every_link_in_a_document_leads_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
 def commands(document: Path) -> list[str]:
     """Every `outercore verb …` in blocks without a language and between backticks."""
     text = document.read_text().replace("\\\n", " ")
