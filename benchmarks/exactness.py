@@ -218,7 +218,7 @@ def check(name: str, batches: int, work: Path, root: str | None) -> dict[str, ob
     assert first is not None
 
     compared, edges = 0, 0
-    x, y = graph.array("x"), graph.array("y")
+    x, y = graph.array("x").astype(np.float32, copy=False), graph.array("y")
     for delivered, (wanted, sampled) in zip(first.digests, expected(graph, x, y), strict=False):
         if delivered != wanted:
             differing.append(f"batch {compared} differs from the reference")
