@@ -58,6 +58,7 @@ LARGE = Shape(512, (15, 10))
 SMALL = Shape(16, (4, 3))
 """Where a batch of the large shape would be a quarter of the graph."""
 SMALL_NODES = 5_000
+WIDE_FEATURES = 1_000
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def data_bytes(graph: oc.Graph) -> int:
 
 def shape_of(graph: oc.Graph) -> Shape:
     """The batches that suit the size of a graph."""
-    return SMALL if graph.num_nodes < SMALL_NODES else LARGE
+    small = graph.num_nodes < SMALL_NODES or graph.num_features > WIDE_FEATURES
+    return SMALL if small else LARGE
 
 
 def open_loader(graph: oc.Graph, setting: Setting, budget: int) -> oc.NeighborLoader:

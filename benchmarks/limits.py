@@ -11,6 +11,7 @@ unlimited and the outcome says so (`enforced` is `none`).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -155,6 +156,14 @@ class _Cgroup2:
                 time.sleep(0.1)
 
 
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the cgroups of drivers that were killed; those in use refuse it."""
+    for path in parent.glob("outercore-*-*"):
+        if not Path("/proc", path.name.split("-")[1]).exists():
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
 def _cage(limit: int | None) -> _Unlimited | _Cgroup1 | _Cgroup2:
     """The strongest limit this machine lets us set. Without a wanted limit the cgroup is made
     all the same, with no bound, for its accounting."""
@@ -164,6 +173,7 @@ def _cage(limit: int | None) -> _Unlimited | _Cgroup1 | _Cgroup2:
         (_Cgroup2, CGROUPS / "cgroup.controllers"),
     ):
         if present.exists():
+            _remove_abandoned(present.parent)
             try:
                 return kind(bound)
             except OSError:
