@@ -11,7 +11,7 @@ use outercore_store::resident::ResidentTopology;
 use rayon::ThreadPoolBuilder;
 
 use crate::MemoryPlan;
-use crate::config::{Hotness, LoaderConfig};
+use crate::config::{Hotness, LoaderConfig, TopologyMode};
 use crate::features::RowSource;
 use crate::hot;
 use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
@@ -59,9 +59,27 @@ fn staging(budget: Bytes) -> Bytes {
 
 /// Loads or opens the topology, samples trial batches and divides the budget.
 ///
+/// A topology that would leave too little for rows is paged instead, unless it is to be resident.
+///
 /// # Errors
 /// `Budget` with the least that would do; `Invalid` for features that do not fit the graph.
 pub fn prepare(dataset: &DataSet, input: Input, config: &LoaderConfig) -> Result<Prepared> {
+    match prepare_with(dataset, input.clone(), config, config.topology) {
+        Err(error)
+            if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>
+        {
+            prepare_with(dataset, input, config, TopologyMode::Paged)
+        }
+        prepared => prepared,
+    }
+}
+
+fn prepare_with(
+    dataset: &DataSet,
+    input: Input,
+    config: &LoaderConfig,
+    mode: TopologyMode,
+) -> Result<Prepared> {
     let budget = config.memory;
     let num_nodes = dataset.num_nodes();
     let source = feature_source(dataset, config)?;
@@ -87,7 +105,7 @@ pub fn prepare(dataset: &DataSet, input: Input, config: &LoaderConfig) -> Result
 
     let free = Bytes(budget.0.saturating_sub(reserved.0 + reading.staging.0));
     let topology_plan =
-        plan_topology(config.topology, topology_size(dataset, config)?, free, reading.staging)?;
+        plan_topology(mode, topology_size(dataset, config)?, free, reading.staging)?;
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
     let sampling = Arc::new(Sampling::new(topology, input, pool, config));
 

@@ -179,6 +179,22 @@ fn a_budget_below_the_least_is_refused_and_the_least_works() {
 }
 
 #[test]
+fn a_topology_that_leaves_no_room_for_rows_is_paged() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::random(20_000, 1_000_000, 2));
+    let open = |memory: Bytes, topology| {
+        let config = LoaderConfig { memory, topology, batch_size: 512, ..base() };
+        Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap()
+    };
+    let least = |topology| {
+        let fits = |&kib: &u64| open(Bytes::kib(kib), topology).plan().is_ok();
+        (1..64).map(|mib| mib << 10).find(fits).unwrap()
+    };
+    assert!(least(TopologyMode::Auto) < least(TopologyMode::Resident));
+    assert!(least(TopologyMode::Auto) <= least(TopologyMode::Paged));
+}
+
+#[test]
 fn a_seed_that_is_no_node_is_named() {
     let directory = tempfile::tempdir().unwrap();
     common::write(directory.path(), &Csc::path(10));
