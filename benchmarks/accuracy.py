@@ -42,8 +42,8 @@ class Recipe:
     """Further options of `outercore import`."""
 
 
-# Found by a small search with everything in memory: on the validation split for cora; for the other
-# sets test scores were looked at too, so these say what is reachable, not what is best. Tried besides:
+# Found by a small search with everything in memory: on the validation split for cora; for the
+# other sets test scores were looked at too, so these say what is reachable. Tried besides:
 # hidden 64-256, dropout 0.2-0.8, learning rates 0.001-0.01, weight decay 0-0.01, 2 and 3 layers.
 RECIPES = {
     "cora": Recipe(
