@@ -33,7 +33,8 @@ class NeighborLoader:
     int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes].
 
     Cost: nothing is read before the first iteration or :meth:`plan`. ``x`` is written by the core
-    straight into the tensor's memory; the other tensors share the core's buffers.
+    straight into the tensor's memory; ids are converted to int64 once, and that buffer is the
+    tensor's.
 
     Example:
         >>> import outercore as oc

@@ -19,7 +19,7 @@ use crate::fetch::Ready;
 use crate::group::{Group, GroupBatch};
 use crate::prepare::{Prepared, prepare};
 use crate::rows::RowArena;
-use crate::sampling::{Input, RowLimit, Sampling, num_batches};
+use crate::sampling::{Input, Sampling, num_batches};
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};
 
@@ -179,7 +179,7 @@ impl Loader {
             epoch,
             batches: first_batch..batches,
             group: u64::from(plan.split.group),
-            limit: row_limit(plan),
+            max_rows: max_rows(plan),
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),
         };
@@ -243,12 +243,14 @@ impl Loader {
     }
 }
 
-fn row_limit(plan: &MemoryPlan) -> RowLimit {
-    let dynamic = u64::from(plan.split.dynamic_slots);
-    if plan.num_rows == 0 || u64::from(plan.split.constant_slots) == plan.num_rows {
-        return RowLimit { shared: u64::MAX, alone: u64::MAX };
+/// Distinct rows that several batches may need together: those of the constant part, and half of
+/// the dynamic slots, so that the next group can be fetched while this one is consumed.
+fn max_rows(plan: &MemoryPlan) -> u64 {
+    let constant = u64::from(plan.split.constant_slots);
+    if constant == plan.num_rows {
+        return u64::MAX;
     }
-    RowLimit { shared: dynamic / 2 + u64::from(plan.split.constant_slots), alone: u64::MAX }
+    constant + u64::from(plan.split.dynamic_slots) / 2
 }
 
 fn spawn<T: Send + 'static>(

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use outercore_core::{Error, ErrorKind, NodeId, Permutation, Result, Stream};
+use outercore_core::{NodeId, Permutation, Result, Stream};
 use outercore_sample::hotness::{HotRows, PresampleConfig, presample};
 use outercore_sample::{SampleConfig, Seeds, sample_group};
 use outercore_store::Topology;
@@ -122,51 +122,29 @@ impl Sampling {
         )
     }
 
-    /// Makes groups of `parts`, each with at most `max_rows` distinct rows.
+    /// Makes groups of `parts`, each with at most `max_rows` distinct rows or a single batch.
     ///
-    /// # Errors
-    /// `Budget` if a single batch needs more rows than there are slots.
-    pub fn group(&self, number: &mut u64, parts: Vec<Part>, limit: RowLimit) -> Result<Vec<Group>> {
+    /// Whether there are slots for a batch on its own, the fetch stage finds out.
+    pub fn group(&self, number: &mut u64, parts: Vec<Part>, max_rows: u64) -> Vec<Group> {
         if !self.wants_rows {
             *number += 1;
-            return Ok(vec![Group::without_rows(*number - 1, parts)]);
+            return vec![Group::without_rows(*number - 1, parts)];
         }
         let mut groups = Vec::new();
         let mut todo = vec![parts];
         while let Some(parts) = todo.pop() {
             let group = Group::new(*number, parts, &self.pool);
-            let rows = group.rows.len() as u64;
-            if group.batches.len() > 1 && rows > limit.shared {
+            if group.batches.len() > 1 && group.rows.len() as u64 > max_rows {
                 let (first, second) = group.halve();
                 todo.push(second);
                 todo.push(first);
                 continue;
             }
-            if rows > limit.alone {
-                return Err(Error::new(
-                    ErrorKind::Budget,
-                    format!(
-                        "batch {} needs {rows} distinct rows, the budget has slots for {}",
-                        group.batches[0].sampled.batch, limit.alone
-                    ),
-                )
-                .hint("raise --memory, or lower the batch size or the fan-outs"));
-            }
             *number += 1;
             groups.push(group);
         }
-        Ok(groups)
+        groups
     }
-}
-
-/// How many distinct rows a group may need.
-#[derive(Clone, Copy, Debug)]
-pub struct RowLimit {
-    /// For several batches together: half of the slots, so that the next group can be fetched
-    /// while this one is consumed.
-    pub shared: u64,
-    /// For a single batch: all slots.
-    pub alone: u64,
 }
 
 /// Batches per epoch for `len` seeds.

@@ -14,7 +14,7 @@ use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters};
 use crate::fetch::{Announced, Fetcher, Ready};
 use crate::group::Group;
 use crate::loader::{SharedState, lock};
-use crate::sampling::{RowLimit, Sampling};
+use crate::sampling::Sampling;
 use crate::timeline::Stage;
 
 /// Groups whose slots may be pinned at once: one being consumed, one being fetched.
@@ -28,7 +28,8 @@ pub struct SampleStage {
     pub batches: Range<u64>,
     /// Batches per group.
     pub group: u64,
-    pub limit: RowLimit,
+    /// Distinct rows that several batches may need together.
+    pub max_rows: u64,
     /// Number of the first group.
     pub next_group: u64,
     pub shared: SharedState,
@@ -48,7 +49,7 @@ impl SampleStage {
             let sampled = self
                 .sampling
                 .sample(self.epoch, batches)
-                .and_then(|parts| self.sampling.group(&mut self.next_group, parts, self.limit));
+                .map(|parts| self.sampling.group(&mut self.next_group, parts, self.max_rows));
             let mut spent = StageCounters::default();
             clock.lap(&mut spent.busy_s);
             lock(&self.shared).timeline.record(Stage::Sample, item, started);
