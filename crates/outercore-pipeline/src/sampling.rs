@@ -8,6 +8,7 @@ use outercore_sample::hotness::{HotRows, PresampleConfig, presample};
 use outercore_sample::{SampleConfig, Seeds, sample_group};
 use outercore_store::Topology;
 use rayon::ThreadPool;
+use rayon::prelude::*;
 
 use crate::config::LoaderConfig;
 use crate::group::{Group, Part};
@@ -102,8 +103,9 @@ impl Sampling {
 
     /// Samples consecutive batches together.
     pub fn sample(&self, epoch: u64, batches: Range<u64>) -> Result<Vec<Part>> {
-        let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) =
-            batches.map(|batch| self.seeds(epoch, batch)).unzip();
+        let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) = self
+            .pool
+            .install(|| batches.into_par_iter().map(|batch| self.seeds(epoch, batch)).unzip());
         let sampled =
             sample_group(&*self.topology, self.stream(epoch), seeds, &self.config, &self.pool)?;
         Ok(sampled.into_iter().zip(places).collect())

@@ -14,13 +14,18 @@ pub(crate) struct Locals {
     slots: Vec<u64>,
     shift: u32,
     wide: bool,
+    /// Nodes that the table has room for, as far as it was needed.
+    entered: usize,
 }
 
 impl Locals {
     /// Empties the table and makes room for `room` nodes of a graph of `graph_nodes`.
+    ///
+    /// It begins as large as the last batch made it, so that batches alike never rebuild it.
     pub(crate) fn reset(&mut self, room: usize, graph_nodes: u64) {
         self.wide = graph_nodes > 1 << 32;
-        self.allocate(room);
+        self.allocate(room.max(self.entered));
+        self.entered = 0;
     }
 
     /// Enters the seeds; of duplicates the first.
@@ -95,6 +100,7 @@ impl Locals {
     /// Makes room for `more` nodes beside `nodes`, which are all there are.
     fn reserve(&mut self, nodes: &[NodeId], more: usize) {
         let room = nodes.len() + more;
+        self.entered = self.entered.max(room);
         if room * 2 > self.slots.len() {
             self.allocate(room);
             self.enter_all(nodes);

@@ -59,21 +59,43 @@ impl Picker {
     }
 }
 
-/// Keeps the picks in a fixed array: comparing with all of it needs no branch.
+/// Draws everything first, and ranks it by counting the smaller ones: no branch depends on the draws.
+/// As long as no two draws are equal they are Floyd's picks, and the ranks are all different.
 #[inline]
 fn floyd_small(degree: u32, mut draws: Uniform, places: &mut [u64]) {
-    let mut picks = [u32::MAX; SMALL];
-    let first_last = degree - places.len() as u32;
-    for (i, last) in (first_last..degree).enumerate() {
-        let drawn = draws.below(u64::from(last) + 1) as u32;
-        let seen = picks.iter().fold(false, |seen, &pick| seen | (pick == drawn));
-        picks[i] = if seen { last } else { drawn };
+    let count = places.len();
+    let first_last = degree - count as u32;
+    // Slots not in use hold the greatest number and count for nothing.
+    let mut drawn = [u32::MAX; SMALL];
+    for (slot, last) in drawn[..count].iter_mut().zip(first_last..) {
+        *slot = draws.below(u64::from(last) + 1) as u32;
     }
-    // Sorting by counting the smaller ones: no branch depends on the draws. Slots not in use hold
-    // the greatest number and count for nothing.
-    for &pick in &picks[..places.len()] {
-        let rank: u32 = picks.iter().map(|&other| u32::from(other < pick)).sum();
-        places[rank as usize] = u64::from(pick);
+    if rank(&drawn, places) != count * count.saturating_sub(1) / 2 {
+        settle(&mut drawn[..count], first_last);
+        rank(&drawn, places);
+    }
+}
+
+/// Puts each of the first numbers at its rank among all; returns the sum of the ranks.
+#[inline]
+fn rank(numbers: &[u32; SMALL], places: &mut [u64]) -> usize {
+    let mut sum = 0;
+    for &number in &numbers[..places.len()] {
+        let rank: u32 = numbers.iter().map(|&other| u32::from(other < number)).sum();
+        places[rank as usize] = u64::from(number);
+        sum += rank as usize;
+    }
+    sum
+}
+
+/// Floyd's rule where draws meet: a number that is taken already gives way to the greatest one that
+/// could have been drawn.
+#[cold]
+fn settle(drawn: &mut [u32], first_last: u32) {
+    for (i, last) in (0..drawn.len()).zip(first_last..) {
+        if drawn[..i].contains(&drawn[i]) {
+            drawn[i] = last;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The sampler: deciding (which positions) apart from doing (looking them up).
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use outercore_core::{Error, NodeId, Result, Stream};
@@ -57,8 +58,8 @@ pub fn sample_group(
     let sampler = Sampler { topology, stream, config };
     pool.install(|| {
         if topology.is_resident() {
-            let one = |spare: &mut Spare, seeds| sampler.sample_one(seeds, spare);
-            group.into_par_iter().with_max_len(1).map_init(Spare::default, one).collect()
+            let one = |seeds| SPARE.with_borrow_mut(|spare| sampler.sample_one(seeds, spare));
+            group.into_par_iter().with_max_len(1).map(one).collect()
         } else {
             sampler.sample_together(group)
         }
@@ -107,6 +108,12 @@ struct Lookups {
 struct Spare {
     locals: Locals,
     lookups: Lookups,
+}
+
+thread_local! {
+    /// Of each thread of the pool, until the pool ends. A batch of a resident topology is sampled
+    /// without handing anything to other threads, so that it is never borrowed twice.
+    static SPARE: RefCell<Spare> = RefCell::default();
 }
 
 impl Sampler<'_> {

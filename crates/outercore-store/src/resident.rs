@@ -213,6 +213,7 @@ pub(crate) fn load<I: Pod>(array: &ArrayRef, engine: &mut Engine) -> Result<Vec<
         Error::new(ErrorKind::Budget, format!("array `{}`: no memory for {size}", array.key))
             .hint("leave the topology on disk: --topology paged")
     })?;
+    outercore_io::prefer_huge_pages(values.spare_capacity_mut());
     values.resize(count, I::zeroed());
     let context = || format!("array `{}`", array.key);
     let file = engine.register(&array.path).with_context(context)?;
