@@ -83,9 +83,9 @@ RECIPES = {
         importing="--feature-dtype float16",
     ),
     "facebook100": Recipe(
-        "--model sage --fanout 15,10 --hidden 256 --dropout 0.2 --norm layer --epochs 8 "
-        "--patience 3 --batch-size 512",
-        "--model mlp --fanout 1,1 --hidden 256 --dropout 0.2 --norm layer --epochs 8 "
+        "--model sage --fanout 10,5 --hidden 128 --dropout 0.2 --norm layer --epochs 10 "
+        "--patience 3 --batch-size 512 --validation sampled",
+        "--model mlp --fanout 1,1 --hidden 128 --dropout 0.2 --norm layer --epochs 10 "
         "--patience 3 --batch-size 512",
         memory="256MiB",
     ),
