@@ -18,13 +18,18 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Reads longer than this bring no more bytes per second on any device tried.
 const LONGEST_USEFUL_READ: u64 = 1 << 20;
 
+/// So many bytes are handed out before the queue is refilled: copying them takes longer than a
+/// system call, and the device is not kept waiting for the room in staging that they gave up.
+const REFILL_AFTER: u64 = 128 << 10;
+
 /// How to read and how much memory that may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Which back end.
     pub backend: Backend,
     /// Memory for reads in flight. With 8 MiB, the usual limit of locked memory, an unprivileged
-    /// process can register it with the kernel.
+    /// process can register it with the kernel; with 2 MiB or more it lies on huge pages, which
+    /// long reads need to be in flight together.
     pub staging: Bytes,
     /// Reads in flight at once, as far as staging has room;
     /// [`reads_in_flight`](crate::reads_in_flight) computes it from a device profile.
@@ -136,7 +141,7 @@ impl Engine {
     /// Reads all of `reads` and calls `on_data(index, bytes)` once for each, in the order in which
     /// the device answers, with exactly the bytes of `reads[index]`.
     ///
-    /// The queue is kept full: the next reads start while `on_data` works. Ranges are widened to
+    /// The queue is kept full: the next reads start before `on_data` works. Ranges are widened to
     /// what the device needs and cut at the end of the file inside.
     ///
     /// **Cost**: one request per read; returns what it cost. `useful_bytes` counts the bytes of
@@ -194,24 +199,13 @@ impl Engine {
                 .hint("read at most 2^32 - 1 ranges at a time"));
         }
         let alignment = self.reader.alignment() as u64;
-        let mut pending = VecDeque::with_capacity(self.reader.depth());
-        let (mut next, mut finished) = (0, 0);
+        let mut rest = Rest { next: 0, pending: VecDeque::with_capacity(self.reader.depth()) };
+        let mut finished = 0;
         loop {
-            while next < reads.len() && self.has_room(pending.len()) {
-                if reads[next].len == 0 {
-                    on_data(next, &[])?;
-                    finished += 1;
-                } else if let Some(request) = self.request(file, next, reads[next], alignment)? {
-                    pending.push_back(request);
-                } else {
-                    break;
-                }
-                next += 1;
-            }
+            finished += self.begin(file, reads, &mut rest, alignment, on_data)?;
             if finished == reads.len() {
                 return Ok(());
             }
-            self.reader.submit(&mut pending)?;
             let in_flight = self.reader.in_flight();
             if in_flight == 0 {
                 return Err(Error::internal("staging memory is leased while nothing is in flight"));
@@ -221,23 +215,56 @@ impl Engine {
                 .wait(in_flight.div_ceil(8), self.deadline, &mut self.done)
                 .with_context(|| format!("file `{}`", self.paths[file.0 as usize].display()))?;
             let mut done = std::mem::take(&mut self.done);
-            let outcome = done.drain(..).try_for_each(|completion| {
+            // What the device has answered made room in its queue: it works while `on_data` does.
+            let mut handed_out = REFILL_AFTER;
+            for completion in done.drain(..) {
                 if (completion.tag >> 32) as u32 != self.call {
-                    return Ok(());
+                    continue;
                 }
                 let index = completion.tag as u32 as usize;
                 let read = reads[index];
                 completion.result?;
+                if handed_out >= REFILL_AFTER {
+                    finished += self.begin(file, reads, &mut rest, alignment, on_data)?;
+                    handed_out = 0;
+                }
                 let skip = (read.offset & (alignment - 1)) as usize;
                 finished += 1;
+                handed_out += u64::from(read.len);
                 counters.requests += 1;
                 counters.bytes += self.span(file, read, alignment).1 as u64;
                 counters.useful_bytes += u64::from(read.len);
-                on_data(index, &completion.lease[skip..skip + read.len as usize])
-            });
+                on_data(index, &completion.lease[skip..skip + read.len as usize])?;
+            }
             self.done = done;
-            outcome?;
         }
+    }
+
+    /// Begins the next reads, as many as the queue and staging have room for; returns how many
+    /// were of no bytes and therefore are finished.
+    fn begin(
+        &mut self,
+        file: FileId,
+        reads: &[PlannedRead],
+        rest: &mut Rest,
+        alignment: u64,
+        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<usize> {
+        let mut empty = 0;
+        while rest.next < reads.len() && self.has_room(rest.pending.len()) {
+            let read = reads[rest.next];
+            if read.len == 0 {
+                on_data(rest.next, &[])?;
+                empty += 1;
+            } else if let Some(request) = self.request(file, rest.next, read, alignment)? {
+                rest.pending.push_back(request);
+            } else {
+                break;
+            }
+            rest.next += 1;
+        }
+        self.reader.submit(&mut rest.pending)?;
+        Ok(empty)
     }
 
     fn has_room(&self, pending: usize) -> bool {
@@ -299,6 +326,14 @@ impl Engine {
             dropped.clear();
         }
     }
+}
+
+/// What of a call's reads has not reached the device.
+struct Rest {
+    /// Index of the first read without a request.
+    next: usize,
+    /// Requests that the reader has not taken.
+    pending: VecDeque<ReadRequest>,
 }
 
 impl fmt::Debug for Engine {
