@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
-use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig};
+use outercore_io::arena::{HUGE_PAGE, UNIT};
+use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, reads_in_flight};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
@@ -52,9 +53,32 @@ pub struct Prepared {
 /// Read buffers of an engine that is never used.
 const LEAST_STAGING: Bytes = Bytes::kib(64);
 
-/// Bytes of read buffers: enough for deep queues of large reads, a small part of a small budget.
+/// Bytes of read buffers: a small part of a small budget, and never more than 8 MiB.
+///
+/// Eight reads of the longest kind have room in that, and a deep queue of short ones; more brought
+/// no bytes on the devices tried, where buffers that stay in the processor's cache are copied from
+/// sooner. Whole huge pages where there is one at all, so that every long read lies on them.
 fn staging(budget: Bytes) -> Bytes {
-    Bytes((budget.0 / 16).clamp(1 << 20, 16 << 20) / 4096 * 4096)
+    let share = (budget.0 / 16).clamp(1 << 20, 8 << 20);
+    let step = if share < HUGE_PAGE as u64 { UNIT } else { HUGE_PAGE } as u64;
+    Bytes(share / step * step)
+}
+
+/// Share of the device's peak rate of small reads that the queue is deep enough for.
+const SHARE_OF_PEAK: f64 = 0.95;
+
+/// Fewest and most reads in flight, whatever a profile says. A latency measured while the device's
+/// own cache answered would ask for a queue too short for misses; behind some hundreds the reads
+/// wait in the kernel instead of here, and each costs memory of its own.
+const DEPTHS: (usize, usize) = (32, 512);
+
+/// How to read on a device, by its profile where there is one.
+fn reading(config: &LoaderConfig, profile: Option<&DeviceProfile>) -> EngineConfig {
+    let (fewest, most) = DEPTHS;
+    let depth = profile.map_or(EngineConfig::default().depth, |profile| {
+        reads_in_flight(profile, SHARE_OF_PEAK).clamp(fewest, most)
+    });
+    EngineConfig { backend: config.backend, staging: staging(config.memory), depth }
 }
 
 /// Loads or opens the topology, samples trial batches and divides the budget.
@@ -83,16 +107,13 @@ fn prepare_with(
     let budget = config.memory;
     let num_nodes = dataset.num_nodes();
     let source = feature_source(dataset, config)?;
-    let cost = match DeviceProfile::load(dataset.root()) {
-        Ok(profile) => CostModel::from(&profile),
-        Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
+    let profile = match DeviceProfile::load(dataset.root()) {
+        Ok(profile) => Some(profile),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let reading = EngineConfig {
-        backend: config.backend,
-        staging: staging(budget),
-        ..EngineConfig::default()
-    };
+    let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
+    let reading = reading(config, profile.as_ref());
     let mut engine = Engine::open(reading)?;
     let reserved = Bytes(config.reserved.0 + input_bytes(&input));
 
@@ -257,4 +278,45 @@ fn hot_rows(
     // From the end of the epoch: the trial looks at its start, and rating the rows by the batches
     // that the plan is then tried on would promise too much.
     hot::by_presampling(sampling, batches - presampled..batches, slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use outercore_io::ProfilePoint;
+
+    use super::*;
+
+    #[test]
+    fn staging_is_a_small_part_of_the_budget_and_never_large() {
+        for (budget, expected) in [
+            (Bytes(1), Bytes::mib(1)),
+            (Bytes::mib(24), Bytes::kib(1536)),
+            (Bytes::mib(60), Bytes::mib(2)),
+            (Bytes::mib(64), Bytes::mib(4)),
+            (Bytes::gib(64), Bytes::mib(8)),
+        ] {
+            assert_eq!(staging(budget), expected, "budget {budget}");
+        }
+    }
+
+    #[test]
+    fn the_queue_is_as_deep_as_the_profile_asks_within_bounds() {
+        let depth = |latency_s: f64| {
+            let read_bytes = Bytes::kib(4);
+            let point = ProfilePoint { read_bytes, depth: 64, iops: 1e5, bytes_per_s: 4.096e8 };
+            let profile = DeviceProfile {
+                version: 1,
+                measured: String::new(),
+                backend: "uring".into(),
+                file_bytes: Bytes::mib(256),
+                alignment: 512,
+                latency_s,
+                points: vec![point],
+            };
+            reading(&LoaderConfig::default(), Some(&profile)).depth
+        };
+        assert_eq!([1e-9, 1e-4, 1.0].map(depth), [32, 190, 512]);
+        let default = reading(&LoaderConfig::default(), None);
+        assert_eq!(default.depth, EngineConfig::default().depth);
+    }
 }
