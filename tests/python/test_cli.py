@@ -127,6 +127,28 @@ def test_check_lists_problems_and_ends_with_1(
     assert json.loads(out) == report
 
 
+def test_probe_prints_a_line_for_each_point_and_marks_the_peaks(
+    outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def point(read_bytes: int, depth: int, iops: float) -> dict[str, float]:
+        bytes_per_s = read_bytes * iops
+        return {"read_bytes": read_bytes, "depth": depth, "iops": iops, "bytes_per_s": bytes_per_s}
+
+    points = [point(4096, 1, 9e3), point(4096, 256, 1e5), point(1 << 20, 1, 2e3)]
+    profile = {"backend": "uring", "latency_s": 1e-4, "points": points}
+    monkeypatch.setattr("outercore._native.probe", lambda *_: dict(profile))
+    code, out, err = outcome("probe", "papers")
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["latency_s", "0.0001"] in lines
+    assert ["4.0", "KiB", "1", "9,000", "36.9"] in lines
+    assert ["4.0", "KiB", "256", "100,000", "409.6", "peak"] in lines
+    assert ["1.0", "MiB", "1", "2,000", "2,097.2", "peak"] in lines
+    assert "{" not in out
+    code, out, _ = outcome("probe", "papers", "--json")
+    assert (code, json.loads(out)) == (0, profile)
+
+
 def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
     outcome: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
