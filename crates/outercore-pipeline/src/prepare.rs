@@ -55,8 +55,8 @@ const LEAST_STAGING: Bytes = Bytes::kib(64);
 
 /// Bytes of read buffers: a small part of a small budget, and never more than 8 MiB.
 ///
-/// Eight reads of the longest kind have room in that, and a deep queue of short ones; more brought
-/// no bytes on the devices tried, where buffers that stay in the processor's cache are copied from
+/// Eight reads of the longest kind have room in that, and a deep queue of short ones. More was
+/// slower on the disk tried, since buffers that stay in the processor's cache are copied from
 /// sooner. Whole huge pages where there is one at all, so that every long read lies on them.
 fn staging(budget: Bytes) -> Bytes {
     let share = (budget.0 / 16).clamp(1 << 20, 8 << 20);
