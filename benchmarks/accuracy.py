@@ -58,6 +58,7 @@ RECIPES = {
         "--model mlp --fanout 1,1 --hidden 128 --dropout 0.5 --weight-decay 0.0005 "
         "--epochs 60 --patience 30 --batch-size 2048",
         splits=10,
+        memory="96MiB",
     ),
     "chameleon_filtered": Recipe(
         "--model sage --fanout -1,-1 --hidden 128 --dropout 0.5 --weight-decay 0.0005 "

@@ -18,6 +18,7 @@ pub fn prefer_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {
     if end < start + LEAST {
         return;
     }
+    #[cfg(target_os = "linux")]
     // SAFETY: the advice changes how pages are backed, not what they hold, and they are ours.
     unsafe {
         libc::madvise(
