@@ -84,3 +84,12 @@ def plan(path: Path, config: dict[str, Any], nodes: NDArray[np.int64]) -> dict[s
     """The memory plan of a loader with the core's configuration `config` and seeds `nodes`."""
     loader = _core.Loader(str(path), json.dumps(config), np.ascontiguousarray(nodes, np.int64))
     return json.loads(loader.plan())
+
+
+def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
+    """Writes an array of a data set under `key`; one that is there under the key is replaced."""
+    flat = np.ascontiguousarray(values)
+    flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
+    width = list(flat.shape[1:])
+    bytes_ = flat.reshape(-1).view(np.uint8)
+    _core.add_array(str(path), key, flat.dtype.name, width, bytes_, origin)
