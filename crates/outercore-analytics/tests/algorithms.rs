@@ -1,0 +1,142 @@
+//! Every algorithm against its definition, on grids of every kind.
+
+use outercore_analytics::algorithms::kcore;
+use outercore_analytics::{Isolated, MemoryRun, Passes, Raw};
+use outercore_core::Bytes;
+use outercore_grid::Order;
+use outercore_testkit::{Csc, naive};
+use proptest::prelude::*;
+
+/// A graph, with directions or without.
+#[derive(Clone, Debug)]
+struct Graph {
+    nodes: u64,
+    /// Without directions: each edge once.
+    edges: Vec<(u64, u64)>,
+    symmetric: bool,
+}
+
+impl Graph {
+    fn of(csc: &Csc, symmetric: bool) -> Self {
+        let mut edges = Vec::new();
+        for (target, ends) in csc.offsets.windows(2).enumerate() {
+            let sources = &csc.sources[ends[0] as usize..ends[1] as usize];
+            edges.extend(sources.iter().map(|&source| (source, target as u64)));
+        }
+        Self { nodes: csc.num_nodes(), edges, symmetric }
+    }
+
+    /// All arcs: without directions every edge as two, a loop as one.
+    fn csc(&self) -> Csc {
+        let mut arcs = self.edges.clone();
+        if self.symmetric {
+            arcs.extend(self.edges.iter().filter(|arc| arc.0 != arc.1).map(|&(u, v)| (v, u)));
+        }
+        Csc::from_edges(self.nodes, &arcs)
+    }
+
+    /// The graph as grids with partitions of several sizes, and memory for groups of several
+    /// sizes.
+    fn runs(&self, logs: &[u32]) -> impl Iterator<Item = (String, MemoryRun)> {
+        let arcs: Vec<_> = self.edges.iter().map(|&(u, v)| (u, v, 1.0)).collect();
+        let mut runs = Vec::new();
+        for order in [Order::Degree, Order::Natural] {
+            for (&log2, working) in logs.iter().zip([0, 4_000, 1 << 30].into_iter().cycle()) {
+                let run = MemoryRun::new(self.nodes, &arcs, self.symmetric, order, log2)
+                    .with_working(Bytes(working));
+                let name = format!("{order:?}, partitions of 2^{log2}, {working} bytes of slots");
+                runs.push((name, run));
+            }
+        }
+        runs.into_iter()
+    }
+}
+
+/// The graphs that every algorithm is tried on, with and without directions.
+fn zoo() -> Vec<(String, Graph)> {
+    let mut graphs = Csc::zoo();
+    graphs.push(("a small power-law graph", Csc::power_law(200, 1_500, 3)));
+    graphs.push(("a sparse random graph", Csc::random(400, 500, 4)));
+    graphs.push(("a cycle", Csc::from_edges(40, &cycle(0, 40))));
+    graphs.push(("two cycles and a bridge", {
+        Csc::from_edges(60, &[cycle(0, 25), cycle(25, 30), vec![(3, 30)]].concat())
+    }));
+    let mut all = Vec::new();
+    for (name, csc) in graphs {
+        all.push((format!("{name}, directed"), Graph::of(&csc, false)));
+        all.push((format!("{name}, undirected"), Graph::of(&csc, true)));
+    }
+    all
+}
+
+/// `len` nodes from `first` on, each pointing at the next.
+fn cycle(first: u64, len: u64) -> Vec<(u64, u64)> {
+    (0..len).map(|at| (first + at, first + (at + 1) % len)).collect()
+}
+
+/// Small graphs with everything: loops, parallel arcs, nodes without arcs, chains, hubs.
+fn graphs() -> impl Strategy<Value = Graph> {
+    (1u64..40, any::<bool>()).prop_flat_map(|(nodes, symmetric)| {
+        let edges = prop::collection::vec((0..nodes, 0..nodes), 0..100);
+        edges.prop_map(move |edges| Graph { nodes, edges, symmetric })
+    })
+}
+
+/// A result by node id.
+fn by_node<T: Copy + Default>(run: &mut MemoryRun, raw: &Raw<T>, id: impl Fn(u32) -> T) -> Vec<T> {
+    let mut found = vec![T::default(); run.shape().nodes as usize];
+    for (partition, values) in raw.by_partition.iter().enumerate() {
+        let nodes = run.nodes(partition).unwrap();
+        assert_eq!(values.len(), nodes.len());
+        for (node, &value) in nodes.into_iter().zip(values) {
+            found[node as usize] = value;
+        }
+    }
+    let isolated = raw.isolated;
+    run.isolated(&mut |nodes| {
+        for &node in nodes {
+            found[node as usize] = match isolated {
+                Isolated::Same(value) | Isolated::Teleport(value) => value,
+                Isolated::Itself => id(node),
+            };
+        }
+    })
+    .unwrap();
+    found
+}
+
+fn ids(run: &mut MemoryRun, raw: &Raw<i64>) -> Vec<i64> {
+    by_node(run, raw, i64::from)
+}
+
+/// Partition sizes: one that makes many, one that makes a few, one that makes one.
+const LOGS: &[u32] = &[4, 8, 16];
+/// For graphs of a few nodes.
+const SMALL: &[u32] = &[1, 3, 2];
+
+fn check_kcore(name: &str, graph: &Graph, logs: &[u32]) {
+    let expected = naive::cores::core_numbers(&graph.csc(), !graph.symmetric);
+    for (grid, mut run) in graph.runs(logs) {
+        let raw = kcore::kcore(&mut run).unwrap();
+        assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}");
+        let degeneracy = expected.iter().max().copied().unwrap_or(0);
+        assert_eq!(raw.facts["degeneracy"], degeneracy, "{name}, {grid}");
+    }
+}
+
+#[test]
+fn core_numbers_are_as_defined() {
+    for (name, graph) in zoo() {
+        check_kcore(&name, &graph, LOGS);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn core_numbers_of_any_graph_are_as_defined(graph in graphs()) {
+        check_kcore("any", &graph, SMALL);
+    }
+
+}
