@@ -1,6 +1,6 @@
 //! Every algorithm against its definition, on grids of every kind.
 
-use outercore_analytics::algorithms::kcore;
+use outercore_analytics::algorithms::{kcore, scc};
 use outercore_analytics::{Isolated, MemoryRun, Passes, Raw};
 use outercore_core::Bytes;
 use outercore_grid::Order;
@@ -109,10 +109,23 @@ fn ids(run: &mut MemoryRun, raw: &Raw<i64>) -> Vec<i64> {
     by_node(run, raw, i64::from)
 }
 
+fn distinct(values: &[i64]) -> u64 {
+    values.iter().collect::<std::collections::BTreeSet<_>>().len() as u64
+}
+
 /// Partition sizes: one that makes many, one that makes a few, one that makes one.
 const LOGS: &[u32] = &[4, 8, 16];
 /// For graphs of a few nodes.
 const SMALL: &[u32] = &[1, 3, 2];
+
+fn check_scc(name: &str, graph: &Graph, logs: &[u32]) {
+    let expected = naive::strong::strong_components(&graph.csc());
+    for (grid, mut run) in graph.runs(logs) {
+        let raw = scc::scc(&mut run).unwrap();
+        assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}");
+        assert_eq!(raw.facts["components"], distinct(&expected), "{name}, {grid}");
+    }
+}
 
 fn check_kcore(name: &str, graph: &Graph, logs: &[u32]) {
     let expected = naive::cores::core_numbers(&graph.csc(), !graph.symmetric);
@@ -125,6 +138,13 @@ fn check_kcore(name: &str, graph: &Graph, logs: &[u32]) {
 }
 
 #[test]
+fn strong_components_are_as_defined() {
+    for (name, graph) in zoo() {
+        check_scc(&name, &graph, LOGS);
+    }
+}
+
+#[test]
 fn core_numbers_are_as_defined() {
     for (name, graph) in zoo() {
         check_kcore(&name, &graph, LOGS);
@@ -133,6 +153,11 @@ fn core_numbers_are_as_defined() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn strong_components_of_any_graph_are_as_defined(graph in graphs()) {
+        check_scc("any", &graph, SMALL);
+    }
 
     #[test]
     fn core_numbers_of_any_graph_are_as_defined(graph in graphs()) {
