@@ -1,6 +1,6 @@
 //! Every algorithm against its definition, on grids of every kind.
 
-use outercore_analytics::algorithms::{kcore, scc};
+use outercore_analytics::algorithms::{kcore, label_propagation, scc};
 use outercore_analytics::{Isolated, MemoryRun, Passes, Raw};
 use outercore_core::Bytes;
 use outercore_grid::Order;
@@ -137,6 +137,15 @@ fn check_kcore(name: &str, graph: &Graph, logs: &[u32]) {
     }
 }
 
+fn check_labels(name: &str, graph: &Graph, logs: &[u32], iterations: u32) {
+    let expected = naive::labels::label_propagation(&graph.csc(), !graph.symmetric, iterations);
+    for (grid, mut run) in graph.runs(logs) {
+        let raw = label_propagation::label_propagation(&mut run, iterations).unwrap();
+        assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}");
+        assert_eq!(raw.facts["communities"], distinct(&expected), "{name}, {grid}");
+    }
+}
+
 #[test]
 fn strong_components_are_as_defined() {
     for (name, graph) in zoo() {
@@ -151,6 +160,13 @@ fn core_numbers_are_as_defined() {
     }
 }
 
+#[test]
+fn propagated_labels_are_as_defined() {
+    for (name, graph) in zoo() {
+        check_labels(&name, &graph, LOGS, 10);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -162,6 +178,11 @@ proptest! {
     #[test]
     fn core_numbers_of_any_graph_are_as_defined(graph in graphs()) {
         check_kcore("any", &graph, SMALL);
+    }
+
+    #[test]
+    fn propagated_labels_of_any_graph_are_as_defined(graph in graphs(), iterations in 1u32..6) {
+        check_labels("any", &graph, SMALL, iterations);
     }
 
 }
