@@ -1,6 +1,6 @@
 //! Every algorithm against its definition, on grids of every kind.
 
-use outercore_analytics::algorithms::{kcore, label_propagation, scc};
+use outercore_analytics::algorithms::{kcore, label_propagation, scc, triangles};
 use outercore_analytics::{Isolated, MemoryRun, Passes, Raw};
 use outercore_core::Bytes;
 use outercore_grid::Order;
@@ -146,6 +146,15 @@ fn check_labels(name: &str, graph: &Graph, logs: &[u32], iterations: u32) {
     }
 }
 
+fn check_triangles(name: &str, graph: &Graph, logs: &[u32]) {
+    let expected = naive::triangles::triangles(&graph.csc());
+    for (grid, mut run) in graph.runs(logs) {
+        let raw = triangles::triangles(&mut run).unwrap();
+        assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}");
+        assert_eq!(raw.facts["triangles"], expected.iter().sum::<i64>() / 3, "{name}, {grid}");
+    }
+}
+
 #[test]
 fn strong_components_are_as_defined() {
     for (name, graph) in zoo() {
@@ -167,6 +176,13 @@ fn propagated_labels_are_as_defined() {
     }
 }
 
+#[test]
+fn triangles_are_as_defined() {
+    for (name, graph) in zoo() {
+        check_triangles(&name, &graph, LOGS);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -183,6 +199,11 @@ proptest! {
     #[test]
     fn propagated_labels_of_any_graph_are_as_defined(graph in graphs(), iterations in 1u32..6) {
         check_labels("any", &graph, SMALL, iterations);
+    }
+
+    #[test]
+    fn triangles_of_any_graph_are_as_defined(graph in graphs()) {
+        check_triangles("any", &graph, SMALL);
     }
 
 }
