@@ -24,6 +24,9 @@ from outercore.errors import (
 from outercore.graph import Graph, open
 
 if TYPE_CHECKING:
+    from outercore.analytics import (
+        grid,
+    )
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
 
@@ -43,10 +46,16 @@ __all__ = [
     "VersionError",
     "__version__",
     "from_pyg",
+    "grid",
     "open",
 ]
 
-_LAZY = {"NeighborLoader": "outercore.loader", "from_pyg": "outercore.sources.pyg"}
+_ANALYTICS = ("grid",)
+_LAZY = {
+    "NeighborLoader": "outercore.loader",
+    "from_pyg": "outercore.sources.pyg",
+    **dict.fromkeys(_ANALYTICS, "outercore.analytics"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -86,6 +86,11 @@ def plan(path: Path, config: dict[str, Any], nodes: NDArray[np.int64]) -> dict[s
     return json.loads(loader.plan())
 
 
+def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+    """Builds the grid of a data set; returns the summary."""
+    return json.loads(_core.build_grid(str(path), json.dumps(options), progress))
+
+
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
     """Writes an array of a data set under `key`; one that is there under the key is replaced."""
     flat = np.ascontiguousarray(values)

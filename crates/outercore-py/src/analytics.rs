@@ -3,18 +3,25 @@
 use std::path::Path;
 
 use numpy::PyReadonlyArray1;
-use outercore_core::{Context, Result};
+use outercore_core::{Bytes, Context, Result};
 use outercore_format::{DType, keys};
+use outercore_grid::{BuildOptions, Order};
 use outercore_io::RealDisk;
+use outercore_store::dataset::DataSet;
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 use pyo3::prelude::*;
+use serde::Deserialize;
 
+use crate::dataset::parse;
 use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::progress::Callback;
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(add_array, module)?)
+    module.add_function(wrap_pyfunction!(add_array, module)?)?;
+    module.add_function(wrap_pyfunction!(build_grid, module)?)
 }
 
 /// Writes an array under `key`, replacing one that is there; `origin` goes into the provenance.
@@ -44,4 +51,47 @@ fn add_array(
         editor.commit()
     })
     .map_err(to_python)
+}
+
+/// How a grid is built, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GridOptions {
+    memory: Bytes,
+    threads: Option<usize>,
+    weights: Option<String>,
+    order: Option<Order>,
+    partition_log2: Option<u32>,
+    overwrite: bool,
+}
+
+/// Builds the grid of a data set; the summary as JSON.
+#[pyfunction]
+fn build_grid(
+    py: Python<'_>,
+    path: &str,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let options: GridOptions = parse("grid options", options)?;
+        let options = BuildOptions {
+            memory: options.memory,
+            threads: options.threads,
+            weights: options.weights,
+            order: options.order,
+            partition_log2: options.partition_log2,
+            overwrite: options.overwrite,
+        };
+        let data_set = DataSet::open(path)?;
+        let summary = outercore_grid::build(
+            &RealDisk,
+            &data_set,
+            &options,
+            &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
+        )?;
+        to_json(&summary)
+    });
+    callback.settle(result, to_python)
 }
