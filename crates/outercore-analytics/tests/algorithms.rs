@@ -1,9 +1,10 @@
 //! Every algorithm against its definition, on grids of every kind.
 
-use outercore_analytics::algorithms::{kcore, label_propagation, scc, triangles};
-use outercore_analytics::{Isolated, MemoryRun, Passes, Raw};
-use outercore_core::Bytes;
+use outercore_analytics::algorithms::{kcore, label_propagation, radii, scc, triangles};
+use outercore_analytics::{Flow, Isolated, MemoryRun, Passes, Raw};
+use outercore_core::{Bytes, Permutation};
 use outercore_grid::Order;
+use outercore_testkit::naive::centrality::Follow;
 use outercore_testkit::{Csc, naive};
 use proptest::prelude::*;
 
@@ -155,6 +156,38 @@ fn check_triangles(name: &str, graph: &Graph, logs: &[u32]) {
     }
 }
 
+fn check_radii(name: &str, graph: &Graph, logs: &[u32], sources: u32, seed: u64) {
+    let csc = graph.csc();
+    let mut connected = vec![false; graph.nodes as usize];
+    for &(source, target) in &graph.edges {
+        connected[source as usize] = true;
+        connected[target as usize] = true;
+    }
+    let order = Permutation::new(graph.nodes, seed, 0);
+    let drawn: Vec<u64> = (0..graph.nodes)
+        .map(|at| order.at(at))
+        .filter(|&node| connected[node as usize])
+        .take((sources as usize).next_multiple_of(64))
+        .collect();
+    for (flow, follow) in
+        [(Flow::Along, Follow::Out), (Flow::Against, Follow::In), (Flow::Both, Follow::Both)]
+    {
+        let expected = naive::centrality::largest_distances(&csc, &drawn, follow);
+        for (grid, mut run) in graph.runs(logs) {
+            let raw = radii::radii(&mut run, sources, seed, flow).unwrap();
+            let mut found = by_node(&mut run, &raw, |_| unreachable!());
+            // A node without arcs is not drawn; by definition it reaches itself.
+            for (found, &connected) in found.iter_mut().zip(&connected) {
+                assert!(connected || *found == -1, "{name}, {grid}, seed {seed}");
+            }
+            assert_eq!(found, expected, "{name}, {grid}, {flow:?}, seed {seed}");
+            assert_eq!(raw.facts["sources"], drawn.len(), "{name}, {grid}");
+            let widest = expected.iter().max().copied().unwrap_or(0).max(0);
+            assert_eq!(raw.facts["diameter_at_least"], widest, "{name}, {grid}");
+        }
+    }
+}
+
 #[test]
 fn strong_components_are_as_defined() {
     for (name, graph) in zoo() {
@@ -183,6 +216,20 @@ fn triangles_are_as_defined() {
     }
 }
 
+#[test]
+fn radii_are_as_defined() {
+    for (name, graph) in zoo() {
+        check_radii(&name, &graph, LOGS, 65, 7);
+    }
+}
+
+#[test]
+fn no_sources_are_refused() {
+    let mut run = MemoryRun::new(5, &[(0, 1, 1.0)], false, Order::Degree, 1);
+    let error = radii::radii(&mut run, 0, 0, Flow::Along).unwrap_err();
+    assert_eq!(error.to_string(), "radii: sources 0, expected 1 or more");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -204,6 +251,11 @@ proptest! {
     #[test]
     fn triangles_of_any_graph_are_as_defined(graph in graphs()) {
         check_triangles("any", &graph, SMALL);
+    }
+
+    #[test]
+    fn radii_of_any_graph_are_as_defined(graph in graphs(), seed in any::<u64>()) {
+        check_radii("any", &graph, SMALL, 1, seed);
     }
 
 }
