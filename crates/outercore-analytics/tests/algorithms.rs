@@ -1,8 +1,9 @@
 //! Every algorithm against its definition, on grids of every kind.
 
+use outercore_analytics::algorithms::betweenness::{self, Sources};
 use outercore_analytics::algorithms::{kcore, label_propagation, radii, scc, triangles};
 use outercore_analytics::{Flow, Isolated, MemoryRun, Passes, Raw};
-use outercore_core::{Bytes, Permutation};
+use outercore_core::{Bytes, ErrorKind, Permutation};
 use outercore_grid::Order;
 use outercore_testkit::naive::centrality::Follow;
 use outercore_testkit::{Csc, naive};
@@ -188,6 +189,36 @@ fn check_radii(name: &str, graph: &Graph, logs: &[u32], sources: u32, seed: u64)
     }
 }
 
+fn check_betweenness(name: &str, graph: &Graph, logs: &[u32], samples: u32, seed: u64) {
+    let (csc, nodes) = (graph.csc(), graph.nodes as f64);
+    let all: Vec<u64> = (0..graph.nodes).collect();
+    let order = Permutation::new(graph.nodes, seed, 0);
+    let drawn: Vec<u64> = (0..u64::from(samples)).map(|at| order.at(at)).collect();
+    let once = if graph.symmetric { 2.0 } else { 1.0 };
+    let pairs = (nodes - 1.0) * (nodes - 2.0);
+    for (sources, ids, normalized, divisor) in [
+        (Sources::All, &all, false, once),
+        (Sources::All, &all, true, pairs),
+        (Sources::Given(&drawn), &drawn, false, once),
+        (Sources::Drawn { samples, seed }, &drawn, true, pairs),
+    ] {
+        let expected: Vec<f64> = naive::centrality::betweenness(&csc, ids)
+            .into_iter()
+            .map(|sum| if sum > 0.0 { sum * nodes / ids.len() as f64 / divisor } else { 0.0 })
+            .collect();
+        for (grid, mut run) in graph.runs(logs) {
+            let raw = betweenness::betweenness(&mut run, sources, normalized).unwrap();
+            let found = by_node(&mut run, &raw, |_| unreachable!());
+            for (node, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(
+                    (found - expected).abs() <= 1e-9 * expected,
+                    "{name}, {grid}, {sources:?}, node {node}: {found}, expected {expected}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn strong_components_are_as_defined() {
     for (name, graph) in zoo() {
@@ -224,8 +255,26 @@ fn radii_are_as_defined() {
 }
 
 #[test]
-fn no_sources_are_refused() {
+fn betweenness_is_as_defined() {
+    // The definition takes cubic time.
+    for (name, graph) in zoo().into_iter().filter(|(_, graph)| graph.nodes <= 400) {
+        check_betweenness(&name, &graph, &[4, 16], 1.max(graph.nodes as u32 / 7), 5);
+    }
+}
+
+#[test]
+fn sources_that_are_not_there_are_refused() {
     let mut run = MemoryRun::new(5, &[(0, 1, 1.0)], false, Order::Degree, 1);
+    for (sources, expected) in [
+        (Sources::Given(&[4, 5]), "betweenness: source 5, the graph has 5 nodes (0 to 4)"),
+        (
+            Sources::Drawn { samples: 6, seed: 0 },
+            "betweenness: samples 6, expected 1 to 5 (the graph's nodes)",
+        ),
+    ] {
+        let error = betweenness::betweenness(&mut run, sources, true).unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::Invalid, expected.to_string()));
+    }
     let error = radii::radii(&mut run, 0, 0, Flow::Along).unwrap_err();
     assert_eq!(error.to_string(), "radii: sources 0, expected 1 or more");
 }
@@ -258,4 +307,11 @@ proptest! {
         check_radii("any", &graph, SMALL, 1, seed);
     }
 
+    #[test]
+    fn betweenness_of_any_graph_is_as_defined(
+        graph in graphs(), samples in 1u32..40, seed in any::<u64>(),
+    ) {
+        let samples = samples.min(graph.nodes as u32);
+        check_betweenness("any", &graph, SMALL, samples, seed);
+    }
 }
