@@ -11,6 +11,7 @@ mod open;
 mod order;
 mod piece;
 mod shape;
+mod verify;
 
 pub use arcs::{Arcs, Side};
 pub use build::{BuildOptions, BuildSummary, OnProgress, build};
@@ -21,3 +22,4 @@ pub use header::{
 pub use open::Grid;
 pub use piece::{Codec, Decoder, PIECE_EDGES, Piece, encode};
 pub use shape::{GridShape, Order};
+pub use verify::verify;

@@ -202,7 +202,7 @@ impl Decoder {
     /// and column of the answer is one of its partition, and the ends are those of the columns.
     ///
     /// # Errors
-    /// `Corrupt`, naming the offset of the piece. `Internal`: weights or bytes of another length.
+    /// `Corrupt`, naming the offset of the piece. `Internal`: another number of weights.
     pub fn decode<'a>(
         &'a mut self,
         piece: &Piece,
@@ -212,13 +212,13 @@ impl Decoder {
         verify: bool,
     ) -> Result<Arcs<'a>> {
         let edges = piece.edges as usize;
-        if bytes.len() != piece.len as usize || !(weights.is_empty() || weights.len() == edges) {
-            return Err(Error::internal(format!(
-                "{} bytes and {} weights for a piece of {} bytes and {edges} edges",
-                bytes.len(),
-                weights.len(),
-                piece.len
-            )));
+        if !(weights.is_empty() || weights.len() == edges) {
+            let found = weights.len();
+            return Err(Error::internal(format!("{found} weights for a piece of {edges} edges")));
+        }
+        if bytes.len() != piece.len as usize {
+            let (found, expected) = (bytes.len(), piece.len);
+            return Err(piece.corrupt(format!("{found} bytes, expected {expected}")));
         }
         if verify {
             let found = xxh3_64(bytes);

@@ -218,19 +218,20 @@ impl Input {
     }
 
     /// Reads a chunk and calls `each(target, sources, edge ids or places)` for each of its targets.
-    /// `rows` bounds the edge ids.
+    /// `rows` bounds the edge ids, if they are wanted.
     fn walk(
         &self,
         degrees: &[u32],
         chunk: Chunk,
-        rows: u64,
+        rows: Option<u64>,
         buffers: &mut Buffers,
         each: &mut impl FnMut(u32, &[u32], Ids<'_>) -> Result<()>,
     ) -> Result<()> {
         let Buffers { wide, sources, ids } = buffers;
         sources.resize(chunk.arcs, 0);
         self.sources.read_ids(chunk.first, self.nodes, wide, sources)?;
-        if let Some(stored) = &self.ids {
+        let listed = self.ids.as_ref().zip(rows);
+        if let Some((stored, rows)) = listed {
             ids.resize(chunk.arcs, 0);
             stored.read_ids(chunk.first, rows, wide, ids)?;
         }
@@ -238,7 +239,7 @@ impl Input {
         while start < chunk.arcs {
             let end = chunk.arcs.min(start + (degrees[target] - behind) as usize);
             if end > start {
-                let ids = match self.ids {
+                let ids = match listed {
                     Some(_) => Ids::Listed(&ids[start..end]),
                     None => Ids::From(chunk.first + start as u64),
                 };
@@ -274,8 +275,8 @@ pub(super) struct Pass<'a> {
     pub(super) pool: &'a ThreadPool,
     /// Arcs of a chunk.
     pub(super) chunk: usize,
-    /// Bound of the edge ids.
-    pub(super) rows: u64,
+    /// Bound of the edge ids; `None`: they are not read, and places stand in for them.
+    pub(super) rows: Option<u64>,
 }
 
 impl Pass<'_> {

@@ -398,7 +398,7 @@ impl<'a> Builder<'a> {
         facts.check_ordering(self.options.order.unwrap_or(Order::Natural))?;
         let into = input
             .in_degrees(&mut |nodes| on_progress("in-degrees", nodes, input.nodes, "nodes"))?;
-        let pass = self.pass(facts, &into, 0);
+        let pass = self.pass(facts, &into, None);
         let out = match input.symmetric {
             true => None,
             false => Some(out_degrees(&pass, *threads, &mut |arcs| {
@@ -414,7 +414,7 @@ impl<'a> Builder<'a> {
         Ok((Degrees { into, out }, order))
     }
 
-    fn pass<'b>(&'b self, facts: &Facts, degrees: &'b [u32], rows: u64) -> Pass<'b> {
+    fn pass<'b>(&'b self, facts: &Facts, degrees: &'b [u32], rows: Option<u64>) -> Pass<'b> {
         Pass { input: &self.input, degrees, pool: &self.pool, chunk: facts.chunk(), rows }
     }
 
@@ -471,7 +471,7 @@ impl<'a> Builder<'a> {
     ) -> Result<Written> {
         let layout = Layout::new(&header.shape());
         let (arcs, threads) = (self.input.arcs, self.threads);
-        let pass = self.pass(facts, &into, weights.len() as u64);
+        let pass = self.pass(facts, &into, None);
         let counts = count(&pass, &places, layout, threads, &mut |done| {
             on_progress("count", done, arcs, "arcs")
         })?;
@@ -489,6 +489,8 @@ impl<'a> Builder<'a> {
                 Sink::to_file(self.disk, &path, &counts.edges, capacity)?
             }
         };
+        let rows = R::WEIGHTED.then_some(weights.len() as u64);
+        let pass = self.pass(facts, &into, rows);
         deal(&pass, &places, layout, threads, &weights, &mut sink, &mut |done| {
             on_progress("deal", done, arcs, "arcs")
         })?;

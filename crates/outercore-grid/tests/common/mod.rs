@@ -94,7 +94,8 @@ pub fn arcs_of(made: &Made) -> Vec<Arc> {
     arcs
 }
 
-fn read<T: bytemuck::Pod>(data_set: &DataSet, key: &str) -> Vec<T> {
+/// The rows of an array.
+pub fn read<T: bytemuck::Pod>(data_set: &DataSet, key: &str) -> Vec<T> {
     bytemuck::pod_collect_to_vec(&data_set.read_array(key).unwrap())
 }
 
@@ -148,11 +149,9 @@ pub fn zoo() -> Vec<(String, Made)> {
                 csc.sources[range].iter().map(move |source| (*source, target))
             })
             .collect();
-        let weights: Vec<f32> = (0..edges.len()).map(|id| (id % 97) as f32 - 5.5).collect();
         let nodes = csc.num_nodes();
         all.push((format!("{name}, directed"), Made::directed(nodes, &edges)));
         all.push((format!("{name}, undirected"), Made::undirected(nodes, &edges)));
-        let _ = &weights;
     }
     all
 }
