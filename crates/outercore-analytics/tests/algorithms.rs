@@ -42,8 +42,11 @@ impl Graph {
     fn runs(&self, logs: &[u32]) -> impl Iterator<Item = (String, MemoryRun)> {
         let arcs: Vec<_> = self.edges.iter().map(|&(u, v)| (u, v, 1.0)).collect();
         let mut runs = Vec::new();
-        for order in [Order::Degree, Order::Natural] {
-            for (&log2, working) in logs.iter().zip([0, 4_000, 1 << 30].into_iter().cycle()) {
+        // So that both small and large partitions meet little and much memory.
+        for (order, workings) in
+            [(Order::Degree, [0, 4_000, 1 << 30]), (Order::Natural, [1 << 30, 4_000, 0])]
+        {
+            for (&log2, working) in logs.iter().zip(workings) {
                 let run = MemoryRun::new(self.nodes, &arcs, self.symmetric, order, log2)
                     .with_working(Bytes(working));
                 let name = format!("{order:?}, partitions of 2^{log2}, {working} bytes of slots");
@@ -116,7 +119,7 @@ fn distinct(values: &[i64]) -> u64 {
 }
 
 /// Partition sizes: one that makes many, one that makes a few, one that makes one.
-const LOGS: &[u32] = &[4, 8, 16];
+const LOGS: &[u32] = &[5, 8, 16];
 /// For graphs of a few nodes.
 const SMALL: &[u32] = &[1, 3, 2];
 
@@ -244,6 +247,33 @@ fn propagated_labels_are_as_defined() {
 fn triangles_are_as_defined() {
     for (name, graph) in zoo() {
         check_triangles(&name, &graph, LOGS);
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_size_of_groups() {
+    let csc = Csc::power_law(400, 3_000, 9);
+    for symmetric in [false, true] {
+        let graph = Graph::of(&csc, symmetric);
+        let arcs: Vec<_> = graph.edges.iter().map(|&(u, v)| (u, v, 1.0)).collect();
+        for order in [Order::Degree, Order::Natural] {
+            let mut groups = std::collections::BTreeSet::new();
+            let results = [0, 1_000, 4_000, 16_000, 1 << 30].map(|working| {
+                let mut run = MemoryRun::new(graph.nodes, &arcs, symmetric, order, 4)
+                    .with_working(Bytes(working));
+                let triangles = triangles::triangles(&mut run).unwrap();
+                groups.insert(triangles.facts["groups"].as_u64().unwrap());
+                [
+                    triangles.by_partition,
+                    kcore::kcore(&mut run).unwrap().by_partition,
+                    label_propagation::label_propagation(&mut run, 9).unwrap().by_partition,
+                ]
+            });
+            assert!(groups.len() > 3 && groups.contains(&1), "{groups:?}");
+            for result in &results[1..] {
+                assert_eq!(result, &results[0], "{order:?}");
+            }
+        }
     }
 }
 
