@@ -69,7 +69,7 @@ pub fn betweenness<R: Passes>(
     let mut search = Search::new(&shape);
     let mut levels = 0;
     for (done, &place) in places.connected.iter().enumerate() {
-        run.progress("sources", done as u64, places.connected.len() as u64)?;
+        search.done = (done as u64, places.connected.len() as u64);
         levels = levels.max(search.forward(run, place)?);
         search.backward(run)?;
     }
@@ -156,6 +156,8 @@ struct Search {
     targets: Vec<State>,
     /// For each level the partitions with nodes in it.
     levels: Vec<Vec<bool>>,
+    /// Sources done, and all of them.
+    done: (u64, u64),
 }
 
 impl Search {
@@ -174,6 +176,7 @@ impl Search {
                 })
                 .collect(),
             levels: Vec::new(),
+            done: (0, 0),
         }
     }
 
@@ -200,6 +203,8 @@ impl Search {
             let active = self.levels.last().expect("the source's level");
             let select =
                 Selection { sources: active, targets: &all, flow: Flow::Along, weights: false };
+            // In every level: a long search can be stopped in the middle.
+            run.progress("sources", self.done.0, self.done.1)?;
             run.pass(&Forward, &self.sources, &mut self.targets, &select)?;
             let mut both: Vec<_> = self.sources.iter_mut().zip(&mut self.targets).collect();
             let reached = in_parallel(run, &mut both, |_, (ahead, state)| {
@@ -225,8 +230,6 @@ impl Search {
                 return Ok(self.levels.len() as u32 - 1);
             }
             self.levels.push(reached);
-            // Also the way to stop in the middle of a long search.
-            run.progress("levels", self.levels.len() as u64, 0)?;
         }
     }
 
@@ -253,8 +256,8 @@ impl Search {
                     flow: Flow::Against,
                     weights: false,
                 };
+                run.progress("sources", self.done.0, self.done.1)?;
                 run.pass(&Backward, &self.sources, &mut self.targets, &select)?;
-                run.progress("levels", level as u64, 0)?;
             }
         }
         Ok(())

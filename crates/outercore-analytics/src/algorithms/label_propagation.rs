@@ -49,7 +49,7 @@ pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<
     let mut iterations = 0;
     while iterations < max_iterations && wanted.contains(&true) {
         let (done, total) = (u64::from(iterations), u64::from(max_iterations));
-        run.progress(&format!("iteration {}", iterations + 1), done, total)?;
+        run.progress("iteration", done, total)?;
         let found = gather(run, &labels, &wanted, Flow::Both, true, |_, _, neighbours| {
             most_frequent(neighbours)
         })?;

@@ -47,10 +47,9 @@ pub fn radii<R: Passes>(run: &mut R, sources: u32, seed: u64, flow: Flow) -> Res
     let lens: Vec<usize> = (0..shape.partitions()).map(|p| shape.partition_len(p)).collect();
     let mut radii: Vec<Vec<i32>> = lens.iter().map(|&len| vec![-1; len]).collect();
     let drawn = draw(run, sources, seed)?;
-    let rounds = drawn.len().div_ceil(TOGETHER);
     for (round, together) in drawn.chunks(TOGETHER).enumerate() {
-        run.progress(&format!("sources, round {}", round + 1), round as u64, rounds as u64)?;
-        search(run, together, flow, &mut radii)?;
+        let done = ((round * TOGETHER) as u64, drawn.len() as u64);
+        search(run, together, flow, done, &mut radii)?;
     }
     let widest = radii.iter().flatten().max().copied().unwrap_or(-1);
     let mut facts = serde_json::Map::new();
@@ -83,6 +82,7 @@ fn search<R: Passes>(
     run: &mut R,
     together: &[(usize, usize)],
     flow: Flow,
+    (done, total): (u64, u64),
     radii: &mut [Vec<i32>],
 ) -> Result<()> {
     let mut reached: Vec<Vec<u64>> = radii.iter().map(|radii| vec![0; radii.len()]).collect();
@@ -98,6 +98,8 @@ fn search<R: Passes>(
         if !active.contains(&true) {
             break;
         }
+        // In every level: a long search can be stopped in the middle.
+        run.progress("sources", done, total)?;
         let select = Selection { sources: &active, targets: &all, flow, weights: false };
         run.pass(&Spread, &before, &mut reached, &select)?;
         let mut parts: Vec<_> = before.iter_mut().zip(&reached).zip(radii.iter_mut()).collect();
@@ -114,7 +116,6 @@ fn search<R: Passes>(
             }
             any
         });
-        run.progress("levels", distance as u64, 0)?;
     }
     Ok(())
 }

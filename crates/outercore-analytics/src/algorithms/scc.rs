@@ -42,8 +42,9 @@ pub fn need(shape: &GridShape) -> Need {
 ///    Repeated until a round takes less than one in a hundred.
 /// 2. *Forward and backward*: what the node with the largest product of degrees reaches and is
 ///    reached by is its component, usually the giant one. Both searches go side by side.
-/// 3. *Colours*, until nothing is left: everybody takes the largest number among those that reach
-///    him; whatever the owner of a number is reached from inside its colour is a component.
+/// 3. *Colours*, until nothing is left: every node takes the largest number among those of the
+///    nodes that reach it; what the owner of a number is reached from inside its colour is a
+///    component.
 ///
 /// # Cost
 /// One pass for each round and each step of a search; both directions share a pass. Partitions
@@ -66,7 +67,7 @@ pub fn scc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
         // Removing components leaves new ends of chains.
         while search.left() > 0 && search.trim(run)? {}
     }
-    search.components.finish(run)
+    search.into_components().finish(run)
 }
 
 /// The number of a node here: partition and local id. Any order of the nodes would do.
@@ -90,7 +91,6 @@ struct Search {
     components: Components,
     /// Nodes in no component yet.
     left: Vec<u64>,
-    passes: u64,
     all: Vec<bool>,
 }
 
@@ -119,9 +119,13 @@ impl Search {
                     .collect(),
             },
             left: lens.iter().map(|&len| len as u64).collect(),
-            passes: 0,
             all: vec![true; partitions],
         }
+    }
+
+    /// Frees what only the search needs.
+    fn into_components(self) -> Components {
+        self.components
     }
 
     fn left(&self) -> u64 {
@@ -132,17 +136,15 @@ impl Search {
     fn pass<R: Passes, P: EdgeProgram<Source = State, Target = State>>(
         &mut self,
         run: &mut R,
-        what: &str,
         program: &P,
         sources: &[bool],
         flow: Flow,
     ) -> Result<()> {
         let connected = run.shape().connected;
-        run.progress(what, connected - self.left(), connected)?;
+        run.progress("nodes", connected - self.left(), connected)?;
         let targets: Vec<bool> = self.left.iter().map(|&left| left > 0).collect();
         let select = Selection { sources, targets: &targets, flow, weights: false };
         run.pass(program, &self.sources, &mut self.targets, &select)?;
-        self.passes += 1;
         Ok(())
     }
 
@@ -151,13 +153,12 @@ impl Search {
     fn spread<R: Passes, P: EdgeProgram<Source = State, Target = State>>(
         &mut self,
         run: &mut R,
-        what: &str,
         program: &P,
         mut active: Vec<bool>,
         flow: Flow,
     ) -> Result<()> {
         while active.contains(&true) {
-            self.pass(run, what, program, &active, flow)?;
+            self.pass(run, program, &active, flow)?;
             active = self.publish(run);
         }
         Ok(())
@@ -213,7 +214,7 @@ impl Search {
         let before = self.left();
         let program = Trim { symmetric: run.shape().symmetric };
         let all = self.all.clone();
-        self.pass(run, "trimming", &program, &all, Flow::Both)?;
+        self.pass(run, &program, &all, Flow::Both)?;
         self.settle(run, |number, flags, _| {
             let kept = *flags & (HAS_IN | HAS_OUT) == HAS_IN | HAS_OUT;
             *flags = 0;
@@ -245,7 +246,7 @@ impl Search {
             None
         });
         let reach = Reach { symmetric: run.shape().symmetric };
-        self.spread(run, "around the largest hub", &reach, active, Flow::Both)?;
+        self.spread(run, &reach, active, Flow::Both)?;
         self.settle(run, |_, flags, _| {
             let component = *flags & (AHEAD | BEHIND) == AHEAD | BEHIND;
             *flags = 0;
@@ -260,12 +261,12 @@ impl Search {
             (*flags, *colour) = (FRESH, number);
             None
         });
-        self.spread(run, "colours", &Colour, active, Flow::Along)?;
+        self.spread(run, &Colour, active, Flow::Along)?;
         let active = self.settle(run, |number, flags, colour| {
             *flags = if *colour == number { BEHIND | FRESH } else { 0 };
             None
         });
-        self.spread(run, "inside colours", &Inside, active, Flow::Against)?;
+        self.spread(run, &Inside, active, Flow::Against)?;
         self.settle(run, |_, flags, colour| (*flags & BEHIND != 0).then_some(*colour));
         Ok(())
     }
