@@ -127,3 +127,27 @@ def test_a_users_mistake_ends_with_1_and_one_line(
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert message in err
+
+
+def test_check_finds_a_changed_byte_of_the_grid(data_set: Path, outcome: Any) -> None:
+    graph = oc.open(data_set)
+    oc.grid(graph)
+    assert outcome("check", data_set)[0] == 0
+    path = data_set / graph.arrays["grid/edge/blocks"]["file"]
+    damaged = bytearray(path.read_bytes())
+    damaged[4096 + 100] ^= 0x10
+    path.write_bytes(damaged)
+    code, _, err = outcome("check", data_set)
+    assert code == 1
+    assert "piece" in err
+    assert f"outercore grid {data_set} --overwrite" in err
+
+
+def test_check_finds_a_grid_of_another_topology(data_set: Path, outcome: Any) -> None:
+    oc.grid(data_set, weights="weight")
+    oc.open(data_set).add_edge_array("weight", np.zeros(600), overwrite=True)
+    code, _, err = outcome("check", data_set)
+    assert code == 1
+    assert "belongs to another" in err
+    oc.grid(data_set, weights="weight", overwrite=True)
+    assert outcome("check", data_set)[0] == 0
