@@ -250,8 +250,7 @@ impl Engine {
                 return Err(Error::internal(why));
             }
             // A few at a time: fewer system calls, and the queue stays nearly full meanwhile.
-            let waited =
-                self.reader.wait(in_flight.div_ceil(8), self.deadline, &mut self.done);
+            let waited = self.reader.wait(in_flight.div_ceil(8), self.deadline, &mut self.done);
             waited.with_context(|| {
                 let file = (list.files)(rest.next.saturating_sub(1));
                 format!("file `{}`", self.paths[file.0 as usize].display())
@@ -297,9 +296,8 @@ impl Engine {
         while rest.next < list.len && self.has_room(rest.pending.len()) {
             if rest.allowed == rest.next {
                 // Whoever makes room may need the bytes that are still to be handed out.
-                let idle = self.reader.in_flight() == 0
-                    && rest.pending.is_empty()
-                    && !rest.undelivered;
+                let idle =
+                    self.reader.in_flight() == 0 && rest.pending.is_empty() && !rest.undelivered;
                 if !may_begin(rest.next, idle)? {
                     break;
                 }

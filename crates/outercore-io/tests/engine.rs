@@ -184,7 +184,13 @@ fn paced_reads_of_several_files_begin_in_order_and_only_when_there_is_room() {
             &reads,
             &mut |index, idle| {
                 let begins = room.get() > 0 || idle;
-                room.set(if room.get() > 0 { room.get() - 1 } else if idle { 2 } else { 0 });
+                room.set(if room.get() > 0 {
+                    room.get() - 1
+                } else if idle {
+                    2
+                } else {
+                    0
+                });
                 if begins {
                     asked.push(index);
                 }
