@@ -130,6 +130,9 @@ impl Piece {
 /// Appends the body of a piece: edges as ascending `row << 16 | column`, at most 65,536. Returns
 /// how the columns were written and the number of row entries.
 ///
+/// Differences are taken where they leave two thirds of the bytes or less: on Kronecker graphs they
+/// leave 0.77, and decoding them takes four times as long.
+///
 /// **Cost**: one pass over the rows and two over the columns; holds 6 bytes an edge.
 ///
 /// # Panics
@@ -171,7 +174,7 @@ pub fn encode(keys: &[u32], out: &mut Vec<u8>) -> (Codec, u32) {
     let rows_len = out.len() - start;
     let plain = rows_len + 2 * keys.len();
     let delta = rows_len + bytes12::encoded_len(&differences) + 1;
-    let codec = if 5 * delta <= 4 * plain { Codec::Delta } else { Codec::Plain };
+    let codec = if 3 * delta <= 2 * plain { Codec::Delta } else { Codec::Plain };
     match codec {
         Codec::Plain => out.extend(keys.iter().flat_map(|key| (*key as u16).to_le_bytes())),
         Codec::Delta => {

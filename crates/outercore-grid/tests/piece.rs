@@ -87,7 +87,7 @@ fn pieces_of_every_extreme_are_read_back() {
 fn a_piece_that_is_cut_short_or_damaged_anywhere_is_corrupt() {
     for keys in [
         vec![0, 1, 2, 3 << 16 | 700, 300 << 16, 300 << 16 | 65_000],
-        (0..600).map(|at| (at / 40) << 16 | (at % 40) * 3).collect(),
+        (0..600).map(|at| ((at / 40) << 16) | ((at % 40) * 3)).collect(),
         (0..300).map(|at| at << 16 | (at * 7919) & 0xFFFF).collect(),
     ] {
         let (piece, mut body) = encoded(&keys);

@@ -166,10 +166,9 @@ pub fn build(
     let mut builder = Builder::new(disk, data_set, options)?;
     let done = builder.build(on_progress);
     // What cannot be removed now is removed by the next build.
-    let removed = disk.remove_dir_all(&data_set.root().join(TEMPORARY));
+    let _ = disk.remove_dir_all(&data_set.root().join(TEMPORARY));
     match done {
         Ok(mut summary) => {
-            removed.or_else(|_| Ok::<_, Error>(()))?;
             summary.seconds = started.elapsed().as_secs_f64();
             Ok(summary)
         }
