@@ -2,11 +2,16 @@
 
 use outercore_analytics::algorithms::betweenness::{self, Sources};
 use outercore_analytics::algorithms::{kcore, label_propagation, radii, scc, triangles};
-use outercore_analytics::{Flow, Isolated, MemoryRun, Passes, Raw};
+use outercore_analytics::{
+    Algorithm, Flow, FlowName, Inputs, Isolated, MemoryRun, Passes, Raw, RunConfig, Values, run,
+};
 use outercore_core::{Bytes, ErrorKind, Permutation};
-use outercore_grid::Order;
+use outercore_format::MANIFEST_FILE;
+use outercore_grid::{BuildOptions, Order, build};
+use outercore_io::RealDisk;
+use outercore_store::dataset::DataSet;
 use outercore_testkit::naive::centrality::Follow;
-use outercore_testkit::{Csc, naive};
+use outercore_testkit::{Csc, Width, naive, write_data_set};
 use proptest::prelude::*;
 
 /// A graph, with directions or without.
@@ -35,6 +40,27 @@ impl Graph {
             arcs.extend(self.edges.iter().filter(|arc| arc.0 != arc.1).map(|&(u, v)| (v, u)));
         }
         Csc::from_edges(self.nodes, &arcs)
+    }
+
+    /// The graph as a data set in the directory `root`.
+    fn write(&self, root: &std::path::Path) -> DataSet {
+        let mut csc = self.csc();
+        if self.symmetric {
+            // Both arcs of an edge have its row.
+            let second = (0u64..).zip(&self.edges).filter(|(_, edge)| edge.0 != edge.1);
+            let rows: Vec<u64> =
+                (0..self.edges.len() as u64).chain(second.map(|(row, _)| row)).collect();
+            for id in &mut csc.ids {
+                *id = rows[*id as usize];
+            }
+        }
+        write_data_set(root, &csc, Width::Narrow);
+        let mut manifest = DataSet::read_manifest(root).unwrap();
+        let edges = manifest.edge_types.get_mut("edge").unwrap();
+        edges.undirected = self.symmetric;
+        edges.rows = Some(self.edges.len() as u64);
+        std::fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
+        DataSet::open(root).unwrap()
     }
 
     /// The graph as grids with partitions of several sizes, and memory for groups of several
@@ -307,6 +333,71 @@ fn sources_that_are_not_there_are_refused() {
     }
     let error = radii::radii(&mut run, 0, 0, Flow::Along).unwrap_err();
     assert_eq!(error.to_string(), "radii: sources 0, expected 1 or more");
+}
+
+/// What the algorithms say when everything is in memory, one partition a group.
+fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)> {
+    let arcs: Vec<_> = graph.edges.iter().map(|&(u, v)| (u, v, 1.0)).collect();
+    let run = &mut MemoryRun::new(graph.nodes, &arcs, graph.symmetric, order, log2);
+    let strong = scc::scc(run).unwrap();
+    let cores = kcore::kcore(run).unwrap();
+    let labels = label_propagation::label_propagation(run, 5).unwrap();
+    let corners = triangles::triangles(run).unwrap();
+    let far = radii::radii(run, 64, 3, Flow::Against).unwrap();
+    let drawn = Sources::Drawn { samples: 4, seed: 3 };
+    let between = betweenness::betweenness(run, drawn, true).unwrap();
+    vec![
+        (Algorithm::Scc {}, Values::I64(ids(run, &strong))),
+        (Algorithm::Kcore {}, Values::I64(ids(run, &cores))),
+        (Algorithm::LabelPropagation { max_iterations: 5 }, Values::I64(ids(run, &labels))),
+        (Algorithm::Triangles {}, Values::I64(ids(run, &corners))),
+        (
+            Algorithm::Radii { sources: 64, seed: 3, flow: FlowName::In },
+            Values::I32(by_node(run, &far, |_| unreachable!())),
+        ),
+        (
+            Algorithm::Betweenness { sources: None, samples: Some(4), seed: 3, normalized: true },
+            Values::F64(by_node(run, &between, |_| unreachable!())),
+        ),
+    ]
+}
+
+#[test]
+fn a_stream_from_disk_gives_the_bits_of_memory() {
+    let csc = Csc::power_law(3000, 20_000, 8);
+    for (symmetric, order) in
+        [(false, Order::Degree), (false, Order::Natural), (true, Order::Degree)]
+    {
+        let graph = Graph::of(&csc, symmetric);
+        let directory = tempfile::tempdir().unwrap();
+        let data_set = graph.write(directory.path());
+        let options =
+            BuildOptions { order: Some(order), partition_log2: Some(8), ..BuildOptions::default() };
+        build(&RealDisk, &data_set, &options, &mut |_, _, _, _| Ok(())).unwrap();
+        let data_set = DataSet::open(directory.path()).unwrap();
+        for (algorithm, expected) in in_memory(&graph, order, 8) {
+            for (memory, threads) in [(Bytes::mib(7), 1), (Bytes::mib(64), 3)] {
+                let config = RunConfig {
+                    memory,
+                    threads: Some(threads),
+                    build: false,
+                    ..RunConfig::default()
+                };
+                let found = run(
+                    &data_set,
+                    &algorithm,
+                    Inputs::default(),
+                    &config,
+                    &mut |_, _, _, _| Ok(()),
+                )
+                .unwrap();
+                assert_eq!(
+                    found.values, expected,
+                    "{algorithm:?}, symmetric {symmetric}, {order:?}, {memory}, {threads} threads"
+                );
+            }
+        }
+    }
 }
 
 proptest! {
