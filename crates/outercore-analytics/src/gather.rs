@@ -3,11 +3,10 @@
 //! Sums and minima are taken arc by arc. What is a function of all neighbours together (the h-index
 //! of a k-core, the most frequent label) needs them side by side: a slot for each arc.
 
-use std::sync::Mutex;
-
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Order};
 
+use crate::algorithms::{all, each_partition};
 use crate::output::Working;
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 
@@ -112,12 +111,12 @@ impl Group<'_> {
         run: &mut R,
         each: &(impl Fn(usize, usize, &mut [u32]) -> u32 + Sync),
     ) -> Result<()> {
-        let all = vec![true; self.slots.len()];
+        let all = all(self.slots.len());
         let targets: Vec<bool> = self.slots.iter().map(|slots| !slots.starts.is_empty()).collect();
         let select =
             Selection { sources: &all, targets: &targets, flow: self.flow, weights: false };
         run.pass(&self.program, &self.sources, &mut self.slots, &select)?;
-        let found = in_parallel(run, &mut self.slots, |partition, slots| {
+        let found = each_partition(run, &mut self.slots, |partition, slots| {
             (!slots.starts.is_empty()).then(|| {
                 let mut slots = std::mem::take(slots);
                 (0..slots.filled.len())
@@ -195,7 +194,7 @@ impl Adjacency {
             return Ok(Self(None));
         }
         let partitions = run.shape().partitions();
-        let all = vec![true; partitions];
+        let all = all(partitions);
         let sources: Vec<usize> = (0..partitions).collect();
         let mut seen = vec![vec![false; partitions]; partitions];
         let select = Selection { sources: &all, targets: &all, flow: Flow::Both, weights: false };
@@ -225,16 +224,4 @@ impl EdgeProgram for Seen {
     fn apply(&self, _arcs: &Arcs<'_>, source: &usize, target: &mut Vec<bool>) {
         target[*source] = true;
     }
-}
-
-/// Calls `each(partition, item)` for the item of every partition, in parallel.
-pub(crate) fn in_parallel<R: Passes, T: Send, U: Send>(
-    run: &mut R,
-    items: &mut [T],
-    each: impl Fn(usize, &mut T) -> U + Sync,
-) -> Vec<U> {
-    let items: Vec<Mutex<&mut T>> = items.iter_mut().map(Mutex::new).collect();
-    run.partitions(|partition| {
-        each(partition, &mut items[partition].lock().expect("each item is locked once"))
-    })
 }

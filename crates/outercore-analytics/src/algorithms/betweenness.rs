@@ -3,7 +3,7 @@
 use outercore_core::{Bytes, Error, ErrorKind, Permutation, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::kcore::gather::in_parallel;
+use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
@@ -183,7 +183,7 @@ impl Search {
     /// Counts shortest paths from `source`; returns the deepest level.
     fn forward<R: Passes>(&mut self, run: &mut R, source: (usize, usize)) -> Result<u32> {
         let partitions = self.targets.len();
-        let all = vec![true; partitions];
+        let all = all(partitions);
         for (partition, (state, ahead)) in
             self.targets.iter_mut().zip(&mut self.sources).enumerate()
         {
@@ -207,7 +207,7 @@ impl Search {
             run.progress("sources", self.done.0, self.done.1)?;
             run.pass(&Forward, &self.sources, &mut self.targets, &select)?;
             let mut both: Vec<_> = self.sources.iter_mut().zip(&mut self.targets).collect();
-            let reached = in_parallel(run, &mut both, |_, (ahead, state)| {
+            let reached = each_partition(run, &mut both, |_, (ahead, state)| {
                 let (mut any, mut finite) = (false, true);
                 for ((ahead, &level), &paths) in
                     ahead.iter_mut().zip(&state.level).zip(&state.paths)
@@ -238,7 +238,7 @@ impl Search {
         // The source itself takes no part.
         for level in (1..self.levels.len()).rev() {
             let mut both: Vec<_> = self.sources.iter_mut().zip(&mut self.targets).collect();
-            in_parallel(run, &mut both, |_, (back, state)| {
+            each_partition(run, &mut both, |_, (back, state)| {
                 state.at = level as i32 - 1;
                 for (local, back) in back.iter_mut().enumerate() {
                     *back = 0.0;

@@ -9,6 +9,7 @@ use crate::program::{Flow, Passes};
 #[path = "../gather.rs"]
 pub mod gather;
 
+use super::all;
 use gather::{Adjacency, gather, neighbour_counts, working};
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
@@ -55,7 +56,7 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
             counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect(),
         );
     }
-    let mut wanted = vec![true; partitions];
+    let mut wanted = all(partitions);
     let mut iterations = 0u64;
     while wanted.contains(&true) {
         run.progress("iteration", iterations, 0)?;

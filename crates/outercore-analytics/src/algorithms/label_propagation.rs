@@ -3,6 +3,7 @@
 use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
+use super::all;
 use super::kcore::gather::{Adjacency, gather, working};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
@@ -45,7 +46,7 @@ pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<
     let adjacency = Adjacency::of(run)?;
     let mut labels =
         (0..partitions).map(|partition| run.nodes(partition)).collect::<Result<Vec<_>>>()?;
-    let mut wanted = vec![true; partitions];
+    let mut wanted = all(partitions);
     let mut iterations = 0;
     while iterations < max_iterations && wanted.contains(&true) {
         let (done, total) = (u64::from(iterations), u64::from(max_iterations));

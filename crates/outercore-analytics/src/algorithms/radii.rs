@@ -3,7 +3,7 @@
 use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::kcore::gather::in_parallel;
+use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
@@ -93,7 +93,7 @@ fn search<R: Passes>(
         active[partition] = true;
     }
     let mut before = reached.clone();
-    let all = vec![true; radii.len()];
+    let all = all(radii.len());
     for distance in 1.. {
         if !active.contains(&true) {
             break;
@@ -103,7 +103,7 @@ fn search<R: Passes>(
         let select = Selection { sources: &active, targets: &all, flow, weights: false };
         run.pass(&Spread, &before, &mut reached, &select)?;
         let mut parts: Vec<_> = before.iter_mut().zip(&reached).zip(radii.iter_mut()).collect();
-        active = in_parallel(run, &mut parts, |_, ((before, reached), radii)| {
+        active = each_partition(run, &mut parts, |_, ((before, reached), radii)| {
             let mut any = false;
             for ((before, &reached), radius) in
                 before.iter_mut().zip(reached.iter()).zip(radii.iter_mut())

@@ -3,7 +3,7 @@
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 
-use super::kcore::gather::in_parallel;
+use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 
@@ -119,7 +119,7 @@ impl Search {
                     .collect(),
             },
             left: lens.iter().map(|&len| len as u64).collect(),
-            all: vec![true; partitions],
+            all: all(partitions),
         }
     }
 
@@ -169,7 +169,7 @@ impl Search {
     fn publish<R: Passes>(&mut self, run: &mut R) -> Vec<bool> {
         let targets = &mut self.targets;
         let mut both: Vec<_> = self.sources.iter_mut().zip(targets.iter_mut()).collect();
-        in_parallel(run, &mut both, |_, (source, target)| {
+        each_partition(run, &mut both, |_, (source, target)| {
             source.flags.copy_from_slice(&target.flags);
             source.colours.copy_from_slice(&target.colours);
             for flags in &mut target.flags {
@@ -188,7 +188,7 @@ impl Search {
     ) -> Vec<bool> {
         let (targets, components) = (&mut self.targets, &mut self.components.of);
         let mut both: Vec<_> = targets.iter_mut().zip(components.iter_mut()).collect();
-        self.left = in_parallel(run, &mut both, |partition, (state, components)| {
+        self.left = each_partition(run, &mut both, |partition, (state, components)| {
             let mut left = 0;
             for local in 0..components.len() {
                 let flags = &mut state.flags[local];

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::kcore::gather::{in_parallel, neighbour_counts};
+use super::kcore::gather::neighbour_counts;
+use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw, Working};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
@@ -146,7 +147,7 @@ impl Count {
     /// Counts how many neighbours each node will point at.
     fn measure<R: Passes>(&mut self, run: &mut R) -> Result<()> {
         let partitions = self.degrees.len();
-        let all = vec![true; partitions];
+        let all = all(partitions);
         let sources: Vec<usize> = (0..partitions).collect();
         let mut targets: Vec<(usize, Vec<u32>)> =
             std::mem::take(&mut self.longest).into_iter().enumerate().collect();
@@ -160,7 +161,7 @@ impl Count {
     /// The lists of a group of partitions, sorted, every neighbour once.
     fn lists<R: Passes>(&self, run: &mut R, group: &Range<usize>) -> Result<Vec<Lists>> {
         let partitions = self.degrees.len();
-        let all = vec![true; partitions];
+        let all = all(partitions);
         let wanted: Vec<bool> = (0..partitions).map(|p| group.contains(&p)).collect();
         let sources: Vec<usize> = (0..partitions).collect();
         let mut lists: Vec<Lists> = self
@@ -175,7 +176,7 @@ impl Count {
         let select =
             Selection { sources: &all, targets: &wanted, flow: Flow::Both, weights: false };
         run.pass(&Fill { degrees: &self.degrees }, &sources, &mut lists, &select)?;
-        in_parallel(run, &mut lists, |_, lists| lists.tidy());
+        each_partition(run, &mut lists, |_, lists| lists.tidy());
         Ok(lists)
     }
 
