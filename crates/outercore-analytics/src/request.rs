@@ -440,8 +440,9 @@ fn open_grid(
 
 fn no_weights(data_set: &DataSet, name: &str) -> Error {
     let prefix = format!("edges/{}/", keys::EDGE);
-    let there: Vec<&str> =
-        data_set.manifest().arrays.keys().filter_map(|key| key.strip_prefix(&prefix)).collect();
+    let own = [keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS];
+    let arrays = data_set.manifest().arrays.keys().filter(|key| !own.contains(&key.as_str()));
+    let there: Vec<&str> = arrays.filter_map(|key| key.strip_prefix(&prefix)).collect();
     let error =
         Error::new(ErrorKind::NotFound, format!("edge array `{name}` is not in the data set"));
     if there.is_empty() {
