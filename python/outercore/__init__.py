@@ -25,7 +25,20 @@ from outercore.graph import Graph, open
 
 if TYPE_CHECKING:
     from outercore.analytics import (
+        Run,
+        betweenness,
+        bfs,
+        degrees,
         grid,
+        kcore,
+        label_propagation,
+        pagerank,
+        radii,
+        run,
+        scc,
+        sssp,
+        triangles,
+        wcc,
     )
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
@@ -42,15 +55,43 @@ __all__ = [
     "NoSpaceError",
     "NotFoundError",
     "OutercoreError",
+    "Run",
     "UnsupportedError",
     "VersionError",
     "__version__",
+    "betweenness",
+    "bfs",
+    "degrees",
     "from_pyg",
     "grid",
+    "kcore",
+    "label_propagation",
     "open",
+    "pagerank",
+    "radii",
+    "run",
+    "scc",
+    "sssp",
+    "triangles",
+    "wcc",
 ]
 
-_ANALYTICS = ("grid",)
+_ANALYTICS = (
+    "Run",
+    "bfs",
+    "betweenness",
+    "degrees",
+    "grid",
+    "kcore",
+    "label_propagation",
+    "pagerank",
+    "radii",
+    "run",
+    "scc",
+    "sssp",
+    "triangles",
+    "wcc",
+)
 _LAZY = {
     "NeighborLoader": "outercore.loader",
     "from_pyg": "outercore.sources.pyg",

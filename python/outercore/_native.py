@@ -91,6 +91,26 @@ def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -
     return json.loads(_core.build_grid(str(path), json.dumps(options), progress))
 
 
+def plan_algorithm(path: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """How a run would divide its budget."""
+    return json.loads(_core.plan_algorithm(str(path), json.dumps(request)))
+
+
+def run_algorithm(
+    path: Path,
+    request: dict[str, Any],
+    ids: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
+    progress: Progress | None,
+) -> tuple[NDArray[Any], dict[str, Any]]:
+    """Runs an algorithm, with `weights` of the nodes `ids` as its teleport vector if any.
+
+    Returns the values by node id, and `plan`, `counters` and `facts`.
+    """
+    values, outcome = _core.run_algorithm(str(path), json.dumps(request), ids, weights, progress)
+    return values, json.loads(outcome)
+
+
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
     """Writes an array of a data set under `key`; one that is there under the key is replaced."""
     flat = np.ascontiguousarray(values)

@@ -91,8 +91,7 @@ def pagerank(
         teleport = np.ones(arcs.nodes)
     teleport = teleport / teleport.sum()
     strength = np.bincount(source, weight, arcs.nodes)
-    # Ranks begin as the teleport vector.
-    ranks = teleport.copy()
+    ranks = np.full(arcs.nodes, 1.0 / arcs.nodes)
     for _ in range(iterations):
         flowing = np.where(strength > 0, ranks, 0.0)
         share = np.divide(flowing, strength, out=np.zeros(arcs.nodes), where=strength > 0)
@@ -236,7 +235,7 @@ def triangles(arcs: Arcs) -> np.ndarray:
 
 
 def degrees(arcs: Arcs, which: str) -> np.ndarray:
-    """Arcs into a node, out of it, or both."""
+    """Arcs into a node, out of it, or both; an undirected edge once."""
     into = np.bincount(arcs.target, minlength=arcs.nodes)
     out = np.bincount(arcs.source, minlength=arcs.nodes)
-    return {"in": into, "out": out, "total": into + out}[which]
+    return {"in": into, "out": out, "total": into if arcs.undirected else into + out}[which]

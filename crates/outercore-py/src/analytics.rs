@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use numpy::PyReadonlyArray1;
+use numpy::{IntoPyArray, PyReadonlyArray1};
+use outercore_analytics::{Algorithm, Inputs, RunConfig, Values};
 use outercore_core::{Bytes, Context, Result};
 use outercore_format::{DType, keys};
 use outercore_grid::{BuildOptions, Order};
@@ -15,13 +16,15 @@ use serde::Deserialize;
 
 use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
+use crate::loader::{node_ids, to_json};
 use crate::progress::Callback;
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(add_array, module)?)?;
-    module.add_function(wrap_pyfunction!(build_grid, module)?)
+    module.add_function(wrap_pyfunction!(build_grid, module)?)?;
+    module.add_function(wrap_pyfunction!(plan_algorithm, module)?)?;
+    module.add_function(wrap_pyfunction!(run_algorithm, module)?)
 }
 
 /// Writes an array under `key`, replacing one that is there; `origin` goes into the provenance.
@@ -94,4 +97,65 @@ fn build_grid(
         to_json(&summary)
     });
     callback.settle(result, to_python)
+}
+
+/// An algorithm, its options, and what it may use, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    algorithm: Algorithm,
+    config: RunConfig,
+}
+
+/// How a run would divide its budget, as JSON.
+#[pyfunction]
+fn plan_algorithm(py: Python<'_>, path: &str, request: &str) -> PyResult<String> {
+    py.detach(|| -> Result<String> {
+        let Request { algorithm, config } = parse("run", request)?;
+        to_json(&outercore_analytics::plan(&DataSet::open(path)?, &algorithm, &config)?)
+    })
+    .map_err(to_python)
+}
+
+/// Runs an algorithm; the values by node id, and plan, counters and facts as JSON.
+///
+/// `weights` of the nodes `ids` are the teleport vector, where there is one.
+#[pyfunction]
+fn run_algorithm<'py>(
+    py: Python<'py>,
+    path: &str,
+    request: &str,
+    ids: Option<PyReadonlyArray1<'py, i64>>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Bound<'py, PyAny>, String)> {
+    let personalization = match (ids, weights) {
+        (Some(ids), Some(weights)) => {
+            Some((node_ids(&ids).map_err(to_python)?, weights.as_slice()?.to_vec()))
+        }
+        _ => None,
+    };
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<(Values, String)> {
+        let Request { algorithm, config } = parse("run", request)?;
+        let data_set = DataSet::open(path)?;
+        let outcome = outercore_analytics::run(
+            &data_set,
+            &algorithm,
+            Inputs { personalization },
+            &config,
+            &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
+        )?;
+        let described = to_json(&serde_json::json!({
+            "plan": outcome.plan, "counters": outcome.counters, "facts": outcome.facts,
+        }))?;
+        Ok((outcome.values, described))
+    });
+    let (values, described) = callback.settle(result, to_python)?;
+    let values = match values {
+        Values::I32(values) => values.into_pyarray(py).into_any(),
+        Values::I64(values) => values.into_pyarray(py).into_any(),
+        Values::F64(values) => values.into_pyarray(py).into_any(),
+    };
+    Ok((values, described))
 }

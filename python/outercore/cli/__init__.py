@@ -18,6 +18,7 @@ from outercore.cli.info import info
 from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
+from outercore.cli.run_ import algorithms
 from outercore.cli.train import train
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.threads import share_cores
@@ -46,6 +47,7 @@ app.add_typer(generate, name="generate")
 app.command("check", no_args_is_help=True)(check)
 app.command("info", no_args_is_help=True)(info)
 app.command("grid", no_args_is_help=True)(grid)
+app.add_typer(algorithms, name="run")
 app.command("probe", no_args_is_help=True)(probe)
 app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)
