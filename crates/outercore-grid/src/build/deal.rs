@@ -36,23 +36,29 @@ impl Layout {
         (row, (row + diagonal) % self.partitions)
     }
 
-    /// The block of an arc and its key there, from the places of its target and its source; `None`
-    /// for the half of the arcs that a symmetric grid leaves out.
+    /// The block of an arc, from the places of its target and its source; of the arc or its reverse
+    /// in a symmetric grid, whichever is stored.
     ///
     /// # Errors
     /// A place without arcs, which a graph that was counted before has not.
     #[inline(always)]
-    fn edge(self, target: u32, source: u32) -> Result<Option<(u32, u32)>, Changed> {
-        let (row, column) = ((target >> 16) as usize, (source >> 16) as usize);
+    fn block(self, target: u32, source: u32) -> Result<usize, Changed> {
+        let (row, column) = match self.symmetric {
+            true => (target.min(source), target.max(source)),
+            false => (target, source),
+        };
+        let (row, column) = ((row >> 16) as usize, (column >> 16) as usize);
         if row >= self.partitions || column >= self.partitions {
             return Err(Changed);
         }
-        if self.symmetric && target > source {
-            return Ok(None);
-        }
-        let diagonal = if column >= row { column - row } else { column + self.partitions - row };
-        let block = diagonal * self.partitions + row;
-        Ok(Some((block as u32, target << 16 | source & 0xFFFF)))
+        let wrapped = if column >= row { 0 } else { self.partitions };
+        Ok((column + wrapped - row) * self.partitions + row)
+    }
+
+    /// Whether the arc is stored, or stands for its reverse.
+    #[inline(always)]
+    fn is_stored(self, target: u32, source: u32) -> bool {
+        !self.symmetric | (target <= source)
     }
 }
 
@@ -95,19 +101,16 @@ pub(super) fn count(
     let mut edges = vec![0u64; layout.blocks()];
     let each = |lane: &mut Lane, target: u32, sources: &[u32], _: Ids<'_>| {
         let row = places[target as usize];
-        for source in sources {
-            let column = places[*source as usize];
-            let edge = layout.edge(row, column)?;
-            if let Some((block, _)) = edge {
-                lane.edges[block as usize] += 1;
-            }
-            if row == column {
-                lane.loops += 1;
-            } else if layout.symmetric {
+        // Which of two arcs is stored is a toss of a coin: added as a number, never branched on.
+        for &column in sources {
+            let stored = layout.is_stored(row, column);
+            lane.edges[layout.block(row, column)?] += u32::from(stored);
+            lane.loops += u64::from(row == column);
+            if layout.symmetric {
                 let pair = u64::from(row.min(column)) << 32 | u64::from(row.max(column));
-                let number = mix(pair);
-                let number = if edge.is_some() { number } else { number.wrapping_neg() };
-                lane.balance = lane.balance.wrapping_add(number);
+                let number = mix(pair) * u64::from(row != column);
+                let sign = u64::from(stored).wrapping_sub(1);
+                lane.balance = lane.balance.wrapping_add((number ^ sign).wrapping_sub(sign));
             }
         }
         Ok(())
@@ -162,8 +165,14 @@ impl<R: Record> Hand<R> {
     /// Blocks of which counters are worth it.
     const COUNTED: usize = 1 << 16;
 
-    fn new() -> Self {
-        Self { dealt: Vec::new(), records: Vec::new(), runs: Vec::new(), counters: Vec::new() }
+    /// For chunks of at most `arcs`.
+    fn new(arcs: usize) -> Self {
+        Self {
+            dealt: Vec::with_capacity(arcs),
+            records: Vec::with_capacity(arcs),
+            runs: Vec::new(),
+            counters: Vec::new(),
+        }
     }
 
     /// Sorts what was dealt by block.
@@ -213,15 +222,18 @@ pub(super) fn deal<R: Record>(
     sink: &mut Sink<R>,
     on_arcs: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
-    let mut hands: Vec<Hand<R>> = (0..lanes).map(|_| Hand::new()).collect();
+    let mut hands: Vec<Hand<R>> = (0..lanes).map(|_| Hand::new(pass.chunk)).collect();
     let each = |hand: &mut Hand<R>, target: u32, sources: &[u32], ids: Ids<'_>| {
         let row = places[target as usize];
-        for (at, source) in sources.iter().enumerate() {
-            if let Some((block, key)) = layout.edge(row, places[*source as usize])? {
-                let weight = if R::WEIGHTED { weights[ids.get(at)] } else { 1.0 };
-                hand.dealt.push((block, R::new(key, weight)));
-            }
+        let mut len = hand.dealt.len();
+        hand.dealt.resize(len + sources.len(), (0, R::zeroed()));
+        for (at, &column) in sources.iter().enumerate() {
+            let weight = if R::WEIGHTED { weights[ids.get(at)] } else { 1.0 };
+            let key = row << 16 | column & 0xFFFF;
+            hand.dealt[len] = (layout.block(row, column)? as u32, R::new(key, weight));
+            len += usize::from(layout.is_stored(row, column));
         }
+        hand.dealt.truncate(len);
         Ok(())
     };
     let sort = |hand: &mut Hand<R>| hand.sort(layout.blocks());

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use outercore_core::Result;
+use outercore_io::prefer_huge_pages;
 
 use super::input::{Ids, Input, Pass, READ, too_many};
 use crate::order::{self, ISOLATED, NEAR};
@@ -42,7 +43,9 @@ pub(super) fn out_degrees(
     lanes: usize,
     on_arcs: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Vec<u32>> {
-    let degrees: Vec<AtomicU32> = (0..pass.input.nodes).map(|_| AtomicU32::new(0)).collect();
+    let mut degrees: Vec<AtomicU32> = Vec::with_capacity(pass.input.nodes as usize);
+    prefer_huge_pages(degrees.spare_capacity_mut());
+    degrees.extend((0..pass.input.nodes).map(|_| AtomicU32::new(0)));
     let each = |_: &mut (), _: u32, sources: &[u32], _: Ids<'_>| {
         for source in sources {
             // Sums do not depend on who adds first.
@@ -144,7 +147,9 @@ impl Ranks {
             }
         };
         drop(out);
-        let mut places = vec![ISOLATED; into.len()];
+        let mut places = Vec::with_capacity(into.len());
+        prefer_huge_pages(places.spare_capacity_mut());
+        places.resize(into.len(), ISOLATED);
         for (node, rank) in order.iter().zip(0..shape.connected) {
             places[*node as usize] = order::packed_place(shape, rank);
         }

@@ -217,20 +217,23 @@ impl Input {
         })
     }
 
-    /// Reads a chunk and calls `each(target, sources, edge ids or places)` for each of its targets.
-    /// `rows` bounds the edge ids, if they are wanted.
+    /// Reads a chunk and calls `each(target, sources, edge ids)` for each of its targets.
     fn walk(
         &self,
-        degrees: &[u32],
+        pass: &Pass<'_>,
         chunk: Chunk,
-        rows: Option<u64>,
         buffers: &mut Buffers,
         each: &mut impl FnMut(u32, &[u32], Ids<'_>) -> Result<()>,
     ) -> Result<()> {
+        let degrees = pass.degrees;
         let Buffers { wide, sources, ids } = buffers;
         sources.resize(chunk.arcs, 0);
         self.sources.read_ids(chunk.first, self.nodes, wide, sources)?;
-        let listed = self.ids.as_ref().zip(rows);
+        if let Some(places) = pass.places {
+            // All at once and with nothing to decide, so that many misses of the cache overlap.
+            sources.iter_mut().for_each(|source| *source = places[*source as usize]);
+        }
+        let listed = self.ids.as_ref().zip(pass.rows);
         if let Some((stored, rows)) = listed {
             ids.resize(chunk.arcs, 0);
             stored.read_ids(chunk.first, rows, wide, ids)?;
@@ -275,8 +278,10 @@ pub(super) struct Pass<'a> {
     pub(super) pool: &'a ThreadPool,
     /// Arcs of a chunk.
     pub(super) chunk: usize,
-    /// Bound of the edge ids; `None`: they are not read, and places stand in for them.
+    /// Bound of the edge ids; `None`: they are not read, and positions stand in for them.
     pub(super) rows: Option<u64>,
+    /// What stands for a source where it is given to a state; `None`: itself.
+    pub(super) places: Option<&'a [u32]>,
 }
 
 impl Pass<'_> {
@@ -301,7 +306,7 @@ impl Pass<'_> {
                 lanes.try_for_each(|((state, buffers), chunk)| {
                     let mut each =
                         |target, sources: &[u32], ids: Ids<'_>| each(state, target, sources, ids);
-                    self.input.walk(self.degrees, *chunk, self.rows, buffers, &mut each)?;
+                    self.input.walk(self, *chunk, buffers, &mut each)?;
                     finish(state);
                     Ok::<(), Error>(())
                 })

@@ -397,7 +397,7 @@ impl<'a> Builder<'a> {
         facts.check_ordering(self.options.order.unwrap_or(Order::Natural))?;
         let into = input
             .in_degrees(&mut |nodes| on_progress("in-degrees", nodes, input.nodes, "nodes"))?;
-        let pass = self.pass(facts, &into, None);
+        let pass = self.pass(facts, &into);
         let out = match input.symmetric {
             true => None,
             false => Some(out_degrees(&pass, *threads, &mut |arcs| {
@@ -413,8 +413,9 @@ impl<'a> Builder<'a> {
         Ok((Degrees { into, out }, order))
     }
 
-    fn pass<'b>(&'b self, facts: &Facts, degrees: &'b [u32], rows: Option<u64>) -> Pass<'b> {
-        Pass { input: &self.input, degrees, pool: &self.pool, chunk: facts.chunk(), rows }
+    fn pass<'b>(&'b self, facts: &Facts, degrees: &'b [u32]) -> Pass<'b> {
+        let chunk = facts.chunk();
+        Pass { input: &self.input, degrees, pool: &self.pool, chunk, rows: None, places: None }
     }
 
     /// Writes the order and the degrees.
@@ -470,7 +471,7 @@ impl<'a> Builder<'a> {
     ) -> Result<Written> {
         let layout = Layout::new(&header.shape());
         let (arcs, threads) = (self.input.arcs, self.threads);
-        let pass = self.pass(facts, &into, None);
+        let pass = Pass { places: Some(&places), ..self.pass(facts, &into) };
         let counts = count(&pass, &places, layout, threads, &mut |done| {
             on_progress("count", done, arcs, "arcs")
         })?;
@@ -489,7 +490,7 @@ impl<'a> Builder<'a> {
             }
         };
         let rows = R::WEIGHTED.then_some(weights.len() as u64);
-        let pass = self.pass(facts, &into, rows);
+        let pass = Pass { rows, ..pass };
         deal(&pass, &places, layout, threads, &weights, &mut sink, &mut |done| {
             on_progress("deal", done, arcs, "arcs")
         })?;
