@@ -90,7 +90,7 @@ def grid(
     """
     options: dict[str, Any] = {
         "memory": parse_size(memory),
-        "threads": threads,
+        "threads": _threads(threads),
         "weights": weights,
         "order": None if order == "auto" else order,
         "partition_log2": partition_log2,
@@ -765,7 +765,11 @@ def _request(
         chosen["flow" if name == "direction" else name] = _plain(f"{algorithm}: {name}", value)
     return {
         "algorithm": chosen,
-        "config": {"memory": parse_size(memory), "threads": threads, "backend": backend},
+        "config": {
+            "memory": parse_size(memory),
+            "threads": _threads(threads),
+            "backend": backend,
+        },
     }
 
 
@@ -780,6 +784,12 @@ def _plain(what: str, value: Any) -> Any:
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
         return [_plain(what, item) for item in value]
     return value
+
+
+def _threads(threads: int | None) -> int | None:
+    if threads is not None and threads < 1:
+        raise InvalidError(f"threads {threads}, expected 1 or more")
+    return threads
 
 
 def _personalization(

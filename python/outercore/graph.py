@@ -224,6 +224,7 @@ class Graph:
         self.__dict__.pop("manifest", None)
 
     def _check_new(self, key: str, *, overwrite: bool) -> None:
+        _core.check_key(key)
         if key in self.arrays and not overwrite:
             raise InvalidError(
                 f"array `{key}` is in the data set already"

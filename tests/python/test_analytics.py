@@ -426,6 +426,8 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ("sssp", {"source": 1, "weights": "debt"}, InvalidError, "sssp: weights go down to -3"),
     ("wcc", {"memory": "64KiB"}, BudgetError, "the least that works is"),
     ("wcc", {"memory": "much"}, InvalidError, "memory size"),
+    ("wcc", {"threads": -1}, InvalidError, "threads -1, expected 1 or more"),
+    ("wcc", {"save": "../up"}, InvalidError, "`nodes/node/../up` is no name"),
     ("wcc", {"backend": "telepathy"}, OutercoreError, "telepathy"),
 ]
 
@@ -445,6 +447,31 @@ def test_a_mistake_is_named(
     with pytest.raises(kind) as error:
         oc.run(algorithm, plain, **options)
     assert message in str(error.value)
+
+
+def test_a_graph_without_nodes_has_results_without_values(tmp_path: Path) -> None:
+    graph, _ = naive.write(tmp_path / "graph", 0, [], [])
+    for algorithm, options in CALLS.items():
+        if algorithm not in ("betweenness", "sssp"):
+            assert oc.run(algorithm, graph, **options).values.shape == (0,)
+    assert oc.sssp(graph, 0).shape == oc.betweenness(graph).shape == (0,)
+
+
+def test_a_grid_of_another_topology_is_built_again(tmp_path: Path) -> None:
+    graph, _ = naive.write(tmp_path / "graph", 5, [0, 1], [1, 2], weight=np.array([1.0, 2.0]))
+    assert oc.sssp(graph, 0, weights="weight")[2] == 3.0
+    graph.add_edge_array("weight", np.array([5.0, 6.0]), overwrite=True)
+    with pytest.raises(InvalidError, match="belongs to another topology"):
+        analytics.plan("sssp", graph, source=0, weights="weight")
+    assert oc.sssp(graph, 0, weights="weight")[2] == 11.0
+
+
+def test_a_mistaken_name_is_found_before_anything_runs(plain: oc.Graph) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    with pytest.raises(InvalidError):
+        oc.wcc(plain, save="..", progress=never)
 
 
 def test_a_plan_needs_the_grid_and_builds_none(tmp_path: Path) -> None:

@@ -21,10 +21,17 @@ use crate::progress::Callback;
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(check_key, module)?)?;
     module.add_function(wrap_pyfunction!(add_array, module)?)?;
     module.add_function(wrap_pyfunction!(build_grid, module)?)?;
     module.add_function(wrap_pyfunction!(plan_algorithm, module)?)?;
     module.add_function(wrap_pyfunction!(run_algorithm, module)?)
+}
+
+/// Whether an array may have this key.
+#[pyfunction]
+fn check_key(key: &str) -> PyResult<()> {
+    keys::validate(key).with_context(|| format!("array `{key}`")).map_err(to_python)
 }
 
 /// Writes an array under `key`, replacing one that is there; `origin` goes into the provenance.
