@@ -3,7 +3,7 @@
 //! Sums and minima are taken arc by arc. What is a function of all neighbours together (the h-index
 //! of a k-core, the most frequent label) needs them side by side: a slot for each arc.
 
-use outercore_core::{Bytes, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::{Arcs, GridShape, Order};
 
 use crate::algorithms::{all, each_partition};
@@ -23,12 +23,27 @@ const PER_NODE: u64 = 12;
 /// # Cost
 /// The partitions go in groups, each as large as [`Passes::working`] has room for but at least one
 /// partition. A group takes one pass over the blocks of its partitions, 4 bytes for each arc that
-/// reaches it and 12 for each node. The result does not depend on the groups.
+/// reaches it and 12 for each node. Degrees are read first: 4 bytes for each connected node. The
+/// result does not depend on the groups.
 ///
 /// # Errors
 /// A failed or corrupt read; the wish to stop.
 pub fn gather<R: Passes>(
     run: &mut R,
+    values: &[Vec<u32>],
+    wanted: &[bool],
+    flow: Flow,
+    loops: bool,
+    each: impl Fn(usize, usize, &mut [u32]) -> u32 + Sync,
+) -> Result<Vec<Option<Vec<u32>>>> {
+    let counts = neighbour_counts(run, flow)?;
+    gather_counted(run, &counts, values, wanted, flow, loops, each)
+}
+
+/// As [`gather`], where [`neighbour_counts`] has been asked before: iterations need it once.
+pub(crate) fn gather_counted<R: Passes>(
+    run: &mut R,
+    counts: &[Vec<u32>],
     values: &[Vec<u32>],
     wanted: &[bool],
     flow: Flow,
@@ -46,14 +61,14 @@ pub fn gather<R: Passes>(
     };
     let mut used = 0;
     for partition in (0..partitions).filter(|&partition| wanted[partition]) {
-        let counts = neighbour_counts(run, flow, partition)?;
-        let bytes = counts.iter().map(|&count| 4 * count + PER_NODE).sum::<u64>();
+        let counts = &counts[partition];
+        let bytes = counts.iter().map(|&count| 4 * u64::from(count) + PER_NODE).sum::<u64>();
         if used > 0 && used + bytes > room {
             group.finish(run, &each)?;
             used = 0;
         }
         used += bytes;
-        group.slots[partition] = Slots::new(partition, &counts);
+        group.slots[partition] = Slots::new(partition, counts);
     }
     if used > 0 {
         group.finish(run, &each)?;
@@ -61,27 +76,31 @@ pub fn gather<R: Passes>(
     Ok(group.found)
 }
 
-/// How many neighbours each node of a partition has, loops included.
-pub(crate) fn neighbour_counts<R: Passes>(
-    run: &mut R,
-    flow: Flow,
-    partition: usize,
-) -> Result<Vec<u64>> {
-    let count = |degrees: Vec<u32>| degrees.into_iter().map(u64::from).collect::<Vec<_>>();
-    if run.shape().symmetric {
-        return Ok(count(run.degrees(Degree::Out, partition)?));
-    }
-    Ok(match flow {
-        Flow::Along | Flow::Once => count(run.degrees(Degree::In, partition)?),
-        Flow::Against => count(run.degrees(Degree::Out, partition)?),
-        Flow::Both => {
-            let mut counts = count(run.degrees(Degree::In, partition)?);
-            for (count, out) in counts.iter_mut().zip(run.degrees(Degree::Out, partition)?) {
-                *count += u64::from(out);
-            }
-            counts
+/// By partition, how many neighbours each node has, loops included.
+///
+/// One kind of degrees after the other: hubs are dealt to all partitions, so a run reads the degrees
+/// of many partitions at once and would read them again after the other kind.
+pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Vec<Vec<u32>>> {
+    let (first, second) = match flow {
+        _ if run.shape().symmetric => (Degree::Out, None),
+        Flow::Along | Flow::Once => (Degree::In, None),
+        Flow::Against => (Degree::Out, None),
+        Flow::Both => (Degree::In, Some(Degree::Out)),
+    };
+    let partitions = run.shape().partitions();
+    let mut counts = (0..partitions)
+        .map(|partition| run.degrees(first, partition))
+        .collect::<Result<Vec<_>>>()?;
+    for (partition, counts) in counts.iter_mut().enumerate() {
+        let Some(second) = second else { break };
+        for (count, more) in counts.iter_mut().zip(run.degrees(second, partition)?) {
+            *count = count.checked_add(more).ok_or_else(|| {
+                let message = "a node has more than 4,294,967,295 neighbours";
+                Error::new(ErrorKind::Unsupported, message)
+            })?;
         }
-    })
+    }
+    Ok(counts)
 }
 
 /// The memory that groups of a gather over [`Flow::Both`] can use, where the partition with the
@@ -167,12 +186,12 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(partition: usize, counts: &[u64]) -> Self {
+    fn new(partition: usize, counts: &[u32]) -> Self {
         let mut starts = Vec::with_capacity(counts.len());
         let mut end = 0;
         for &count in counts {
             starts.push(end);
-            end += count;
+            end += u64::from(count);
         }
         Self { partition, starts, filled: vec![0; counts.len()], values: vec![0; end as usize] }
     }

@@ -10,12 +10,12 @@ use crate::program::{Flow, Passes};
 pub mod gather;
 
 use super::all;
-use gather::{Adjacency, gather, neighbour_counts, working};
+use gather::{Adjacency, gather_counted, neighbour_counts, working};
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
 pub fn need(shape: &GridShape, largest: u64) -> Need {
     Need {
-        state_per_node: 8,
+        state_per_node: 12,
         fixed: Bytes((shape.partitions() * shape.partitions()) as u64),
         output: Bytes(8 * shape.nodes),
         working: Some(working(shape, largest)),
@@ -36,7 +36,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 ///
 /// # Cost
 /// An iteration is a [gather](gather::gather): one pass where all slots fit into memory. There are
-/// rarely more than a hundred iterations, though a path of n nodes takes n / 2. State: 8 bytes for
+/// rarely more than a hundred iterations, though a path of n nodes takes n / 2. State: 12 bytes for
 /// each connected node.
 ///
 /// # Errors
@@ -49,21 +49,21 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let partitions = run.shape().partitions();
     let adjacency = Adjacency::of(run)?;
-    let mut values = Vec::with_capacity(partitions);
-    for partition in 0..partitions {
-        let counts = neighbour_counts(run, Flow::Both, partition)?;
-        values.push(
-            counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect(),
-        );
-    }
+    let counts = neighbour_counts(run, Flow::Both)?;
+    let mut values = counts.clone();
     let mut wanted = all(partitions);
     let mut iterations = 0u64;
     while wanted.contains(&true) {
         run.progress("iteration", iterations, 0)?;
-        let found =
-            gather(run, &values, &wanted, Flow::Both, false, |partition, local, neighbours| {
-                h_index(values[partition][local], neighbours)
-            })?;
+        let found = gather_counted(
+            run,
+            &counts,
+            &values,
+            &wanted,
+            Flow::Both,
+            false,
+            |partition, local, neighbours| h_index(values[partition][local], neighbours),
+        )?;
         let mut changed = vec![false; partitions];
         for (partition, found) in found.into_iter().enumerate() {
             if let Some(found) = found {

@@ -4,7 +4,7 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
 use super::all;
-use super::kcore::gather::{Adjacency, gather, working};
+use super::kcore::gather::{Adjacency, gather_counted, neighbour_counts, working};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
@@ -13,7 +13,7 @@ use crate::program::{Flow, Passes};
 pub fn need(shape: &GridShape, largest: u64) -> Need {
     let adjacency = (shape.partitions() * shape.partitions()) as u64;
     Need {
-        state_per_node: 8,
+        state_per_node: 12,
         fixed: Bytes(adjacency + shape.nodes.div_ceil(8)),
         output: Bytes(8 * shape.nodes),
         working: Some(working(shape, largest)),
@@ -31,8 +31,8 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 /// (whether the last iteration changed nothing).
 ///
 /// # Cost
-/// An iteration is a [`gather`]: one pass where all slots fit into
-/// memory. State: 8 bytes for each connected node.
+/// An iteration is a [gather](super::kcore::gather::gather): one pass where all slots fit into
+/// memory. State: 12 bytes for each connected node.
 ///
 /// # Errors
 /// A failed or corrupt read; the wish to stop.
@@ -44,6 +44,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<Raw<i64>> {
     let partitions = run.shape().partitions();
     let adjacency = Adjacency::of(run)?;
+    let counts = neighbour_counts(run, Flow::Both)?;
     let mut labels =
         (0..partitions).map(|partition| run.nodes(partition)).collect::<Result<Vec<_>>>()?;
     let mut wanted = all(partitions);
@@ -51,9 +52,15 @@ pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<
     while iterations < max_iterations && wanted.contains(&true) {
         let (done, total) = (u64::from(iterations), u64::from(max_iterations));
         run.progress("iteration", done, total)?;
-        let found = gather(run, &labels, &wanted, Flow::Both, true, |_, _, neighbours| {
-            most_frequent(neighbours)
-        })?;
+        let found = gather_counted(
+            run,
+            &counts,
+            &labels,
+            &wanted,
+            Flow::Both,
+            true,
+            |_, _, neighbours| most_frequent(neighbours),
+        )?;
         let mut changed = vec![false; partitions];
         for (partition, found) in found.into_iter().enumerate() {
             if let Some(found) = found {

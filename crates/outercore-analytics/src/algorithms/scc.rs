@@ -227,11 +227,17 @@ impl Search {
     /// Finds the component of the node with the largest product of degrees.
     fn around_pivot<R: Passes>(&mut self, run: &mut R) -> Result<()> {
         let mut best = None;
+        // One kind after the other, as a run reads the degrees of many partitions at once; in-degrees
+        // wait in colours, which nobody has yet.
+        for partition in 0..self.sources.len() {
+            self.sources[partition].colours = run.degrees(Degree::In, partition)?;
+        }
         for partition in 0..self.targets.len() {
-            let ins = run.degrees(Degree::In, partition)?;
             let outs = run.degrees(Degree::Out, partition)?;
             let flags = &self.targets[partition].flags;
-            for (local, (into, out)) in ins.into_iter().zip(outs).enumerate() {
+            for (local, (&into, out)) in
+                self.sources[partition].colours.iter().zip(outs).enumerate()
+            {
                 let product = u64::from(into) * u64::from(out);
                 if flags[local] & DONE == 0 && best.is_none_or(|(most, _)| product > most) {
                     best = Some((product, number(partition, local)));

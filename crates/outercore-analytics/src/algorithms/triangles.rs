@@ -123,17 +123,7 @@ struct Count {
 
 impl Count {
     fn new<R: Passes>(run: &mut R) -> Result<Self> {
-        let partitions = run.shape().partitions();
-        let mut degrees = Vec::with_capacity(partitions);
-        for partition in 0..partitions {
-            let counts = neighbour_counts(run, Flow::Both, partition)?;
-            degrees.push(
-                counts
-                    .into_iter()
-                    .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
-                    .collect::<Vec<_>>(),
-            );
-        }
+        let degrees = neighbour_counts(run, Flow::Both)?;
         let longest = degrees.iter().map(|degrees| vec![0; degrees.len()]).collect();
         let found = degrees
             .iter()
