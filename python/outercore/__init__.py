@@ -25,6 +25,7 @@ from outercore.graph import Graph, open
 
 if TYPE_CHECKING:
     from outercore.analytics import (
+        EdgeStream,
         Run,
         betweenness,
         bfs,
@@ -47,6 +48,7 @@ __all__ = [
     "BudgetError",
     "CorruptError",
     "DeviceError",
+    "EdgeStream",
     "Graph",
     "InternalError",
     "InterruptError",
@@ -77,6 +79,7 @@ __all__ = [
 ]
 
 _ANALYTICS = (
+    "EdgeStream",
     "Run",
     "bfs",
     "betweenness",

@@ -111,6 +111,11 @@ def run_algorithm(
     return values, json.loads(outcome)
 
 
+def stream_edges(path: Path, options: dict[str, Any], function: Callable[..., object]) -> None:
+    """Calls `function(sources, targets, weights)` for every piece of the grid."""
+    _core.stream_edges(str(path), json.dumps(options), function)
+
+
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
     """Writes an array of a data set under `key`; one that is there under the key is replaced."""
     flat = np.ascontiguousarray(values)

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
-use outercore_analytics::{Algorithm, Inputs, RunConfig, Values};
+use outercore_analytics::{Algorithm, FlowName, Inputs, Passes, RunConfig, Selection, Values};
 use outercore_core::{Bytes, Context, Result};
 use outercore_format::{DType, keys};
-use outercore_grid::{BuildOptions, Order};
+use outercore_grid::{BuildOptions, Order, Side};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 use outercore_store::editor::ManifestEditor;
@@ -15,9 +15,12 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 
 use crate::dataset::parse;
-use crate::errors::to_python;
+use crate::errors::{interrupted, to_python};
 use crate::loader::{node_ids, to_json};
 use crate::progress::Callback;
+
+/// Ids and weights of a piece on their way to Python.
+const BLOCK_BYTES: u64 = 2 << 20;
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -25,7 +28,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(add_array, module)?)?;
     module.add_function(wrap_pyfunction!(build_grid, module)?)?;
     module.add_function(wrap_pyfunction!(plan_algorithm, module)?)?;
-    module.add_function(wrap_pyfunction!(run_algorithm, module)?)
+    module.add_function(wrap_pyfunction!(run_algorithm, module)?)?;
+    module.add_function(wrap_pyfunction!(stream_edges, module)?)
 }
 
 /// Whether an array may have this key.
@@ -165,4 +169,76 @@ fn run_algorithm<'py>(
         Values::F64(values) => values.into_pyarray(py).into_any(),
     };
     Ok((values, described))
+}
+
+/// What a pass over all edges may use, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamOptions {
+    weights: Option<String>,
+    flow: FlowName,
+    config: RunConfig,
+}
+
+/// One pass over all arcs in file order: `function(sources, targets, weights)` with the node ids
+/// of each piece, int64, and float32 weights or `None`. An exception ends the pass.
+#[pyfunction]
+fn stream_edges(py: Python<'_>, path: &str, options: &str, function: Py<PyAny>) -> PyResult<()> {
+    let mut callback = Callback::new(None);
+    let mut raised = None;
+    let result = py.detach(|| -> Result<()> {
+        let StreamOptions { weights, flow, config } = parse("edge stream", options)?;
+        let data_set = DataSet::open(path)?;
+        let held = Bytes(4 * data_set.num_nodes() + BLOCK_BYTES);
+        let mut on_progress = |phase: &str, done: u64, total: u64, unit: &str| {
+            callback.call(phase, done, total, unit)
+        };
+        let mut run = outercore_analytics::stream(
+            &data_set,
+            weights.as_deref(),
+            held,
+            &config,
+            &mut on_progress,
+        )?;
+        let partitions = run.shape().partitions();
+        let nodes: Vec<Vec<u32>> = (0..partitions).map(|p| run.nodes(p)).collect::<Result<_>>()?;
+        let all = vec![true; partitions];
+        let select = Selection {
+            sources: &all,
+            targets: &all,
+            flow: flow.into(),
+            weights: weights.is_some(),
+        };
+        run.stream(&select, &mut |row, column, arcs| {
+            let (from, to) = match arcs.side {
+                Side::ToRows => (&nodes[column], &nodes[row]),
+                Side::ToColumns => (&nodes[row], &nodes[column]),
+            };
+            let count = arcs.columns.len();
+            let mut sources: Vec<i64> = Vec::with_capacity(count);
+            let mut targets: Vec<i64> = Vec::with_capacity(count);
+            let mut lengths = weights.as_ref().map(|_| Vec::with_capacity(count));
+            arcs.for_each(|source, target, weight| {
+                sources.push(i64::from(from[source]));
+                targets.push(i64::from(to[target]));
+                if let Some(lengths) = &mut lengths {
+                    lengths.push(weight);
+                }
+            });
+            Python::attach(|py| {
+                let lengths = lengths.map(|lengths| lengths.into_pyarray(py));
+                function.call1(py, (sources.into_pyarray(py), targets.into_pyarray(py), lengths))
+            })
+            .map(|_| ())
+            .map_err(|error| {
+                let stop = interrupted(&error);
+                raised = Some(error);
+                stop
+            })
+        })
+    });
+    match raised {
+        Some(error) => Err(error),
+        None => callback.settle(result, to_python),
+    }
 }
