@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_format::DType;
+use outercore_format::{DType, keys};
 use outercore_store::dataset::{ArrayRef, DataSet};
 
 use crate::header::{
@@ -53,7 +53,12 @@ impl Grid {
                 .hint(format!("run `outercore grid {root}`")));
         }
         let header = read_header(data_set)?;
-        if header.topology != topology(data_set.manifest(), header.weights.as_deref()) {
+        let is_undirected =
+            data_set.manifest().edge_types.get(keys::EDGE).is_some_and(|edges| edges.undirected);
+        if header.topology != topology(data_set.manifest(), header.weights.as_deref())
+            || (header.nodes, header.arcs) != (data_set.num_nodes(), data_set.num_edges())
+            || header.symmetric != is_undirected
+        {
             return Err(Error::invalid(format!(
                 "the grid of `{root}` belongs to another topology"
             ))

@@ -18,7 +18,7 @@ use std::time::Instant;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::{ArrayEntry, DType, keys};
 use outercore_io::Disk;
-use outercore_store::dataset::DataSet;
+use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -312,18 +312,18 @@ impl<'a> Builder<'a> {
         }
         self.disk.remove_dir_all(&self.data_set.root().join(TEMPORARY))?;
         let name = self.options.weights.as_deref().map(short_name);
-        let weights = match name {
-            Some(name) => read_weights(self.data_set, name, weight_rows)?,
-            None => Vec::new(),
-        };
         let facts = Facts {
             memory: self.options.memory,
             threads: self.threads,
             nodes: self.input.nodes,
-            symmetric: self.input.symmetric,
             buffer_per_arc: self.input.buffer_per_arc(),
             record: if name.is_some() { 8 } else { 4 },
-            weights: weights.len() as u64,
+            weights: self.weight_array().map_or(0, |array| array.rows()),
+        };
+        facts.check_ordering(self.options.order.unwrap_or(Order::Natural))?;
+        let weights = match name {
+            Some(name) => read_weights(self.data_set, name, weight_rows)?,
+            None => Vec::new(),
         };
         let (degrees, order) = self.degrees(&facts, on_progress)?;
         let mut shape = GridShape {
@@ -366,7 +366,7 @@ impl<'a> Builder<'a> {
             entry.data_offset + entry.shape.iter().product::<u64>() * entry.dtype.size() as u64
         });
         let bytes = bytes.sum::<u64>() + self.dealt;
-        let input = self.input.bytes() + self.weight_bytes();
+        let input = self.input.bytes() + self.weight_array().map_or(0, |array| array.data_len());
         for (key, entry) in self.entries.drain(..) {
             editor.insert(key, entry);
         }
@@ -385,16 +385,15 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn weight_bytes(&self) -> u64 {
-        let array =
-            self.options.weights.as_deref().map(|name| self.data_set.array(&edge_array(name)));
-        array.and_then(Result::ok).map_or(0, |array| array.data_len())
+    /// The edge array of the weights, if it is there.
+    fn weight_array(&self) -> Option<ArrayRef> {
+        let name = self.options.weights.as_deref()?;
+        self.data_set.array(&edge_array(name)).ok()
     }
 
     /// Degrees, and the order asked for or that suits.
     fn degrees(&self, facts: &Facts, on_progress: OnProgress<'_>) -> Result<(Degrees, Order)> {
         let Self { input, threads, .. } = self;
-        facts.check_ordering(self.options.order.unwrap_or(Order::Natural))?;
         let into = input
             .in_degrees(&mut |nodes| on_progress("in-degrees", nodes, input.nodes, "nodes"))?;
         let pass = self.pass(facts, &into);
@@ -547,5 +546,20 @@ impl<'a> Builder<'a> {
     fn finish(&mut self, key: &'static str, writer: ArrayWriter) -> Result<()> {
         self.entries.push((key, writer.finish()?));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_data_set_that_may_not_be_written_to_says_what_to_do() {
+        for (number, is_explained) in [(13, true), (30, true), (5, false)] {
+            let error = explain(Error::from(io::Error::from_raw_os_error(number)));
+            assert_eq!(error.to_string().contains("where you may write"), is_explained, "{error}");
+        }
     }
 }

@@ -22,7 +22,6 @@ pub(super) struct Facts {
     pub(super) memory: Bytes,
     pub(super) threads: usize,
     pub(super) nodes: u64,
-    pub(super) symmetric: bool,
     /// Bytes that reading an arc takes.
     pub(super) buffer_per_arc: u64,
     /// Bytes of a record: 4, with weights 8.
@@ -56,13 +55,13 @@ impl Facts {
         self.threads as u64 * self.chunk() as u64 * self.lane_per_arc()
     }
 
-    /// While nodes are put in order: degrees both ways and either the order or the places.
+    /// While nodes are put in order: degrees both ways, either the order or the places, and weights.
     pub(super) fn ordering(&self, order: Order) -> u64 {
-        let per_node = match (order, self.symmetric) {
-            (Order::Degree, _) => 12,
-            (Order::Natural, _) => 8,
+        let per_node = match order {
+            Order::Degree => 12,
+            Order::Natural => 8,
         };
-        FIXED + self.lanes() + per_node * self.nodes
+        FIXED + self.lanes() + per_node * self.nodes + 4 * self.weights
     }
 
     /// Checks that the nodes can be put in order.
@@ -140,15 +139,7 @@ mod tests {
     use super::*;
 
     fn facts(memory: Bytes) -> Facts {
-        Facts {
-            memory,
-            threads: 2,
-            nodes: 1 << 22,
-            symmetric: true,
-            buffer_per_arc: 4,
-            record: 4,
-            weights: 0,
-        }
+        Facts { memory, threads: 2, nodes: 1 << 22, buffer_per_arc: 4, record: 4, weights: 0 }
     }
 
     #[test]
