@@ -20,6 +20,9 @@ pub struct MemoryRun {
     working: Bytes,
 }
 
+/// Local row, local column, weight.
+type LocalEdge = (u16, u16, f32);
+
 #[derive(Debug)]
 struct Block {
     row_part: usize,
@@ -99,7 +102,7 @@ impl MemoryRun {
     fn fill(&mut self, arcs: &[(u64, u64, f32)], rank: &[u64]) {
         let partitions = self.shape.partitions();
         // In file order: by diagonal, then by row partition; loops of a symmetric grid apart.
-        let mut dealt: BTreeMap<(usize, usize, bool), Vec<(u16, u16, f32)>> = BTreeMap::new();
+        let mut dealt: BTreeMap<(usize, usize, bool), Vec<LocalEdge>> = BTreeMap::new();
         for &(source, target, weight) in arcs {
             let mut row = self.shape.place(rank[target as usize]);
             let mut column = self.shape.place(rank[source as usize]);

@@ -28,7 +28,8 @@ pub struct RunPlan {
     pub budget: Bytes,
     /// State of the algorithm.
     pub state: Bytes,
-    /// The result by node; made when state that is no result, window and pins are gone.
+    /// The result in the grid's numbering and by node, and the inputs; all other state and the
+    /// pins are gone when it is made.
     pub output: Bytes,
     /// Piece records and tasks.
     pub index: Bytes,
@@ -99,14 +100,13 @@ impl RunPlan {
         let least_working = need.working.map_or(0, |working| working.least.0);
 
         let streaming = index + staging + window + scratch + state;
-        // The result is in the grid's numbering and in the nodes', while the order is read.
-        let delivering = index + staging + window + state + need.output.0;
+        let result = delivered(input);
+        let delivering = index + staging + window + result;
         // With a smaller budget, staging and window would be smaller too.
         let least_buffers = STAGING.0.0 + WINDOW.0.0.max(2 * longest);
         let least = (index + scratch + state + least_working + least_buffers)
-            .max(index + state + need.output.0 + least_buffers);
+            .max(index + result + least_buffers);
         if streaming + least_working > budget.0 || delivering > budget.0 {
-            let least = least.max(streaming.min(delivering).min(least));
             if budget.0 < least {
                 return Err(too_small(input, Bytes(least)));
             }
@@ -149,7 +149,7 @@ impl RunPlan {
         Self {
             budget: input.budget,
             state: Bytes(state),
-            output: input.need.output,
+            output: Bytes(delivered(input)),
             index: Bytes(index),
             staging: Bytes(staging),
             window: Bytes(window),
@@ -168,20 +168,28 @@ impl RunPlan {
 
     /// The most memory that is in use at once.
     pub fn peak(&self) -> Bytes {
-        let buffers = self.index.0 + self.staging.0 + self.window.0 + self.state.0;
-        let streaming = buffers + self.scratch.0 + self.working.0 + self.pinned.0;
+        let buffers = self.index.0 + self.staging.0 + self.window.0;
+        let streaming = buffers + self.state.0 + self.scratch.0 + self.working.0 + self.pinned.0;
         Bytes(streaming.max(buffers + self.output.0))
     }
 }
 
+/// Memory while the result is brought from the grid's numbering into that of the nodes.
+fn delivered(input: &PlanInput<'_>) -> u64 {
+    let Need { output, fixed, .. } = input.need;
+    let per_node = output.0.div_ceil(input.shape.nodes.max(1));
+    output.0 + per_node * input.shape.connected + fixed.0
+}
+
 fn too_small(input: &PlanInput<'_>, least: Bytes) -> Error {
     // Rounded up to what the message prints, so that the number works when it is typed in.
-    let step = match least.0 {
-        0..=1_048_575 => 103,
-        1_048_576..=1_073_741_823 => 104_858,
-        _ => 107_374_183,
+    let unit = match least.0 {
+        0..=1_048_575 => 1 << 10,
+        1_048_576..=1_073_741_823 => 1 << 20,
+        _ => 1 << 30,
     };
-    let least = Bytes(least.0.next_multiple_of(step));
+    let tenths = (10 * least.0).div_ceil(unit);
+    let least = Bytes((tenths * unit).div_ceil(10));
     Error::new(
         ErrorKind::Budget,
         format!(

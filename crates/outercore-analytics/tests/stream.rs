@@ -307,11 +307,14 @@ fn the_wish_to_stop_and_a_panic_end_a_pass_and_the_run_works_on() {
     assert!(sums(&mut run).unwrap() == expected);
 }
 
+/// What a stream calls.
+type Each<'a> = dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()> + 'a;
+
 #[test]
 fn a_stream_brings_the_pieces_in_file_order_with_their_arcs() {
     for symmetric in [false, true] {
         let pair = Pair::skewed(symmetric);
-        let list = |run: &mut dyn FnMut(&mut dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()>)| {
+        let list = |run: &mut dyn FnMut(&mut Each<'_>)| {
             let mut list = Vec::new();
             run(&mut |row, column, arcs| {
                 let mut total = 0.0;

@@ -153,5 +153,5 @@ pub(crate) fn each_partition<R: Passes, S: Send, T: Send>(
     each: impl Fn(usize, &mut S) -> T + Sync,
 ) -> Vec<T> {
     let states: Vec<Mutex<&mut S>> = states.iter_mut().map(Mutex::new).collect();
-    run.partitions(|part| each(part, &mut *states[part].lock().expect("each is visited once")))
+    run.partitions(|part| each(part, *states[part].lock().expect("each is visited once")))
 }
