@@ -448,3 +448,53 @@ fn requests_that_cannot_be_met_are_refused_by_name() {
     assert!(error.to_string().contains("too small for wcc on"), "{error}");
     assert!(pair.root().exists());
 }
+
+#[test]
+fn graphs_with_next_to_nothing_in_them_have_results_of_their_length() {
+    let requests = [
+        r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":50,"tolerance":1e-6,"weights":null,"reverse":false}"#,
+        r#"{"algorithm":"bfs","source":0,"flow":"both"}"#,
+        r#"{"algorithm":"sssp","source":0,"weights":"w","flow":"in"}"#,
+        r#"{"algorithm":"wcc"}"#,
+        r#"{"algorithm":"scc"}"#,
+        r#"{"algorithm":"radii","sources":4,"seed":1,"flow":"out"}"#,
+        r#"{"algorithm":"betweenness","sources":null,"samples":null,"seed":0,"normalized":true}"#,
+        r#"{"algorithm":"kcore"}"#,
+        r#"{"algorithm":"label_propagation","max_iterations":3}"#,
+        r#"{"algorithm":"triangles"}"#,
+        r#"{"algorithm":"degrees","which":"total"}"#,
+    ];
+    for (nodes, edges) in [(0, &[][..]), (1, &[]), (6, &[]), (1, &[(0, 0)]), (4, &[(2, 1)])] {
+        for symmetric in [false, true] {
+            let pair = Pair::new(&Csc::from_edges(nodes, edges), symmetric, Order::Degree);
+            for request in requests {
+                let algorithm: Algorithm = serde_json::from_str(request).unwrap();
+                let mut quiet = |_: &str, _, _, _: &str| Ok(());
+                let config = RunConfig::default();
+                let outcome =
+                    run(&pair.data_set, &algorithm, Inputs::default(), &config, &mut quiet);
+                let outcome =
+                    outcome.unwrap_or_else(|error| panic!("{request} {nodes} {edges:?}: {error}"));
+                let len = match &outcome.values {
+                    Values::I32(values) => values.len(),
+                    Values::I64(values) => values.len(),
+                    Values::F64(values) => values.len(),
+                };
+                assert_eq!(len as u64, nodes, "{request} {edges:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_path_takes_a_pass_for_each_node_and_all_are_short() {
+    let pair = Pair::new(&Csc::path(3_000), false, Order::Natural);
+    let algorithm = Algorithm::Bfs { source: 0, flow: FlowName::Out };
+    let mut quiet = |_: &str, _, _, _: &str| Ok(());
+    let config = RunConfig::default();
+    let outcome = run(&pair.data_set, &algorithm, Inputs::default(), &config, &mut quiet).unwrap();
+    assert_eq!(outcome.values, Values::I32((0..3_000).collect()));
+    assert_eq!(outcome.counters.passes, 2_999);
+    // The grid once, the order to place the source and to deliver.
+    assert!(outcome.counters.reads.requests <= 12, "{:?}", outcome.counters.reads);
+}
