@@ -27,6 +27,8 @@ class Settings:
     """Large inputs and data sets; made once, reused."""
     dgl_python: Path
     """Interpreter of the environment of `peers/requirements.txt`."""
+    peers_python: Path
+    """Interpreter of the environment of `peers/networkit.txt`."""
     repeats: int = 3
     quick: bool = False
     threads: int = 2

@@ -1,7 +1,8 @@
 """Run the side-by-side benchmarks and write their tables.
 
-    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch]
+    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics]
         [--quick] [--json] [--repeats N] [--work DIR] [--dgl-python PATH]
+        [--peers-python PATH]
 
 Without names all run. Results go to `benchmarks/results/` as JSON and Markdown; the Markdown
 (with `--json` the JSON) is printed too. `--quick` takes a small graph and one run: it shows that
@@ -25,6 +26,7 @@ BENCHES = {
     "fetch": "benches.fetch",
     "import": "benches.imports",
     "epoch": "benches.epoch",
+    "analytics": "benches.analytics",
 }
 
 
@@ -46,6 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
             os.environ.get("OUTERCORE_DGL_PYTHON", REPOSITORY / ".cache" / "dgl/bin/python")
         ),
     )
+    parser.add_argument(
+        "--peers-python",
+        type=Path,
+        default=Path(
+            os.environ.get("OUTERCORE_PEERS_PYTHON", REPOSITORY / ".cache" / "peers/bin/python")
+        ),
+    )
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(BENCHES)
     if unknown:
@@ -53,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = Settings(
         work=options.work.resolve(),
         dgl_python=options.dgl_python,
+        peers_python=options.peers_python,
         repeats=1 if options.quick else options.repeats,
         quick=options.quick,
         threads=options.threads,

@@ -24,6 +24,23 @@ from outercore.errors import (
 from outercore.graph import Graph, open
 
 if TYPE_CHECKING:
+    from outercore.analytics import (
+        EdgeStream,
+        Run,
+        betweenness,
+        bfs,
+        degrees,
+        grid,
+        kcore,
+        label_propagation,
+        pagerank,
+        radii,
+        run,
+        scc,
+        sssp,
+        triangles,
+        wcc,
+    )
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
 
@@ -31,6 +48,7 @@ __all__ = [
     "BudgetError",
     "CorruptError",
     "DeviceError",
+    "EdgeStream",
     "Graph",
     "InternalError",
     "InterruptError",
@@ -39,14 +57,49 @@ __all__ = [
     "NoSpaceError",
     "NotFoundError",
     "OutercoreError",
+    "Run",
     "UnsupportedError",
     "VersionError",
     "__version__",
+    "betweenness",
+    "bfs",
+    "degrees",
     "from_pyg",
+    "grid",
+    "kcore",
+    "label_propagation",
     "open",
+    "pagerank",
+    "radii",
+    "run",
+    "scc",
+    "sssp",
+    "triangles",
+    "wcc",
 ]
 
-_LAZY = {"NeighborLoader": "outercore.loader", "from_pyg": "outercore.sources.pyg"}
+_ANALYTICS = (
+    "EdgeStream",
+    "Run",
+    "bfs",
+    "betweenness",
+    "degrees",
+    "grid",
+    "kcore",
+    "label_propagation",
+    "pagerank",
+    "radii",
+    "run",
+    "scc",
+    "sssp",
+    "triangles",
+    "wcc",
+)
+_LAZY = {
+    "NeighborLoader": "outercore.loader",
+    "from_pyg": "outercore.sources.pyg",
+    **dict.fromkeys(_ANALYTICS, "outercore.analytics"),
+}
 
 
 def __getattr__(name: str) -> Any:

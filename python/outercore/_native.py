@@ -84,3 +84,42 @@ def plan(path: Path, config: dict[str, Any], nodes: NDArray[np.int64]) -> dict[s
     """The memory plan of a loader with the core's configuration `config` and seeds `nodes`."""
     loader = _core.Loader(str(path), json.dumps(config), np.ascontiguousarray(nodes, np.int64))
     return json.loads(loader.plan())
+
+
+def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+    """Builds the grid of a data set; returns the summary."""
+    return json.loads(_core.build_grid(str(path), json.dumps(options), progress))
+
+
+def plan_algorithm(path: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """How a run would divide its budget."""
+    return json.loads(_core.plan_algorithm(str(path), json.dumps(request)))
+
+
+def run_algorithm(
+    path: Path,
+    request: dict[str, Any],
+    ids: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
+    progress: Progress | None,
+) -> tuple[NDArray[Any], dict[str, Any]]:
+    """Runs an algorithm, with `weights` of the nodes `ids` as its teleport vector if any.
+
+    Returns the values by node id, and `plan`, `counters` and `facts`.
+    """
+    values, outcome = _core.run_algorithm(str(path), json.dumps(request), ids, weights, progress)
+    return values, json.loads(outcome)
+
+
+def stream_edges(path: Path, options: dict[str, Any], function: Callable[..., object]) -> None:
+    """Calls `function(sources, targets, weights)` for every piece of the grid."""
+    _core.stream_edges(str(path), json.dumps(options), function)
+
+
+def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
+    """Writes an array of a data set under `key`; one that is there under the key is replaced."""
+    flat = np.ascontiguousarray(values)
+    flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
+    width = list(flat.shape[1:])
+    bytes_ = flat.reshape(-1).view(np.uint8)
+    _core.add_array(str(path), key, flat.dtype.name, width, bytes_, origin)

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outercore import _core
+from outercore import _core, _native
+from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from outercore.stores import FeatureStore, GraphStore
 
 _NODE_PREFIX = "nodes/node/"
+_EDGE_PREFIX = "edges/edge/"
 _SPLIT_PREFIX = "splits/"
+_TOPOLOGY = ("offsets", "sources", "ids")
 
 
 class Graph:
@@ -97,11 +100,10 @@ class Graph:
         Raises:
             NotFoundError: no array has this name.
         """
-        for candidate in (name, _NODE_PREFIX + name, _SPLIT_PREFIX + name):
+        prefixes = ("", _NODE_PREFIX, _SPLIT_PREFIX, _EDGE_PREFIX)
+        for candidate in (prefix + name for prefix in prefixes):
             if candidate in self.arrays:
                 return candidate
-        from outercore.errors import NotFoundError
-
         known = ", ".join(sorted(self.arrays))
         raise NotFoundError(f"array `{name}` is not in the data set\nhint: it has {known}")
 
@@ -122,8 +124,6 @@ class Graph:
         """
         splits = self.manifest.get("roles", {}).get("splits", {})
         if name not in splits:
-            from outercore.errors import NotFoundError
-
             known = ", ".join(self.splits) or "none"
             raise NotFoundError(f"split `{name}` is not in the data set\nhint: it has {known}")
         ids: NDArray[np.int64] = self._core.read_array(splits[name])
@@ -137,6 +137,110 @@ class Graph:
         wanted = np.ascontiguousarray(ids, dtype=np.int64)
         rows: NDArray[Any] = self._core.read_rows(self.key(name), wanted)
         return rows
+
+    @property
+    def num_edge_rows(self) -> int:
+        """Rows of the imported edge list: an undirected edge counts once.
+
+        Raises:
+            InvalidError: the data set does not say.
+        """
+        rows = self.manifest["edge_types"]["edge"].get("rows")
+        if rows is None and _EDGE_PREFIX + "ids" not in self.arrays:
+            rows = self.num_edges
+        if rows is None:
+            raise InvalidError(
+                f"data set `{self.root}` does not say how many edges were imported"
+                "\nhint: import it again"
+            )
+        return int(rows)
+
+    def add_node_array(
+        self, name: str, values: ArrayLike, *, overwrite: bool = False, origin: str = ""
+    ) -> None:
+        """Write an array with a row a node into the data set, as ``nodes/node/<name>``.
+
+        Args:
+            name: what :meth:`array` shall find it by.
+            values: anything real that NumPy takes, with a row a node.
+            overwrite: replace an array of this name.
+            origin: what made it, for the provenance.
+
+        Raises:
+            InvalidError: the name is taken, by features or labels for good; another number of rows.
+
+        Example:
+            >>> import outercore as oc
+            >>> graph = oc.open(tiny_dataset)
+            >>> graph.add_node_array("half", np.arange(graph.num_nodes) / 2, overwrite=True)
+            >>> graph.array("half")[:3].tolist()
+            [0.0, 0.5, 1.0]
+        """
+        self.check_free(name, overwrite=overwrite)
+        self._add(_NODE_PREFIX + name, values, self.num_nodes, "nodes", origin)
+
+    def add_edge_array(
+        self, name: str, values: ArrayLike, *, overwrite: bool = False, origin: str = ""
+    ) -> None:
+        """Write an array with a value a row of the imported edge list, as ``edges/edge/<name>``.
+
+        Args:
+            name: what the algorithms take as ``weights``.
+            values: anything real that NumPy takes, in the order in which the edges were imported.
+            overwrite: replace an array of this name.
+            origin: what made it, for the provenance.
+
+        Raises:
+            InvalidError: the name is taken; another number of rows.
+
+        Example:
+            >>> import outercore as oc
+            >>> graph = oc.open(tiny_dataset)
+            >>> graph.add_edge_array("cost", np.ones(graph.num_edge_rows), overwrite=True)
+            >>> graph.arrays["edges/edge/cost"]["dtype"]
+            'float64'
+        """
+        key = _EDGE_PREFIX + name
+        if name in _TOPOLOGY:
+            raise InvalidError(f"edge array `{name}` is the topology\nhint: choose another name")
+        self._check_new(key, overwrite=overwrite)
+        self._add(key, values, self.num_edge_rows, "edges imported", origin)
+
+    def check_free(self, name: str, *, overwrite: bool = False) -> None:
+        """Whether a node array of this name may be written.
+
+        Raises:
+            InvalidError: it may not; the message says why.
+        """
+        key = _NODE_PREFIX + name
+        for role in ("features", "labels"):
+            if self._role(role) == key:
+                raise InvalidError(f"node array `{name}` has the {role}\nhint: choose another name")
+        self._check_new(key, overwrite=overwrite)
+
+    def reload(self) -> None:
+        """Look at the data set again, which somebody may have changed."""
+        self._core = _core.DataSet(os.fspath(self.root))
+        self.__dict__.pop("manifest", None)
+
+    def _check_new(self, key: str, *, overwrite: bool) -> None:
+        _core.check_key(key)
+        if key in self.arrays and not overwrite:
+            raise InvalidError(
+                f"array `{key}` is in the data set already"
+                "\nhint: choose another name, or `--overwrite`"
+            )
+
+    def _add(self, key: str, values: ArrayLike, rows: int, of_what: str, origin: str) -> None:
+        array = np.ascontiguousarray(values)
+        if array.ndim == 0 or len(array) != rows:
+            raise InvalidError(
+                f"array `{key}`: shape {np.shape(values)}, expected {rows:,} rows: {of_what}"
+            )
+        if array.dtype.kind not in "biuf":
+            raise InvalidError(f"array `{key}`: type {array.dtype}, expected numbers")
+        _native.add_array(self.root, key, array, origin)
+        self.reload()
 
     def pyg(self) -> tuple[FeatureStore, GraphStore]:
         """The feature store and the graph store for PyG's own loaders and samplers."""

@@ -157,9 +157,41 @@ impl Engine {
         reads: &[PlannedRead],
         on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<ReadCounters> {
+        let list = List { files: &|_| file, reads: &|index| reads[index], len: reads.len() };
+        self.run(&list, &mut |_, _| Ok(true), on_data)
+    }
+
+    /// As [`Engine::read`], over several files, with a say when each read may begin.
+    ///
+    /// `may_begin(index, idle)` is asked in order; `false` means later. `idle`: nothing is in
+    /// flight, so it must block until there is room and return `true` (or fail: that ends the
+    /// call).
+    ///
+    /// # Errors
+    /// As for [`Engine::read`]; `Internal` if `may_begin` says later while nothing is in flight.
+    pub fn read_paced(
+        &mut self,
+        reads: &[(FileId, PlannedRead)],
+        may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
+        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<ReadCounters> {
+        let list = List {
+            files: &|index| reads[index].0,
+            reads: &|index| reads[index].1,
+            len: reads.len(),
+        };
+        self.run(&list, may_begin, on_data)
+    }
+
+    fn run(
+        &mut self,
+        list: &List<'_>,
+        may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
+        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<ReadCounters> {
         self.call = self.call.wrapping_add(1);
         let mut counters = ReadCounters::default();
-        let outcome = self.execute(file, reads, &mut counters, on_data);
+        let outcome = self.execute(list, &mut counters, may_begin, on_data);
         self.total += counters;
         if let Err(error) = outcome {
             self.drain();
@@ -189,43 +221,53 @@ impl Engine {
 
     fn execute(
         &mut self,
-        file: FileId,
-        reads: &[PlannedRead],
+        list: &List<'_>,
         counters: &mut ReadCounters,
+        may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
         on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        if u32::try_from(reads.len()).is_err() {
-            return Err(Error::invalid(format!("{} reads in one call", reads.len()))
+        if u32::try_from(list.len).is_err() {
+            return Err(Error::invalid(format!("{} reads in one call", list.len))
                 .hint("read at most 2^32 - 1 ranges at a time"));
         }
         let alignment = self.reader.alignment() as u64;
-        let mut rest = Rest { next: 0, pending: VecDeque::with_capacity(self.reader.depth()) };
+        let pending = VecDeque::with_capacity(self.reader.depth());
+        let mut rest = Rest { next: 0, allowed: 0, undelivered: false, pending };
         let mut finished = 0;
         loop {
-            finished += self.begin(file, reads, &mut rest, alignment, on_data)?;
-            if finished == reads.len() {
+            rest.undelivered = false;
+            finished += self.begin(list, &mut rest, alignment, may_begin, on_data)?;
+            if finished == list.len {
                 return Ok(());
             }
             let in_flight = self.reader.in_flight();
             if in_flight == 0 {
-                return Err(Error::internal("staging memory is leased while nothing is in flight"));
+                let why = if rest.allowed > rest.next {
+                    "staging memory is leased while nothing is in flight"
+                } else {
+                    "a read was put off while nothing is in flight"
+                };
+                return Err(Error::internal(why));
             }
             // A few at a time: fewer system calls, and the queue stays nearly full meanwhile.
-            self.reader
-                .wait(in_flight.div_ceil(8), self.deadline, &mut self.done)
-                .with_context(|| format!("file `{}`", self.paths[file.0 as usize].display()))?;
+            let waited = self.reader.wait(in_flight.div_ceil(8), self.deadline, &mut self.done);
+            waited.with_context(|| {
+                let file = (list.files)(rest.next.saturating_sub(1));
+                format!("file `{}`", self.paths[file.0 as usize].display())
+            })?;
             let mut done = std::mem::take(&mut self.done);
             // What the device has answered made room in its queue: it works while `on_data` does.
             let mut handed_out = REFILL_AFTER;
+            rest.undelivered = true;
             for completion in done.drain(..) {
                 if (completion.tag >> 32) as u32 != self.call {
                     continue;
                 }
                 let index = completion.tag as u32 as usize;
-                let read = reads[index];
+                let (file, read) = ((list.files)(index), (list.reads)(index));
                 completion.result?;
                 if handed_out >= REFILL_AFTER {
-                    finished += self.begin(file, reads, &mut rest, alignment, on_data)?;
+                    finished += self.begin(list, &mut rest, alignment, may_begin, on_data)?;
                     handed_out = 0;
                 }
                 let skip = (read.offset & (alignment - 1)) as usize;
@@ -240,19 +282,28 @@ impl Engine {
         }
     }
 
-    /// Begins the next reads, as many as the queue and staging have room for; returns how many
-    /// were of no bytes and therefore are finished.
+    /// Begins the next reads, as many as the queue and staging have room for and as may begin;
+    /// returns how many were of no bytes and therefore are finished.
     fn begin(
         &mut self,
-        file: FileId,
-        reads: &[PlannedRead],
+        list: &List<'_>,
         rest: &mut Rest,
         alignment: u64,
+        may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
         on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<usize> {
         let mut empty = 0;
-        while rest.next < reads.len() && self.has_room(rest.pending.len()) {
-            let read = reads[rest.next];
+        while rest.next < list.len && self.has_room(rest.pending.len()) {
+            if rest.allowed == rest.next {
+                // Whoever makes room may need the bytes that are still to be handed out.
+                let idle =
+                    self.reader.in_flight() == 0 && rest.pending.is_empty() && !rest.undelivered;
+                if !may_begin(rest.next, idle)? {
+                    break;
+                }
+                rest.allowed += 1;
+            }
+            let (file, read) = ((list.files)(rest.next), (list.reads)(rest.next));
             if read.len == 0 {
                 on_data(rest.next, &[])?;
                 empty += 1;
@@ -328,10 +379,21 @@ impl Engine {
     }
 }
 
+/// The reads of a call.
+struct List<'a> {
+    files: &'a dyn Fn(usize) -> FileId,
+    reads: &'a dyn Fn(usize) -> PlannedRead,
+    len: usize,
+}
+
 /// What of a call's reads has not reached the device.
 struct Rest {
     /// Index of the first read without a request.
     next: usize,
+    /// Reads that may begin; `next`, or one more while staging has no room for it.
+    allowed: usize,
+    /// Whether completions are waiting to be handed out.
+    undelivered: bool,
     /// Requests that the reader has not taken.
     pending: VecDeque<ReadRequest>,
 }

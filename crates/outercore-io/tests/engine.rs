@@ -167,3 +167,52 @@ fn a_missing_file_is_named() {
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }
 }
+
+#[test]
+fn paced_reads_of_several_files_begin_in_order_and_only_when_there_is_room() {
+    let (first, first_bytes) = file_of(100_000);
+    let (second, second_bytes) = file_of(90_000);
+    for mut engine in engines() {
+        let files = [first.path(), second.path()].map(|path| engine.register(path).unwrap());
+        let reads: Vec<_> =
+            (0..80).map(|n| (files[n % 2], read_at(n as u64 * 1_000, 900))).collect();
+        // Room for three reads; whoever is asked while nothing is in flight makes some.
+        let room = std::cell::Cell::new(3i32);
+        let (mut asked, mut seen) = (Vec::new(), 0);
+        let name = engine.backend_name();
+        let counters = engine.read_paced(
+            &reads,
+            &mut |index, idle| {
+                let begins = room.get() > 0 || idle;
+                room.set(if room.get() > 0 {
+                    room.get() - 1
+                } else if idle {
+                    2
+                } else {
+                    0
+                });
+                if begins {
+                    asked.push(index);
+                }
+                Ok(begins)
+            },
+            &mut |index, bytes| {
+                let content = if index % 2 == 0 { &first_bytes } else { &second_bytes };
+                assert!(bytes == &content[index * 1_000..index * 1_000 + 900], "{name} {index}");
+                seen += 1;
+                Ok(())
+            },
+        );
+        assert_eq!(counters.unwrap().requests, 80, "{name}");
+        assert_eq!((asked, seen), ((0..80).collect(), 80), "{name}");
+        let refused = engine.read_paced(&reads, &mut |_, _| Ok(false), &mut |_, _| Ok(()));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Internal, "{name}");
+        let failed = engine.read_paced(
+            &reads,
+            &mut |index, _| if index < 9 { Ok(true) } else { Err(Error::invalid("enough")) },
+            &mut |_, _| Ok(()),
+        );
+        assert_eq!(failed.unwrap_err().to_string(), "enough", "{name}");
+        engine.read(files[0], &[read_at(5, 7)], &mut |_, _| Ok(())).unwrap();
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Layer 7. `unsafe` only where PyO3's macros need it; there is none of our own.
 
+mod analytics;
 mod dataset;
 mod errors;
 mod import;
@@ -18,5 +19,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
+    analytics::register(module)?;
     tools::register(module)
 }

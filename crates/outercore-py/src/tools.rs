@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Result};
+use outercore_grid::Grid;
 use outercore_io::{Backend, ProbeConfig, ProbeStep, RealDisk};
 use outercore_store::check::{CheckOptions, check as check_dataset};
+use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
@@ -95,7 +97,7 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
             check_dataset(Path::new(path), &CheckOptions::default(), &mut |done, total| {
                 callback.call("check", done, total, "bytes")
             })?;
-        let problems: Vec<serde_json::Value> = report
+        let mut problems: Vec<serde_json::Value> = report
             .problems
             .iter()
             .map(|problem| {
@@ -107,8 +109,9 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
                 })
             })
             .collect();
+        problems.extend(check_grid(path, &mut callback)?);
         to_json(&serde_json::json!({
-            "sound": report.is_sound(),
+            "sound": report.is_sound() && problems.is_empty(),
             "arrays": report.arrays,
             "bytes": report.bytes,
             "problems": problems,
@@ -116,4 +119,24 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
         }))
     });
     callback.settle(result, to_python)
+}
+
+/// What is wrong with the grid, where there is one. Without a manifest there is nothing to add.
+fn check_grid(path: &str, callback: &mut Callback) -> Result<Vec<serde_json::Value>> {
+    let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
+    if !Grid::is_built(&data_set) {
+        return Ok(Vec::new());
+    }
+    let problems = outercore_grid::verify(&data_set, &mut |phase, done, total, unit| {
+        callback.call(phase, done, total, unit)
+    })?;
+    let described = problems.into_iter().map(|message| {
+        serde_json::json!({
+            "array": null,
+            "kind": "Corrupt",
+            "message": message,
+            "hint": format!("rebuild: `outercore grid {path} --overwrite`"),
+        })
+    });
+    Ok(described.collect())
 }

@@ -6,6 +6,7 @@
 pub mod conformance;
 pub mod disk;
 pub mod graph;
+pub mod naive;
 pub mod sampler;
 
 pub use conformance::topology_conformance;

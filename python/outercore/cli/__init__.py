@@ -12,11 +12,13 @@ from outercore.cli import console
 from outercore.cli.check import check
 from outercore.cli.evaluate import evaluate
 from outercore.cli.generate import generate
+from outercore.cli.grid import grid
 from outercore.cli.import_ import import_
 from outercore.cli.info import info
 from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
+from outercore.cli.run_ import algorithms
 from outercore.cli.train import train
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.threads import share_cores
@@ -44,6 +46,8 @@ app.command("import", no_args_is_help=True)(import_)
 app.add_typer(generate, name="generate")
 app.command("check", no_args_is_help=True)(check)
 app.command("info", no_args_is_help=True)(info)
+app.command("grid", no_args_is_help=True)(grid)
+app.add_typer(algorithms, name="run")
 app.command("probe", no_args_is_help=True)(probe)
 app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)

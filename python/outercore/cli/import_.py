@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from outercore.cli import console, options
+from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 
@@ -39,6 +42,12 @@ def import_(
     array: Annotated[
         list[str] | None,
         typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
+    ] = None,
+    edge_weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="`.npy` with a number for each edge of the input, as edge array `weight`."
+        ),
     ] = None,
     format: Annotated[
         str, typer.Option("--format", help="`auto`, `text`, `npy`, `npz`, `parquet` or `mtx`.")
@@ -77,10 +86,13 @@ def import_(
 
         outercore import edges.npy --features x.npy --labels y.npy --splits splits.npz --out papers
 
+        outercore import roads.npy --edge-weights lengths.npy --undirected --out roads
+
         outercore import users.parquet:follower,followed --nodes 1000000 --out users
 
         outercore import ogbn_products --undirected --out products
     """
+    weights = None if edge_weights is None else _edge_weights(edge_weights)
     source = open_inputs(
         Inputs(
             edges=tuple(edges),
@@ -107,10 +119,39 @@ def import_(
     )
     with console.bars(quiet=json) as progress:
         summary = import_graph(source, out, chosen, progress)
+    if weights is not None:
+        _add_weights(out, weights, f"{edge_weights}")
     if json:
         console.json_data(summary)
         return
     console.table(f"{out}", _notable(summary))
+
+
+def _edge_weights(path: Path) -> NDArray[Any]:
+    """The weights, mapped and not read, so that a wrong file is known before the import."""
+    try:
+        weights: NDArray[Any] = np.load(path, mmap_mode="r")
+    except FileNotFoundError:
+        raise NotFoundError(f"--edge-weights: file `{path}` does not exist") from None
+    except ValueError as error:
+        raise InvalidError(f"--edge-weights: `{path}`: {error}") from None
+    if weights.ndim != 1:
+        raise InvalidError(
+            f"--edge-weights: `{path}` has shape {weights.shape}, expected one dimension"
+        )
+    return weights
+
+
+def _add_weights(data_set: Path, weights: NDArray[Any], origin: str) -> None:
+    import outercore
+
+    try:
+        outercore.open(data_set).add_edge_array("weight", weights, overwrite=True, origin=origin)
+    except InvalidError as error:
+        raise InvalidError(
+            f"--edge-weights: {error}\nhint: `{data_set}` is there without them; "
+            "import again with `--overwrite`"
+        ) from None
 
 
 def _notable(summary: dict[str, Any]) -> list[tuple[str, str]]:

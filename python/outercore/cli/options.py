@@ -34,6 +34,7 @@ Backend = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", help="Threads of the loader; all cores by default.")
 ]
+Workers = Annotated[int | None, typer.Option("--threads", help="Threads; all cores by default.")]
 Topology = Annotated[
     str, typer.Option("--topology", help="Where the edges live: `auto`, `resident` or `paged`.")
 ]

@@ -1,0 +1,104 @@
+//! Degrees, from the grid's own arrays.
+
+use outercore_core::{Bytes, Result};
+use outercore_grid::GridShape;
+use serde::{Deserialize, Serialize};
+
+use crate::output::{Isolated, Need, Raw};
+use crate::program::{Degree, Passes};
+
+/// Which arcs to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DegreeName {
+    /// Those that end at a node.
+    In,
+    /// Those that start at a node.
+    Out,
+    /// Both; without direction every arc once.
+    Total,
+}
+
+/// What degrees take.
+pub fn need(shape: &GridShape) -> Need {
+    Need {
+        state_per_node: 8,
+        // Counts by value while the median is sought, a megabyte of them at most.
+        fixed: Bytes::mib(1),
+        output: Bytes(8 * shape.nodes),
+        passes: Some(0),
+        ..Need::default()
+    }
+}
+
+/// The number of arcs at every node: loops and parallel arcs count. In an undirected graph every
+/// edge is two arcs, so that each of its nodes has it once in, once out, and once in total.
+///
+/// Facts: `min`, `mean`, `median` (the lower one), `max`, `isolated`, `histogram` (nodes by degree
+/// 0, 1, 2-3, 4-7, ...), all over all nodes.
+///
+/// **Cost**: reads the degree arrays; no pass.
+///
+/// # Errors
+/// A failed read.
+pub fn degrees<R: Passes>(run: &mut R, which: DegreeName) -> Result<Raw<i64>> {
+    let shape = *run.shape();
+    let mut by_partition: Vec<Vec<i64>> = Vec::with_capacity(shape.partitions());
+    for part in 0..shape.partitions() {
+        let first = if which == DegreeName::In { Degree::In } else { Degree::Out };
+        let counts = run.degrees(first, part)?;
+        by_partition.push(counts.into_iter().map(i64::from).collect());
+    }
+    if which == DegreeName::Total && !shape.symmetric {
+        for (part, counts) in by_partition.iter_mut().enumerate() {
+            for (count, more) in counts.iter_mut().zip(run.degrees(Degree::In, part)?) {
+                *count += i64::from(more);
+            }
+        }
+    }
+    let facts = facts(&shape, &by_partition);
+    Ok(Raw { by_partition, isolated: Isolated::Same(0), facts })
+}
+
+fn facts(shape: &GridShape, counts: &[Vec<i64>]) -> serde_json::Map<String, serde_json::Value> {
+    let isolated = shape.nodes - shape.connected;
+    let all = || counts.iter().flatten().copied();
+    let max = all().max().unwrap_or(0);
+    let zero = if isolated > 0 { Some(0) } else { None };
+    let min = all().min().into_iter().chain(zero).min().unwrap_or(0);
+    let total: i64 = all().sum();
+    let mut histogram = vec![isolated];
+    for count in all() {
+        let class = (64 - (count as u64).leading_zeros()) as usize;
+        if histogram.len() <= class {
+            histogram.resize(class + 1, 0);
+        }
+        histogram[class] += 1;
+    }
+    let mut facts = serde_json::Map::new();
+    facts.insert("min".into(), min.into());
+    facts.insert("mean".into(), (total as f64 / shape.nodes.max(1) as f64).into());
+    facts.insert("median".into(), median(shape, &histogram, counts).into());
+    facts.insert("max".into(), max.into());
+    facts.insert("isolated".into(), isolated.into());
+    facts.insert("histogram".into(), histogram.into());
+    facts
+}
+
+/// The lower median: its class from the histogram, then its value by halving the class.
+fn median(shape: &GridShape, histogram: &[u64], counts: &[Vec<i64>]) -> i64 {
+    let place = shape.nodes.saturating_sub(1) / 2;
+    let mut before = 0;
+    let class = histogram.iter().position(|&nodes| {
+        before += nodes;
+        before > place
+    });
+    let Some(class @ 1..) = class else { return 0 };
+    let (mut low, mut high) = (1i64 << (class - 1), (1i64 << class) - 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let connected = counts.iter().flatten().filter(|&&count| count <= middle).count() as u64;
+        if connected + histogram[0] > place { high = middle } else { low = middle + 1 }
+    }
+    low
+}

@@ -1,0 +1,157 @@
+//! The algorithms, each generic over what makes its passes.
+
+pub mod betweenness;
+pub mod bfs;
+pub mod degrees;
+pub mod kcore;
+pub mod label_propagation;
+pub mod pagerank;
+pub mod radii;
+pub mod scc;
+pub mod sssp;
+pub mod triangles;
+pub mod wcc;
+
+use std::sync::Mutex;
+
+use outercore_core::Result;
+use outercore_grid::Grid;
+
+use self::pagerank::Teleport;
+use crate::output::{Need, NodeValue, Raw, Values, deliver};
+use crate::program::Passes;
+use crate::request::Algorithm;
+
+/// A result of any type, in the numbering of the grid.
+#[derive(Debug)]
+pub(crate) enum AnyRaw {
+    I32(Raw<i32>),
+    I64(Raw<i64>),
+    F64(Raw<f64>),
+}
+
+/// A result by node id, and what is worth saying beside it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) values: Values,
+    pub(crate) facts: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What an algorithm takes on a grid, with `personalized` entries in the teleport vector.
+pub(crate) fn need(algorithm: &Algorithm, grid: &Grid, personalized: u64) -> Need {
+    let shape = grid.shape();
+    let mut arcs = vec![0u64; shape.partitions()];
+    for piece in grid.pieces() {
+        // At its row and at its column, which for a symmetric grid's edge are both its sources.
+        arcs[piece.row_part as usize] += u64::from(piece.edges);
+        arcs[piece.col_part as usize] += u64::from(piece.edges);
+    }
+    let largest = arcs.into_iter().max().unwrap_or(0);
+    match algorithm {
+        Algorithm::Pagerank { .. } => {
+            let options = algorithm.pagerank_options().unwrap_or_default();
+            pagerank::need(shape, &options, personalized)
+        }
+        Algorithm::Bfs { .. } => bfs::need(shape),
+        Algorithm::Sssp { .. } => sssp::need(shape),
+        Algorithm::Wcc {} => wcc::need(shape),
+        Algorithm::Scc {} => scc::need(shape),
+        Algorithm::Radii { .. } => radii::need(shape),
+        Algorithm::Betweenness { .. } => betweenness::need(shape),
+        Algorithm::Kcore {} => kcore::need(shape, largest),
+        Algorithm::LabelPropagation { .. } => label_propagation::need(shape, largest),
+        Algorithm::Triangles {} => triangles::need(shape, largest),
+        Algorithm::Degrees { .. } => degrees::need(shape),
+    }
+}
+
+/// Runs an algorithm.
+pub(crate) fn compute<R: Passes>(
+    run: &mut R,
+    algorithm: &Algorithm,
+    teleport: &Teleport,
+) -> Result<AnyRaw> {
+    Ok(match algorithm {
+        Algorithm::Pagerank { .. } => {
+            let options = algorithm.pagerank_options().unwrap_or_default();
+            AnyRaw::F64(pagerank::pagerank(run, &options, teleport)?)
+        }
+        Algorithm::Bfs { source, flow } => AnyRaw::I32(bfs::bfs(run, *source, (*flow).into())?),
+        Algorithm::Sssp { source, weights, flow } => {
+            AnyRaw::F64(sssp::sssp(run, *source, weights.is_some(), (*flow).into())?)
+        }
+        Algorithm::Wcc {} => AnyRaw::I64(wcc::wcc(run)?),
+        Algorithm::Scc {} => AnyRaw::I64(scc::scc(run)?),
+        Algorithm::Radii { sources, seed, flow } => {
+            AnyRaw::I32(radii::radii(run, *sources, *seed, (*flow).into())?)
+        }
+        Algorithm::Betweenness { sources, samples, seed, normalized } => {
+            let sources = match (sources, samples) {
+                (Some(sources), _) => betweenness::Sources::Given(sources),
+                (None, Some(samples)) => {
+                    betweenness::Sources::Drawn { samples: *samples, seed: *seed }
+                }
+                (None, None) => betweenness::Sources::All,
+            };
+            AnyRaw::F64(betweenness::betweenness(run, sources, *normalized)?)
+        }
+        Algorithm::Kcore {} => AnyRaw::I64(kcore::kcore(run)?),
+        Algorithm::LabelPropagation { max_iterations } => {
+            AnyRaw::I64(label_propagation::label_propagation(run, *max_iterations)?)
+        }
+        Algorithm::Triangles {} => AnyRaw::I64(triangles::triangles(run)?),
+        Algorithm::Degrees { which } => AnyRaw::I64(degrees::degrees(run, *which)?),
+    })
+}
+
+impl AnyRaw {
+    /// Brings the result into the order of node ids.
+    pub(crate) fn deliver<R: Passes>(
+        self,
+        run: &mut R,
+        algorithm: &Algorithm,
+        teleport: &Teleport,
+    ) -> Result<Found> {
+        fn typed<T: NodeValue, R: Passes>(
+            run: &mut R,
+            mut raw: Raw<T>,
+            teleport: &Teleport,
+        ) -> Result<Found> {
+            let facts = std::mem::take(&mut raw.facts);
+            let values = deliver(run, raw, &|node| teleport.of(node))?;
+            Ok(Found { values: T::wrap(values), facts })
+        }
+        let mut found = match self {
+            Self::I32(raw) => typed(run, raw, teleport)?,
+            Self::I64(raw) => typed(run, raw, teleport)?,
+            Self::F64(raw) => typed(run, raw, teleport)?,
+        };
+        // A source without arcs has no place in the grid, and still reaches itself.
+        match (algorithm, &mut found.values) {
+            (Algorithm::Bfs { source, .. }, Values::I32(levels)) => {
+                levels.get_mut(*source as usize).into_iter().for_each(|level| *level = 0);
+            }
+            (Algorithm::Sssp { source, .. }, Values::F64(distances)) => {
+                let own = distances.get_mut(*source as usize);
+                own.into_iter().for_each(|distance| *distance = 0.0);
+            }
+            _ => {}
+        }
+        Ok(found)
+    }
+}
+
+/// All partitions.
+pub(crate) fn all(partitions: usize) -> Vec<bool> {
+    vec![true; partitions]
+}
+
+/// Calls `each(partition, its state)` for all partitions in parallel; results by partition.
+pub(crate) fn each_partition<R: Passes, S: Send, T: Send>(
+    run: &mut R,
+    states: &mut [S],
+    each: impl Fn(usize, &mut S) -> T + Sync,
+) -> Vec<T> {
+    let states: Vec<Mutex<&mut S>> = states.iter_mut().map(Mutex::new).collect();
+    run.partitions(|part| each(part, *states[part].lock().expect("each is visited once")))
+}

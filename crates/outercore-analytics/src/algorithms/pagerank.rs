@@ -1,0 +1,404 @@
+//! PageRank by power iteration.
+
+use outercore_core::{Bytes, Error, Result};
+use outercore_grid::{Arcs, GridShape, Side};
+
+use super::{all, each_partition};
+use crate::output::{Isolated, Need, Raw};
+use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+
+/// What to compute; see [`pagerank`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PagerankOptions {
+    /// Share of a rank that follows the arcs, in `0.0..1.0`.
+    pub damping: f64,
+    /// Iterations at most, 1 or more.
+    pub max_iterations: u32,
+    /// Ready when the ranks change by no more than this together; 0: always all iterations.
+    pub tolerance: f64,
+    /// Whether ranks flow in proportion to weights.
+    pub weighted: bool,
+    /// Whether ranks flow from targets to sources.
+    pub reverse: bool,
+}
+
+impl Default for PagerankOptions {
+    fn default() -> Self {
+        Self {
+            damping: 0.85,
+            max_iterations: 100,
+            tolerance: 1e-6,
+            weighted: false,
+            reverse: false,
+        }
+    }
+}
+
+impl PagerankOptions {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the option, its value and the accepted range.
+    pub fn validate(&self) -> Result<()> {
+        let Self { damping, max_iterations, tolerance, .. } = *self;
+        if !(0.0..1.0).contains(&damping) {
+            return Err(Error::invalid(format!(
+                "pagerank: damping {damping}, expected 0 <= damping < 1"
+            )));
+        }
+        if tolerance.is_nan() || tolerance < 0.0 {
+            return Err(Error::invalid(format!(
+                "pagerank: tolerance {tolerance}, expected 0 or more"
+            )));
+        }
+        if max_iterations == 0 {
+            return Err(Error::invalid("pagerank: max_iterations 0, expected at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// Where a walk begins anew: a distribution over the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Teleport {
+    /// Every node alike; its share.
+    Uniform(f64),
+    /// The nodes that have a share, ascending, and their shares, which sum to 1.
+    Given(Vec<u64>, Vec<f64>),
+}
+
+impl Teleport {
+    /// Every one of `nodes` alike.
+    pub fn uniform(nodes: u64) -> Self {
+        Self::Uniform(1.0 / nodes.max(1) as f64)
+    }
+
+    /// In proportion to `weights` of `ids`, in any order; a node named twice gets both.
+    ///
+    /// # Errors
+    /// `Invalid`: a node that is none of `nodes`, a weight that is negative or not finite, nothing
+    /// but zeros.
+    pub fn given(nodes: u64, ids: Vec<u64>, weights: Vec<f64>) -> Result<Self> {
+        if ids.len() != weights.len() {
+            return Err(Error::invalid(format!(
+                "pagerank: personalization has {} nodes and {} weights",
+                ids.len(),
+                weights.len()
+            )));
+        }
+        for (&id, &weight) in ids.iter().zip(&weights) {
+            if id >= nodes {
+                return Err(Error::invalid(format!(
+                    "pagerank: personalization names node {id}, the graph has {nodes} nodes"
+                )));
+            }
+            if !weight.is_finite() || weight < 0.0 {
+                return Err(Error::invalid(format!(
+                    "pagerank: personalization of node {id} is {weight}, expected 0 or more"
+                )));
+            }
+        }
+        let (ids, mut weights) = if ids.is_sorted_by(|a, b| a < b) {
+            (ids, weights)
+        } else {
+            let mut pairs: Vec<(u64, f64)> = ids.into_iter().zip(weights).collect();
+            pairs.sort_by_key(|pair| pair.0);
+            pairs.dedup_by(|next, kept| {
+                let same = next.0 == kept.0;
+                if same {
+                    kept.1 += next.1;
+                }
+                same
+            });
+            pairs.into_iter().unzip()
+        };
+        // By the greatest first: a sum of finite weights may not be finite.
+        let most = weights.iter().copied().fold(0.0, f64::max);
+        if most <= 0.0 {
+            return Err(Error::invalid("pagerank: personalization is zero everywhere")
+                .hint("give at least one node a weight above 0"));
+        }
+        weights.iter_mut().for_each(|weight| *weight /= most);
+        let total: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= total);
+        Ok(Self::Given(ids, weights))
+    }
+
+    /// The share of a node.
+    pub fn of(&self, node: u64) -> f64 {
+        match self {
+            Self::Uniform(share) => *share,
+            // Where every node has an entry, its place is known.
+            Self::Given(ids, shares) if ids.get(node as usize) == Some(&node) => {
+                shares[node as usize]
+            }
+            Self::Given(ids, shares) => ids.binary_search(&node).map_or(0.0, |at| shares[at]),
+        }
+    }
+}
+
+/// What PageRank takes.
+pub fn need(shape: &GridShape, options: &PagerankOptions, personalized: u64) -> Need {
+    let state = 20 + if personalized > 0 { 8 } else { 0 } + if options.weighted { 4 } else { 0 };
+    Need {
+        state_per_node: state,
+        fixed: Bytes(16 * personalized),
+        output: Bytes(8 * shape.nodes),
+        working: None,
+        passes: (options.tolerance == 0.0)
+            .then_some(u64::from(options.max_iterations) + u64::from(options.weighted)),
+    }
+}
+
+/// Sums what comes in over the arcs; rows in a register.
+struct Spread {
+    weighted: bool,
+}
+
+impl EdgeProgram for Spread {
+    type Source = Vec<f64>;
+    type Target = Vec<f64>;
+
+    fn apply(&self, arcs: &Arcs<'_>, share: &Vec<f64>, sum: &mut Vec<f64>) {
+        let (share, sum) = (&share[..], &mut sum[..]);
+        match (arcs.side, self.weighted) {
+            (Side::ToRows, false) => {
+                for (row, columns, _) in arcs.rows() {
+                    let mut total = 0.0;
+                    for &column in columns {
+                        total += share[usize::from(column)];
+                    }
+                    sum[row] += total;
+                }
+            }
+            (Side::ToColumns, false) => {
+                for (row, columns, _) in arcs.rows() {
+                    let value = share[row];
+                    for &column in columns {
+                        sum[usize::from(column)] += value;
+                    }
+                }
+            }
+            (Side::ToRows, true) => {
+                for (row, columns, weights) in arcs.rows() {
+                    let mut total = 0.0;
+                    for (&column, &weight) in columns.iter().zip(weights) {
+                        total += share[usize::from(column)] * f64::from(weight);
+                    }
+                    sum[row] += total;
+                }
+            }
+            (Side::ToColumns, true) => {
+                for (row, columns, weights) in arcs.rows() {
+                    let value = share[row];
+                    for (&column, &weight) in columns.iter().zip(weights) {
+                        sum[usize::from(column)] += value * f64::from(weight);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sums the weights of the arcs, whatever comes over them.
+struct Strength;
+
+impl EdgeProgram for Strength {
+    type Source = ();
+    type Target = Vec<f64>;
+
+    fn apply(&self, arcs: &Arcs<'_>, _: &(), strength: &mut Vec<f64>) {
+        arcs.for_each(|_, to, weight| strength[to] += f64::from(weight));
+    }
+}
+
+/// By how much a node's rank is divided: its degree or the sum of its weights.
+enum Divisor {
+    Degrees(Vec<u32>),
+    Strengths(Vec<f64>),
+}
+
+impl Divisor {
+    fn of(&self, local: usize) -> f64 {
+        match self {
+            Self::Degrees(degrees) => f64::from(degrees[local]),
+            Self::Strengths(strengths) => strengths[local],
+        }
+    }
+}
+
+/// The ranks of a random walk that follows an arc with probability `damping` and else begins anew
+/// according to `teleport`, as it also does at nodes without a way on. They sum to 1.
+///
+/// Starts with every node alike and iterates until the ranks change by at most `tolerance`
+/// (sum of the absolute changes). Sums are taken in file order, so the result has the same bits
+/// for every budget and number of threads.
+///
+/// Facts: `iterations`, `change`.
+///
+/// **Cost**: a pass for each iteration, one more with weights.
+///
+/// # Errors
+/// `Invalid`: an option out of range; the ranks have not come to rest after `max_iterations`; the
+/// weights of a node overflow. Those of the passes.
+///
+/// **Source**: Page, Brin, Motwani, Winograd, "The PageRank citation ranking" (1999); dangling
+/// nodes as in networkx.
+pub fn pagerank<R: Passes>(
+    run: &mut R,
+    options: &PagerankOptions,
+    teleport: &Teleport,
+) -> Result<Raw<f64>> {
+    options.validate()?;
+    let (nodes, parts) = (run.shape().nodes, run.shape().partitions());
+    let connected = run.shape().connected;
+    let everywhere = all(parts);
+    let flow = if options.reverse { Flow::Against } else { Flow::Along };
+    let select =
+        Selection { sources: &everywhere, targets: &everywhere, flow, weights: options.weighted };
+    let divisors = divisors(run, options)?;
+    let isolated = isolated_shares(run, teleport)?;
+    let given = given_shares(run, teleport)?;
+    let lens: Vec<usize> = (0..parts).map(|part| run.shape().partition_len(part)).collect();
+
+    let start = 1.0 / nodes.max(1) as f64;
+    let mut sums: Vec<Vec<f64>> = lens.iter().map(|&len| vec![0.0; len]).collect();
+    // A node with a way on keeps what each of its arcs carries; one without keeps its rank, which
+    // no arc reads.
+    let mut shares: Vec<Vec<f64>> = lens.iter().map(|&len| vec![start; len]).collect();
+    let lost = each_partition(run, &mut shares, |part, shares| {
+        let mut lost = 0.0;
+        for (local, share) in shares.iter_mut().enumerate() {
+            let divisor = divisors[part].of(local);
+            if divisor > 0.0 { *share /= divisor } else { lost += *share }
+        }
+        lost
+    });
+    let mut dangling: f64 = lost.iter().sum::<f64>() + start * (nodes - connected) as f64;
+    let mut scalar = f64::NAN;
+    let mut change = f64::INFINITY;
+    let mut iterations = 0;
+    while iterations < options.max_iterations {
+        run.progress("iteration", u64::from(iterations), u64::from(options.max_iterations))?;
+        each_partition(run, &mut sums, |_, sums| sums.fill(0.0));
+        run.pass(&Spread { weighted: options.weighted }, &shares, &mut sums, &select)?;
+        let before =
+            std::mem::replace(&mut scalar, (1.0 - options.damping) + options.damping * dangling);
+        let mut both: Vec<(&mut Vec<f64>, &mut Vec<f64>)> =
+            shares.iter_mut().zip(&mut sums).collect();
+        let parts = each_partition(run, &mut both, |part, (shares, sums)| {
+            let (mut change, mut lost) = (0.0, 0.0);
+            let uniform = if let Teleport::Uniform(share) = teleport { *share } else { 0.0 };
+            for (local, (share, sum)) in shares.iter_mut().zip(sums.iter_mut()).enumerate() {
+                let teleport = given.as_ref().map_or(uniform, |given| given[part][local]);
+                let rank = teleport * scalar + options.damping * *sum;
+                *sum = rank;
+                let divisor = divisors[part].of(local);
+                if divisor > 0.0 {
+                    change += (rank - *share * divisor).abs();
+                    *share = rank / divisor;
+                } else {
+                    change += (rank - *share).abs();
+                    *share = rank;
+                    lost += rank;
+                }
+            }
+            (change, lost)
+        });
+        change = parts.iter().map(|part| part.0).sum::<f64>()
+            + if before.is_nan() {
+                isolated.first_change(start, scalar)
+            } else {
+                isolated.total * (scalar - before).abs()
+            };
+        dangling = parts.iter().map(|part| part.1).sum::<f64>() + isolated.total * scalar;
+        iterations += 1;
+        if options.tolerance > 0.0 && change <= options.tolerance {
+            break;
+        }
+    }
+    if options.tolerance > 0.0 && change > options.tolerance {
+        return Err(Error::invalid(format!(
+            "pagerank: change {change:.1e} after {iterations} iterations, wanted {:e}",
+            options.tolerance
+        ))
+        .hint("raise max_iterations, or set tolerance=0 to take what they give"));
+    }
+    let mut facts = serde_json::Map::new();
+    facts.insert("iterations".into(), iterations.into());
+    facts.insert("change".into(), change.into());
+    Ok(Raw { by_partition: sums, isolated: Isolated::Teleport(scalar), facts })
+}
+
+fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Vec<Divisor>> {
+    let parts = run.shape().partitions();
+    if !options.weighted {
+        let which = if options.reverse { Degree::In } else { Degree::Out };
+        return (0..parts).map(|part| run.degrees(which, part).map(Divisor::Degrees)).collect();
+    }
+    let everywhere = all(parts);
+    // Strengths belong to where an arc starts, so they gather the other way.
+    let flow = if options.reverse { Flow::Along } else { Flow::Against };
+    let select = Selection { sources: &everywhere, targets: &everywhere, flow, weights: true };
+    let mut strengths: Vec<Vec<f64>> =
+        (0..parts).map(|part| vec![0.0; run.shape().partition_len(part)]).collect();
+    run.pass(&Strength, &vec![(); parts], &mut strengths, &select)?;
+    for (part, strengths) in strengths.iter().enumerate() {
+        if let Some(local) = strengths.iter().position(|strength| !strength.is_finite()) {
+            let node = run.nodes(part)?[local];
+            return Err(Error::invalid(format!(
+                "pagerank: the weights of node {node} sum to {}",
+                strengths[local]
+            )));
+        }
+    }
+    Ok(strengths.into_iter().map(Divisor::Strengths).collect())
+}
+
+/// The teleport vector in the grid's numbering; `None` where it is uniform.
+fn given_shares<R: Passes>(run: &mut R, teleport: &Teleport) -> Result<Option<Vec<Vec<f64>>>> {
+    if matches!(teleport, Teleport::Uniform(_)) {
+        return Ok(None);
+    }
+    let parts = run.shape().partitions();
+    let of_partition = |part| {
+        let ids = run.nodes(part)?;
+        Ok(ids.iter().map(|&id| teleport.of(u64::from(id))).collect())
+    };
+    (0..parts).map(of_partition).collect::<Result<_>>().map(Some)
+}
+
+/// The teleport vector over the nodes without arcs.
+struct IsolatedShares {
+    nodes: u64,
+    total: f64,
+    /// Those of a given vector that are not 0.
+    given: Vec<f64>,
+    uniform: f64,
+}
+
+impl IsolatedShares {
+    /// How far the first iteration takes them from `start`.
+    fn first_change(&self, start: f64, scalar: f64) -> f64 {
+        let given: f64 = self.given.iter().map(|share| (share * scalar - start).abs()).sum();
+        let others = (self.nodes - self.given.len() as u64) as f64;
+        given + others * (self.uniform * scalar - start).abs()
+    }
+}
+
+fn isolated_shares<R: Passes>(run: &mut R, teleport: &Teleport) -> Result<IsolatedShares> {
+    let nodes = run.shape().nodes - run.shape().connected;
+    if let &Teleport::Uniform(uniform) = teleport {
+        return Ok(IsolatedShares {
+            nodes,
+            total: uniform * nodes as f64,
+            given: Vec::new(),
+            uniform,
+        });
+    }
+    let mut given = Vec::new();
+    run.isolated(&mut |ids| {
+        given.extend(ids.iter().map(|&id| teleport.of(u64::from(id))).filter(|&share| share > 0.0));
+    })?;
+    Ok(IsolatedShares { nodes, total: given.iter().sum(), given, uniform: 0.0 })
+}

@@ -1,0 +1,133 @@
+//! Distances from a sample of nodes to all others: how wide the graph is.
+
+use outercore_core::{Bytes, Error, Permutation, Result};
+use outercore_grid::{Arcs, GridShape};
+
+use super::{all, each_partition};
+use crate::output::{Isolated, Need, Raw};
+use crate::program::{EdgeProgram, Flow, Passes, Selection};
+
+/// Searches that go side by side, a bit each.
+const TOGETHER: usize = 64;
+
+/// What [`radii`] takes.
+pub fn need(shape: &GridShape) -> Need {
+    Need {
+        state_per_node: 20,
+        fixed: Bytes(0),
+        output: Bytes(4 * shape.nodes),
+        working: None,
+        passes: None,
+    }
+}
+
+/// The largest distance to each node from those of some sources that reach it; -1 where none does.
+///
+/// Distances are numbers of arcs along `flow`. `sources` is rounded up to a multiple of 64 as far as
+/// the graph has nodes; they are drawn with `seed` without repetition, nodes without arcs left out,
+/// and do not depend on how the grid is numbered. Nodes without arcs have -1. Facts: `sources` and
+/// `diameter_at_least` (the largest value).
+///
+/// # Cost
+/// Each 64 sources take as many passes as the farthest node has distance, and one more; partitions
+/// that nothing new reached are left out. State: 20 bytes for each connected node.
+///
+/// # Errors
+/// `Invalid`: no sources. A failed or corrupt read; the wish to stop.
+///
+/// # Source
+/// Magnien, Latapy, Habib, "Fast computation of empirically tight bounds for the diameter of
+/// massive graphs", JEA 13 (2009), for sampling; the application Radii of Shun, Blelloch, "Ligra",
+/// PPoPP 2013, for searches as bits.
+pub fn radii<R: Passes>(run: &mut R, sources: u32, seed: u64, flow: Flow) -> Result<Raw<i32>> {
+    if sources == 0 {
+        return Err(Error::invalid("radii: sources 0, expected 1 or more"));
+    }
+    let shape = *run.shape();
+    let lens: Vec<usize> = (0..shape.partitions()).map(|p| shape.partition_len(p)).collect();
+    let mut radii: Vec<Vec<i32>> = lens.iter().map(|&len| vec![-1; len]).collect();
+    let drawn = draw(run, sources, seed)?;
+    for (round, together) in drawn.chunks(TOGETHER).enumerate() {
+        let done = ((round * TOGETHER) as u64, drawn.len() as u64);
+        search(run, together, flow, done, &mut radii)?;
+    }
+    let widest = radii.iter().flatten().max().copied().unwrap_or(-1);
+    let mut facts = serde_json::Map::new();
+    facts.insert("sources".into(), drawn.len().into());
+    facts.insert("diameter_at_least".into(), widest.max(0).into());
+    Ok(Raw { by_partition: radii, isolated: Isolated::Same(-1), facts })
+}
+
+/// The places of the sources: of the first nodes of a permutation of all node ids those with arcs.
+fn draw<R: Passes>(run: &mut R, sources: u32, seed: u64) -> Result<Vec<(usize, usize)>> {
+    let shape = *run.shape();
+    let wanted = (sources as usize).next_multiple_of(TOGETHER).min(shape.connected as usize);
+    let order = Permutation::new(shape.nodes, seed, 0);
+    let mut found = Vec::with_capacity(wanted);
+    let mut next = 0;
+    // Twice as many as are likely to do: a look-up of places scans the whole order.
+    let mut share = 2 * wanted as u64 * shape.nodes.div_ceil(shape.connected.max(1));
+    while found.len() < wanted {
+        let end = shape.nodes.min(next + share);
+        let nodes: Vec<u64> = (next..end).map(|at| order.at(at)).collect();
+        found.extend(run.place(&nodes)?.into_iter().flatten());
+        (next, share) = (end, 2 * share);
+    }
+    found.truncate(wanted);
+    Ok(found)
+}
+
+/// Searches from up to 64 sources and raises `radii` to the distances.
+fn search<R: Passes>(
+    run: &mut R,
+    together: &[(usize, usize)],
+    flow: Flow,
+    (done, total): (u64, u64),
+    radii: &mut [Vec<i32>],
+) -> Result<()> {
+    let mut reached: Vec<Vec<u64>> = radii.iter().map(|radii| vec![0; radii.len()]).collect();
+    let mut active = vec![false; radii.len()];
+    for (bit, &(partition, local)) in together.iter().enumerate() {
+        reached[partition][local] |= 1 << bit;
+        radii[partition][local] = radii[partition][local].max(0);
+        active[partition] = true;
+    }
+    let mut before = reached.clone();
+    let all = all(radii.len());
+    for distance in 1.. {
+        if !active.contains(&true) {
+            break;
+        }
+        // In every level: a long search can be stopped in the middle.
+        run.progress("sources", done, total)?;
+        let select = Selection { sources: &active, targets: &all, flow, weights: false };
+        run.pass(&Spread, &before, &mut reached, &select)?;
+        let mut parts: Vec<_> = before.iter_mut().zip(&reached).zip(radii.iter_mut()).collect();
+        active = each_partition(run, &mut parts, |_, ((before, reached), radii)| {
+            let mut any = false;
+            for ((before, &reached), radius) in
+                before.iter_mut().zip(reached.iter()).zip(radii.iter_mut())
+            {
+                if *before != reached {
+                    *before = reached;
+                    *radius = distance.max(*radius);
+                    any = true;
+                }
+            }
+            any
+        });
+    }
+    Ok(())
+}
+
+/// What reaches a node reaches its neighbours.
+struct Spread;
+
+impl EdgeProgram for Spread {
+    type Source = Vec<u64>;
+    type Target = Vec<u64>;
+
+    fn apply(&self, arcs: &Arcs<'_>, source: &Vec<u64>, target: &mut Vec<u64>) {
+        arcs.for_each(|from, to, _| target[to] |= source[from]);
+    }
+}

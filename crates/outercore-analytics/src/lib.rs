@@ -1,0 +1,25 @@
+//! Graph algorithms over the grid of a data set: vertex state in memory, edges streamed.
+//!
+//! Layer 5. [`run`] goes from a data set and a budget to a result; below it, an [`EdgeProgram`]
+//! says what happens along an arc, and [`Passes`] bring the arcs: [`StreamRun`] from disk within a
+//! [`RunPlan`], [`MemoryRun`] from memory, as the definition.
+#![forbid(unsafe_code)]
+
+pub mod algorithms;
+mod memory_run;
+mod output;
+pub mod pins;
+mod plan;
+mod program;
+mod request;
+pub mod schedule;
+mod segments;
+mod stream_run;
+
+pub use memory_run::MemoryRun;
+pub use output::{Counters, Isolated, Need, NodeValue, Raw, Values, Working, deliver};
+pub use plan::{PlanInput, RunPlan};
+pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
+pub use request::{Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, save, stream};
+pub use segments::{SEGMENT_BYTES, Segment, segments};
+pub use stream_run::{OnProgress, StreamRun};

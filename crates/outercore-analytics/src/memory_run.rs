@@ -1,0 +1,305 @@
+//! Passes over a grid in memory: the definition that every other way is compared with.
+
+use std::collections::BTreeMap;
+
+use outercore_core::{Bytes, Result};
+use outercore_grid::{Arcs, GridShape, Order, Side};
+
+use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+
+/// A grid in memory and passes on the calling thread, block after block in file order.
+#[derive(Debug)]
+pub struct MemoryRun {
+    shape: GridShape,
+    blocks: Vec<Block>,
+    /// Node id of each rank; those without arcs last, ascending.
+    order: Vec<u32>,
+    /// By node id.
+    in_degrees: Vec<u32>,
+    out_degrees: Vec<u32>,
+    working: Bytes,
+}
+
+/// Local row, local column, weight.
+type LocalEdge = (u16, u16, f32);
+
+#[derive(Debug)]
+struct Block {
+    row_part: usize,
+    col_part: usize,
+    is_loop: bool,
+    rows: Vec<u16>,
+    ends: Vec<u32>,
+    columns: Vec<u16>,
+    weights: Vec<f32>,
+}
+
+impl Block {
+    fn arcs(&self, side: Side, weighted: bool) -> Arcs<'_> {
+        let weights = if weighted { &self.weights[..] } else { &[] };
+        Arcs { rows: &self.rows, ends: &self.ends, columns: &self.columns, weights, side }
+    }
+}
+
+impl MemoryRun {
+    /// The grid of `arcs` (source, target, weight) between `nodes` nodes; with `symmetric` each
+    /// listed edge stands for both directions (a loop for one arc).
+    ///
+    /// # Panics
+    /// If an end is no node, or `partition_log2` is above 16.
+    pub fn new(
+        nodes: u64,
+        arcs: &[(u64, u64, f32)],
+        symmetric: bool,
+        order: Order,
+        partition_log2: u32,
+    ) -> Self {
+        assert!(partition_log2 <= 16, "local ids have 16 bits");
+        let count = nodes as usize;
+        let (mut in_degrees, mut out_degrees) = (vec![0u32; count], vec![0u32; count]);
+        for &(source, target, _) in arcs {
+            out_degrees[source as usize] += 1;
+            in_degrees[target as usize] += 1;
+            if symmetric && source != target {
+                out_degrees[target as usize] += 1;
+                in_degrees[source as usize] += 1;
+            }
+        }
+        let degree = |node: u32| in_degrees[node as usize] + out_degrees[node as usize];
+        let mut ranked: Vec<u32> = (0..nodes as u32).collect();
+        match order {
+            Order::Degree => ranked.sort_by_key(|&node| (std::cmp::Reverse(degree(node)), node)),
+            Order::Natural => ranked.sort_by_key(|&node| (degree(node) == 0, node)),
+        }
+        let connected = ranked.iter().filter(|&&node| degree(node) > 0).count() as u64;
+        let loops = arcs.iter().filter(|arc| arc.0 == arc.1).count();
+        let shape = GridShape {
+            nodes,
+            connected,
+            partition_log2,
+            order,
+            symmetric,
+            arcs: if symmetric { 2 * arcs.len() - loops } else { arcs.len() } as u64,
+            edges: arcs.len() as u64,
+            weighted: true,
+        };
+        let mut rank = vec![0u64; count];
+        for (at, &node) in ranked.iter().enumerate() {
+            rank[node as usize] = at as u64;
+        }
+        let mut run = Self {
+            shape,
+            blocks: Vec::new(),
+            order: ranked,
+            in_degrees,
+            out_degrees,
+            working: Bytes(0),
+        };
+        run.fill(arcs, &rank);
+        run
+    }
+
+    fn fill(&mut self, arcs: &[(u64, u64, f32)], rank: &[u64]) {
+        let partitions = self.shape.partitions();
+        // In file order: by diagonal, then by row partition; loops of a symmetric grid apart.
+        let mut dealt: BTreeMap<(usize, usize, bool), Vec<LocalEdge>> = BTreeMap::new();
+        for &(source, target, weight) in arcs {
+            let mut row = self.shape.place(rank[target as usize]);
+            let mut column = self.shape.place(rank[source as usize]);
+            if self.shape.symmetric && row > column {
+                (row, column) = (column, row);
+            }
+            let diagonal = (column.0 + partitions - row.0) % partitions;
+            let is_loop = self.shape.symmetric && source == target;
+            dealt.entry((diagonal, row.0, is_loop)).or_default().push((
+                row.1 as u16,
+                column.1 as u16,
+                weight,
+            ));
+        }
+        for ((diagonal, row_part, is_loop), mut edges) in dealt {
+            edges.sort_by_key(|&(row, column, weight)| (row, column, weight.to_bits()));
+            let col_part = (row_part + diagonal) % partitions;
+            let mut block = Block {
+                row_part,
+                col_part,
+                is_loop,
+                rows: Vec::new(),
+                ends: Vec::new(),
+                columns: Vec::new(),
+                weights: Vec::new(),
+            };
+            for (row, column, weight) in edges {
+                if block.rows.last() != Some(&row) {
+                    block.rows.push(row);
+                    block.ends.push(block.columns.len() as u32);
+                }
+                block.columns.push(column);
+                block.weights.push(weight);
+                *block.ends.last_mut().expect("a row") = block.columns.len() as u32;
+            }
+            self.blocks.push(block);
+        }
+    }
+
+    /// Gives algorithms that trade memory for passes so much of it.
+    pub fn with_working(mut self, working: Bytes) -> Self {
+        self.working = working;
+        self
+    }
+
+    /// The directions in which a block is visited, in their order.
+    fn sides(&self, block: &Block, flow: Flow) -> &'static [Side] {
+        const BOTH: &[Side] = &[Side::ToRows, Side::ToColumns];
+        match flow {
+            Flow::Once => &BOTH[..1],
+            _ if self.shape.symmetric => {
+                if block.is_loop {
+                    &BOTH[..1]
+                } else {
+                    BOTH
+                }
+            }
+            Flow::Along => &BOTH[..1],
+            Flow::Against => &BOTH[1..],
+            Flow::Both => BOTH,
+        }
+    }
+}
+
+impl Passes for MemoryRun {
+    fn shape(&self) -> &GridShape {
+        &self.shape
+    }
+
+    fn pass<P: EdgeProgram>(
+        &mut self,
+        program: &P,
+        sources: &[P::Source],
+        targets: &mut [P::Target],
+        select: &Selection<'_>,
+    ) -> Result<()> {
+        for block in &self.blocks {
+            for &side in self.sides(block, select.flow) {
+                let (source, target) = match side {
+                    Side::ToRows => (block.col_part, block.row_part),
+                    Side::ToColumns => (block.row_part, block.col_part),
+                };
+                if select.sources[source] && select.targets[target] {
+                    let arcs = block.arcs(side, select.weights);
+                    program.apply(&arcs, &sources[source], &mut targets[target]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(
+        &mut self,
+        select: &Selection<'_>,
+        each: &mut dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for block in &self.blocks {
+            for &side in self.sides(block, select.flow) {
+                let (source, target) = match side {
+                    Side::ToRows => (block.col_part, block.row_part),
+                    Side::ToColumns => (block.row_part, block.col_part),
+                };
+                if select.sources[source] && select.targets[target] {
+                    each(block.row_part, block.col_part, &block.arcs(side, select.weights))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn partitions<T: Send>(&mut self, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        (0..self.shape.partitions()).map(each).collect()
+    }
+
+    fn degrees(&mut self, which: Degree, partition: usize) -> Result<Vec<u32>> {
+        let degrees = match which {
+            Degree::In => &self.in_degrees,
+            Degree::Out => &self.out_degrees,
+        };
+        let local = 0..self.shape.partition_len(partition);
+        let node = |local| self.order[self.shape.rank(partition, local) as usize];
+        Ok(local.map(|local| degrees[node(local) as usize]).collect())
+    }
+
+    fn nodes(&mut self, partition: usize) -> Result<Vec<u32>> {
+        let local = 0..self.shape.partition_len(partition);
+        Ok(local.map(|local| self.order[self.shape.rank(partition, local) as usize]).collect())
+    }
+
+    fn isolated(&mut self, each: &mut dyn FnMut(&[u32])) -> Result<()> {
+        each(&self.order[self.shape.connected as usize..]);
+        Ok(())
+    }
+
+    fn place(&mut self, nodes: &[u64]) -> Result<Vec<Option<(usize, usize)>>> {
+        let place = |&node: &u64| {
+            let rank = self.order.iter().position(|&found| u64::from(found) == node)? as u64;
+            (rank < self.shape.connected).then(|| self.shape.place(rank))
+        };
+        Ok(nodes.iter().map(place).collect())
+    }
+
+    fn working(&self) -> Bytes {
+        self.working
+    }
+
+    fn progress(&mut self, _what: &str, _done: u64, _total: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums source values into targets.
+    struct Sum;
+
+    impl EdgeProgram for Sum {
+        type Source = Vec<f64>;
+        type Target = Vec<f64>;
+
+        fn apply(&self, arcs: &Arcs<'_>, source: &Vec<f64>, target: &mut Vec<f64>) {
+            arcs.for_each(|from, to, weight| target[to] += source[from] * f64::from(weight));
+        }
+    }
+
+    #[test]
+    fn a_pass_sums_over_the_arcs_in_the_direction_asked_for() {
+        let arcs = [(0, 1, 2.0), (1, 2, 3.0), (2, 2, 5.0), (0, 5, 7.0)];
+        for order in [Order::Degree, Order::Natural] {
+            for (symmetric, flow, expected) in [
+                (false, Flow::Along, [0.0, 2.0, 21.0, 0.0, 0.0, 7.0]),
+                (false, Flow::Against, [46.0, 9.0, 15.0, 0.0, 0.0, 0.0]),
+                (true, Flow::Along, [46.0, 11.0, 21.0, 0.0, 0.0, 7.0]),
+            ] {
+                let mut run = MemoryRun::new(6, &arcs, symmetric, order, 1);
+                let parts = run.shape().partitions();
+                let nodes: Vec<_> = (0..parts).map(|part| run.nodes(part).unwrap()).collect();
+                let sources: Vec<Vec<f64>> = nodes
+                    .iter()
+                    .map(|ids| ids.iter().map(|&id| f64::from(id + 1)).collect())
+                    .collect();
+                let mut targets: Vec<Vec<f64>> =
+                    nodes.iter().map(|ids| vec![0.0; ids.len()]).collect();
+                let all = vec![true; parts];
+                let select = Selection { sources: &all, targets: &all, flow, weights: true };
+                run.pass(&Sum, &sources, &mut targets, &select).unwrap();
+                let mut found = [0.0; 6];
+                for (ids, sums) in nodes.iter().zip(&targets) {
+                    for (&id, &sum) in ids.iter().zip(sums) {
+                        found[id as usize] = sum;
+                    }
+                }
+                // Against: node 0 hears of 1 (weight 2, value 2) and of 5 (weight 7, value 6).
+                assert_eq!(found, expected, "{order:?} {symmetric} {flow:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The memory plan: one budget, divided between an algorithm's state and what streams past it.
+//!
+//! Pure: sizes go in, a plan comes out. The run follows it.
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_grid::GridShape;
+use outercore_io::CostModel;
+use serde::{Deserialize, Serialize};
+
+use crate::output::Need;
+use crate::pins::choose;
+use crate::segments::Segment;
+
+/// Piece record, segment, tasks of a pass.
+const INDEX_PER_PIECE: u64 = 128;
+
+/// Decoded rows and columns of a thread.
+const SCRATCH_PER_THREAD: Bytes = Bytes::kib(768);
+
+/// What bounds staging and window from below and above.
+const STAGING: (Bytes, Bytes) = (Bytes::mib(1), Bytes::mib(8));
+const WINDOW: (Bytes, Bytes) = (Bytes::mib(2), Bytes::mib(16));
+
+/// What lives where, and what to expect from the device.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct RunPlan {
+    /// The whole budget.
+    pub budget: Bytes,
+    /// State of the algorithm.
+    pub state: Bytes,
+    /// The result in the grid's numbering and by node, and the inputs; all other state and the
+    /// pins are gone when it is made.
+    pub output: Bytes,
+    /// Piece records and tasks.
+    pub index: Bytes,
+    /// Buffers of reads in flight.
+    pub staging: Bytes,
+    /// Segments read ahead.
+    pub window: Bytes,
+    /// Decoded pieces.
+    pub scratch: Bytes,
+    /// Memory in which more saves passes.
+    pub working: Bytes,
+    /// Segments that stay in memory.
+    pub pinned: Bytes,
+    /// All segments.
+    pub segments: u64,
+    /// Those that stay.
+    pub pinned_segments: u64,
+    /// Whether weights are read.
+    pub weighted: bool,
+    /// Passes, where they are known beforehand.
+    pub passes: Option<u64>,
+    /// Bytes read by a first pass over everything.
+    pub bytes_first_pass: Bytes,
+    /// Bytes read by every further one.
+    pub bytes_per_pass: Bytes,
+    /// Expected seconds of the device, where the passes are known.
+    pub seconds: Option<f64>,
+}
+
+/// Everything that [`RunPlan::new`] looks at.
+#[derive(Debug)]
+pub struct PlanInput<'a> {
+    /// What runs, for messages.
+    pub algorithm: &'a str,
+    /// The whole budget.
+    pub budget: Bytes,
+    /// Threads that compute.
+    pub threads: usize,
+    /// The grid.
+    pub shape: &'a GridShape,
+    /// Pieces of the grid.
+    pub pieces: usize,
+    /// Its segments.
+    pub segments: &'a [Segment],
+    /// Whether weights are read.
+    pub weighted: bool,
+    /// What the algorithm takes.
+    pub need: Need,
+    /// The device.
+    pub cost: &'a CostModel,
+}
+
+impl RunPlan {
+    /// Divides the budget: state first, then buffers, then memory that saves passes, then pins.
+    ///
+    /// # Errors
+    /// `Budget`, with the least that works.
+    pub fn new(input: &PlanInput<'_>) -> Result<Self> {
+        let PlanInput { budget, need, weighted, .. } = *input;
+        let state = need.state_per_node * input.shape.connected + need.fixed.0;
+        let index = INDEX_PER_PIECE * input.pieces as u64;
+        let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
+        let sizes: Vec<u64> =
+            input.segments.iter().map(|segment| segment.bytes(weighted)).collect();
+        let longest = sizes.iter().copied().max().unwrap_or(0);
+        let staging = (budget.0 / 16).clamp(STAGING.0.0, STAGING.1.0);
+        let window = (budget.0 / 8).clamp(WINDOW.0.0, WINDOW.1.0).max(2 * longest);
+        let least_working = need.working.map_or(0, |working| working.least.0);
+
+        let streaming = index + staging + window + scratch + state;
+        let result = delivered(input);
+        let delivering = index + staging + window + result;
+        // With a smaller budget, staging and window would be smaller too.
+        let least_buffers = STAGING.0.0 + WINDOW.0.0.max(2 * longest);
+        let least = (index + scratch + state + least_working + least_buffers)
+            .max(index + result + least_buffers);
+        if streaming + least_working > budget.0 || delivering > budget.0 {
+            if budget.0 < least {
+                return Err(too_small(input, Bytes(least)));
+            }
+            return Self::with_least_buffers(input);
+        }
+        let rest = budget.0 - streaming;
+        let working =
+            need.working.map_or(0, |working| working.most.0.min((rest / 2).max(working.least.0)));
+        Ok(Self::assemble(input, &sizes, [state, index, scratch, staging, window, working]))
+    }
+
+    /// The same with the smallest staging and window.
+    fn with_least_buffers(input: &PlanInput<'_>) -> Result<Self> {
+        let need = input.need;
+        let sizes: Vec<u64> =
+            input.segments.iter().map(|segment| segment.bytes(input.weighted)).collect();
+        let longest = sizes.iter().copied().max().unwrap_or(0);
+        let state = need.state_per_node * input.shape.connected + need.fixed.0;
+        let index = INDEX_PER_PIECE * input.pieces as u64;
+        let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
+        let working = need.working.map_or(0, |working| working.least.0);
+        let (staging, window) = (STAGING.0.0, WINDOW.0.0.max(2 * longest));
+        Ok(Self::assemble(input, &sizes, [state, index, scratch, staging, window, working]))
+    }
+
+    fn assemble(input: &PlanInput<'_>, sizes: &[u64], parts: [u64; 6]) -> Self {
+        let [state, index, scratch, staging, window, working] = parts;
+        let room = input.budget.0.saturating_sub(parts.iter().sum());
+        let pins = choose(sizes, room);
+        let total: u64 = sizes.iter().sum();
+        let pinned: u64 = sizes.iter().zip(&pins).filter(|pin| *pin.1).map(|pin| pin.0).sum();
+        let pinned_segments = pins.iter().filter(|pin| **pin).count() as u64;
+        let per_segment = if input.weighted { 2 } else { 1 };
+        let seconds = input.need.passes.map(|passes| {
+            let first = input.cost.seconds(per_segment * sizes.len() as u64, Bytes(total));
+            let unpinned = per_segment * (sizes.len() as u64 - pinned_segments);
+            let other = input.cost.seconds(unpinned, Bytes(total - pinned));
+            if passes == 0 { 0.0 } else { first + (passes - 1) as f64 * other }
+        });
+        Self {
+            budget: input.budget,
+            state: Bytes(state),
+            output: Bytes(delivered(input)),
+            index: Bytes(index),
+            staging: Bytes(staging),
+            window: Bytes(window),
+            scratch: Bytes(scratch),
+            working: Bytes(working),
+            pinned: Bytes(pinned),
+            segments: sizes.len() as u64,
+            pinned_segments,
+            weighted: input.weighted,
+            passes: input.need.passes,
+            bytes_first_pass: Bytes(total),
+            bytes_per_pass: Bytes(total - pinned),
+            seconds,
+        }
+    }
+
+    /// The most memory that is in use at once.
+    pub fn peak(&self) -> Bytes {
+        let buffers = self.index.0 + self.staging.0 + self.window.0;
+        let streaming = buffers + self.state.0 + self.scratch.0 + self.working.0 + self.pinned.0;
+        Bytes(streaming.max(buffers + self.output.0))
+    }
+}
+
+/// Memory while the result is brought from the grid's numbering into that of the nodes.
+fn delivered(input: &PlanInput<'_>) -> u64 {
+    let Need { output, fixed, .. } = input.need;
+    let per_node = output.0.div_ceil(input.shape.nodes.max(1));
+    output.0 + per_node * input.shape.connected + fixed.0
+}
+
+fn too_small(input: &PlanInput<'_>, least: Bytes) -> Error {
+    // Rounded up to what the message prints, so that the number works when it is typed in.
+    let unit = match least.0 {
+        0..=1_048_575 => 1 << 10,
+        1_048_576..=1_073_741_823 => 1 << 20,
+        _ => 1 << 30,
+    };
+    let tenths = (10 * least.0).div_ceil(unit);
+    let least = Bytes((tenths * unit).div_ceil(10));
+    Error::new(
+        ErrorKind::Budget,
+        format!(
+            "a budget of {} is too small for {} on {} connected nodes; the least that works is {least}",
+            input.budget, input.algorithm, input.shape.connected,
+        ),
+    )
+    .hint("raise --memory, or use fewer threads")
+}
+
+#[cfg(test)]
+mod tests {
+    use outercore_grid::Order;
+
+    use super::*;
+    use crate::output::Working;
+
+    fn shape(connected: u64) -> GridShape {
+        GridShape {
+            nodes: connected,
+            connected,
+            partition_log2: 16,
+            order: Order::Degree,
+            symmetric: true,
+            arcs: 0,
+            edges: 0,
+            weighted: false,
+        }
+    }
+
+    fn plan(budget: Bytes, need: Need) -> Result<RunPlan> {
+        let segments: Vec<Segment> = (0..400u64)
+            .map(|at| Segment {
+                pieces: at as usize..at as usize + 1,
+                blocks: at * 250_000..(at + 1) * 250_000,
+                weights: at * 4..at * 4 + 4,
+            })
+            .collect();
+        RunPlan::new(&PlanInput {
+            algorithm: "pagerank",
+            budget,
+            threads: 2,
+            shape: &shape(1_000_000),
+            pieces: 400,
+            segments: &segments,
+            weighted: false,
+            need,
+            cost: &CostModel::default(),
+        })
+    }
+
+    #[test]
+    fn every_plan_stays_within_its_budget_and_the_least_works() {
+        let working = Some(Working { least: Bytes::mib(1), most: Bytes::mib(20) });
+        for working in [None, working] {
+            let output = Bytes(8_000_000);
+            let need =
+                Need { state_per_node: 20, output, working, passes: Some(5), ..Need::default() };
+            let error = plan(Bytes::mib(1), need).unwrap_err().to_string();
+            let least = error.split("works is ").nth(1).unwrap().lines().next().unwrap();
+            let least: Bytes = least.parse().unwrap();
+            for budget in [least.0, least.0 * 3 / 2, 64 << 20, 100 << 20, 1 << 30] {
+                let plan = plan(Bytes(budget), need).unwrap();
+                assert!(plan.peak().0 <= budget, "{budget}: {plan:?}");
+                assert_eq!(plan.bytes_per_pass.0 + plan.pinned.0, 100_000_000);
+            }
+            assert!(plan(Bytes(least.0 - 220_000), need).is_err(), "{least}");
+            assert_eq!(plan(Bytes::gib(1), need).unwrap().bytes_per_pass, Bytes(0));
+        }
+    }
+}

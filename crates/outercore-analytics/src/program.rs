@@ -1,0 +1,91 @@
+//! What an algorithm says, and what runs it.
+
+use outercore_core::{Bytes, Result};
+use outercore_grid::{Arcs, GridShape};
+
+/// What happens along an arc. Called for one piece and one direction at a time.
+///
+/// # Contract
+/// - A target partition is held by one thread at a time and sees its pieces in file order: the same sums for every
+///   number of threads, budget and back end.
+/// - `source` does not change during a pass.
+pub trait EdgeProgram: Sync {
+    /// Per partition, read by everybody during a pass.
+    type Source: Sync;
+    /// Per partition, changed by its holder.
+    type Target: Send;
+    /// Applies `arcs`.
+    fn apply(&self, arcs: &Arcs<'_>, source: &Self::Source, target: &mut Self::Target);
+}
+
+/// Which way values flow in a pass. On a symmetric grid the first three are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// From the source of an arc to its target.
+    Along,
+    /// From the target of an arc to its source.
+    Against,
+    /// Both: arcs as edges without direction. A loop of a directed grid counts twice.
+    Both,
+    /// Every stored edge once, `ToRows`: for programs that do not mind the direction.
+    Once,
+}
+
+/// What a pass needs: a piece is visited in a direction if its source partition and its target partition are set.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    /// By partition.
+    pub sources: &'a [bool],
+    /// By partition.
+    pub targets: &'a [bool],
+    /// Direction.
+    pub flow: Flow,
+    /// Whether the program looks at weights; the grid must have them.
+    pub weights: bool,
+}
+
+/// Which degree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Degree {
+    /// Arcs that end at a node.
+    In,
+    /// Arcs that start at a node.
+    Out,
+}
+
+/// Something that makes passes over a grid: from disk (`StreamRun`) or from memory ([`MemoryRun`](crate::MemoryRun), the reference).
+pub trait Passes {
+    /// The grid.
+    fn shape(&self) -> &GridShape;
+    /// One pass. `sources` and `targets` have an entry for each partition.
+    ///
+    /// # Errors
+    /// A failed or corrupt read; the wish to stop.
+    fn pass<P: EdgeProgram>(
+        &mut self,
+        program: &P,
+        sources: &[P::Source],
+        targets: &mut [P::Target],
+        select: &Selection<'_>,
+    ) -> Result<()>;
+    /// The selected pieces in file order on the calling thread: `each(row_partition, column_partition, arcs)`.
+    fn stream(
+        &mut self,
+        select: &Selection<'_>,
+        each: &mut dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()>,
+    ) -> Result<()>;
+    /// Calls `each(partition)` for all partitions in parallel; results by partition.
+    fn partitions<T: Send>(&mut self, each: impl Fn(usize) -> T + Sync) -> Vec<T>;
+    /// The degrees in a partition, by local id.
+    fn degrees(&mut self, which: Degree, partition: usize) -> Result<Vec<u32>>;
+    /// The node ids in a partition, by local id.
+    fn nodes(&mut self, partition: usize) -> Result<Vec<u32>>;
+    /// The node ids without arcs are passed in runs to `each`.
+    fn isolated(&mut self, each: &mut dyn FnMut(&[u32])) -> Result<()>;
+    /// Partition and local id of a node; `None` if it has no arc. Scans the order: at most one call a run or two.
+    fn place(&mut self, nodes: &[u64]) -> Result<Vec<Option<(usize, usize)>>>;
+    /// Memory beyond state that the plan gave the algorithm (gather slots).
+    fn working(&self) -> Bytes;
+    /// Says how far an algorithm is (`iteration 3`, done, total) and asks whether to stop.
+    fn progress(&mut self, what: &str, done: u64, total: u64) -> Result<()>;
+}

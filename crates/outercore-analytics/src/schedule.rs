@@ -1,0 +1,204 @@
+//! Who does what next in a pass: a state machine without threads or bytes.
+//!
+//! A task is a piece seen from one side. The tasks of a target partition are done one after the
+//! other in file order, whatever arrives first; tasks of different partitions side by side.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use outercore_grid::{Piece, Side};
+
+use crate::program::{Flow, Selection};
+
+/// The directions in which a piece is visited, in their order.
+pub fn sides(symmetric: bool, is_loop: bool, flow: Flow) -> &'static [Side] {
+    const BOTH: &[Side] = &[Side::ToRows, Side::ToColumns];
+    match flow {
+        Flow::Once => &BOTH[..1],
+        _ if symmetric && is_loop => &BOTH[..1],
+        _ if symmetric => BOTH,
+        Flow::Along => &BOTH[..1],
+        Flow::Against => &BOTH[1..],
+        Flow::Both => BOTH,
+    }
+}
+
+/// Source and target partition of a piece seen from a side.
+pub fn ends(piece: &Piece, side: Side) -> (usize, usize) {
+    let (row, column) = (piece.row_part as usize, piece.col_part as usize);
+    match side {
+        Side::ToRows => (column, row),
+        Side::ToColumns => (row, column),
+    }
+}
+
+/// A piece and a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task(u32);
+
+impl Task {
+    /// A piece by number, seen from a side.
+    pub fn new(piece: usize, side: Side) -> Self {
+        Self(2 * piece as u32 + u32::from(side == Side::ToColumns))
+    }
+
+    /// The number of the piece.
+    pub fn piece(self) -> usize {
+        self.0 as usize / 2
+    }
+
+    /// Which side its values come from.
+    pub fn side(self) -> Side {
+        if self.0 & 1 == 0 { Side::ToRows } else { Side::ToColumns }
+    }
+}
+
+/// The tasks of a pass, by target partition, each list in file order.
+pub fn tasks(pieces: &[Piece], symmetric: bool, select: &Selection<'_>) -> Vec<Vec<Task>> {
+    let mut tasks = vec![Vec::new(); select.targets.len()];
+    for (number, piece) in pieces.iter().enumerate() {
+        for &side in sides(symmetric, piece.is_loop, select.flow) {
+            let (source, target) = ends(piece, side);
+            if select.sources[source] && select.targets[target] {
+                tasks[target].push(Task::new(number, side));
+            }
+        }
+    }
+    tasks
+}
+
+/// What is done, what can be done and what waits for bytes.
+#[derive(Debug)]
+pub struct Schedule<'a> {
+    tasks: Vec<Vec<Task>>,
+    /// Of each list: how many are done.
+    done: Vec<usize>,
+    segment_of: &'a [u32],
+    /// Of each segment: tasks that are not done.
+    left: Vec<u32>,
+    ready: Vec<bool>,
+    /// Of each segment: the lists that wait for it.
+    waiting: Vec<Vec<u32>>,
+    /// Lists whose next task can be done, the first in the file first.
+    claimable: BinaryHeap<Reverse<(Task, u32)>>,
+    total: usize,
+}
+
+impl<'a> Schedule<'a> {
+    /// Begins with the segments that `ready` says are in memory; `segment_of` is by piece.
+    pub fn new(tasks: Vec<Vec<Task>>, segment_of: &'a [u32], ready: Vec<bool>) -> Self {
+        let mut left = vec![0; ready.len()];
+        for task in tasks.iter().flatten() {
+            left[segment_of[task.piece()] as usize] += 1;
+        }
+        let mut schedule = Self {
+            done: vec![0; tasks.len()],
+            total: tasks.iter().map(Vec::len).sum(),
+            waiting: vec![Vec::new(); ready.len()],
+            tasks,
+            segment_of,
+            left,
+            ready,
+            claimable: BinaryHeap::new(),
+        };
+        for list in 0..schedule.tasks.len() {
+            schedule.offer(list as u32);
+        }
+        schedule
+    }
+
+    /// Tasks that are not done.
+    pub fn tasks_left(&self) -> usize {
+        self.total
+    }
+
+    /// Takes a task, and its list with it until [`Schedule::finish`]; the first in the file of
+    /// those that can be done, so that segments are done in the order in which they are read.
+    pub fn claim(&mut self) -> Option<(usize, Task)> {
+        self.claimable.pop().map(|Reverse((task, list))| (list as usize, task))
+    }
+
+    /// Whether there is something to claim.
+    pub fn has_work(&self) -> bool {
+        !self.claimable.is_empty()
+    }
+
+    /// A claimed task is done. Returns its segment if that was the segment's last task.
+    pub fn finish(&mut self, list: usize, task: Task) -> Option<usize> {
+        self.done[list] += 1;
+        self.total -= 1;
+        self.offer(list as u32);
+        let segment = self.segment_of[task.piece()] as usize;
+        self.left[segment] -= 1;
+        (self.left[segment] == 0).then_some(segment)
+    }
+
+    /// A segment is in memory. Returns how many tasks that made claimable.
+    pub fn arrived(&mut self, segment: usize) -> usize {
+        self.ready[segment] = true;
+        let lists = std::mem::take(&mut self.waiting[segment]);
+        for &list in &lists {
+            self.offer(list);
+        }
+        lists.len()
+    }
+
+    fn offer(&mut self, list: u32) {
+        let Some(&task) = self.tasks[list as usize].get(self.done[list as usize]) else { return };
+        let segment = self.segment_of[task.piece()] as usize;
+        if self.ready[segment] {
+            self.claimable.push(Reverse((task, list)));
+        } else {
+            self.waiting[segment].push(list);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_list_is_done_in_order_whatever_the_order_of_arrival(
+            lists in prop::collection::vec(prop::collection::btree_set(0usize..40, 0..20), 1..6),
+            arrival in Just((0usize..10).collect::<Vec<_>>()).prop_shuffle(),
+            workers in 1usize..4,
+            picks in prop::collection::vec(any::<prop::sample::Index>(), 200),
+        ) {
+            let segment_of: Vec<u32> = (0..40).map(|piece| piece / 4).collect();
+            let lists: Vec<Vec<Task>> = lists
+                .into_iter()
+                .map(|list| list.into_iter().map(|piece| Task::new(piece, Side::ToRows)).collect())
+                .collect();
+            let mut schedule = Schedule::new(lists.clone(), &segment_of, vec![false; 10]);
+            let mut arrival = arrival.into_iter();
+            let mut claimed = Vec::new();
+            let mut seen = vec![Vec::new(); lists.len()];
+            let mut ended = [false; 10];
+            let mut picks = picks.into_iter().cycle();
+            while schedule.tasks_left() > 0 {
+                while claimed.len() < workers && let Some(claim) = schedule.claim() {
+                    claimed.push(claim);
+                }
+                if claimed.is_empty() {
+                    let next = arrival.next();
+                    prop_assert!(next.is_some(), "all has arrived and nothing can be done");
+                    schedule.arrived(next.unwrap());
+                    continue;
+                }
+                let at = picks.next().unwrap().index(claimed.len());
+                let (list, task) = claimed.swap_remove(at);
+                prop_assert!(claimed.iter().all(|other| other.0 != list), "a list is held once");
+                seen[list].push(task);
+                if let Some(segment) = schedule.finish(list, task) {
+                    prop_assert!(!ended[segment]);
+                    ended[segment] = true;
+                }
+            }
+            prop_assert_eq!(seen, lists);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Segments: pieces one after another that one request reads. Pure.
+
+use std::ops::Range;
+
+use outercore_grid::Piece;
+
+/// A segment is closed before it passes this; a single longer piece is one on its own.
+pub const SEGMENT_BYTES: u64 = 256 << 10;
+
+/// Consecutive pieces that are read, pinned and freed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its pieces.
+    pub pieces: Range<usize>,
+    /// Where their bodies lie in the data of the blocks.
+    pub blocks: Range<u64>,
+    /// Where their weights lie in the data of the weights.
+    pub weights: Range<u64>,
+}
+
+impl Segment {
+    /// Bytes in memory, with or without weights.
+    pub fn bytes(&self, weighted: bool) -> u64 {
+        let weights = if weighted { self.weights.end - self.weights.start } else { 0 };
+        self.blocks.end - self.blocks.start + weights
+    }
+
+    /// The segment of some of its pieces.
+    fn of(pieces: &[Piece], range: Range<usize>) -> Self {
+        let (first, last) = (&pieces[range.start], &pieces[range.end - 1]);
+        let edges = first.first_edge..last.first_edge + u64::from(last.edges);
+        Self {
+            blocks: first.offset..last.offset + u64::from(last.len),
+            weights: 4 * edges.start..4 * edges.end,
+            pieces: range,
+        }
+    }
+
+    /// The part of it between two pieces, both included.
+    pub fn between(pieces: &[Piece], first: usize, last: usize) -> Self {
+        Self::of(pieces, first..last + 1)
+    }
+}
+
+/// Cuts pieces in file order into segments; the same for every run over a grid.
+pub fn segments(pieces: &[Piece]) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut first = 0;
+    for at in 1..=pieces.len() {
+        let full = |piece: &Piece| {
+            piece.offset + u64::from(piece.len) - pieces[first].offset > SEGMENT_BYTES
+        };
+        if pieces.get(at).is_none_or(full) {
+            segments.push(Segment::of(pieces, first..at));
+            first = at;
+        }
+    }
+    segments
+}
+
+#[cfg(test)]
+mod tests {
+    use outercore_grid::Codec;
+
+    use super::*;
+
+    fn piece(offset: u64, len: u32, first_edge: u64) -> Piece {
+        Piece {
+            offset,
+            first_edge,
+            len,
+            edges: 10,
+            rows: 1,
+            row_part: 0,
+            col_part: 0,
+            first_row: 0,
+            last_row: 0,
+            checksum: 0,
+            codec: Codec::Plain,
+            is_loop: false,
+        }
+    }
+
+    #[test]
+    fn segments_cover_all_pieces_and_only_single_pieces_are_longer() {
+        let sizes = [100u32, 200_000, 80_000, 300_000, 8, 8, 262_000];
+        let mut offset = 0;
+        let pieces: Vec<_> = (0..)
+            .zip(sizes)
+            .map(|(at, len)| {
+                offset += u64::from(len).next_multiple_of(8);
+                piece(offset - u64::from(len).next_multiple_of(8), len, at * 10)
+            })
+            .collect();
+        let found = segments(&pieces);
+        let ranges: Vec<_> = found.iter().map(|segment| segment.pieces.clone()).collect();
+        assert_eq!(ranges, [0..2, 2..3, 3..4, 4..7]);
+        assert_eq!(found[3].weights, 160..280);
+        assert_eq!(found[3].bytes(true), found[3].bytes(false) + 120);
+        assert!(segments(&[]).is_empty());
+    }
+}

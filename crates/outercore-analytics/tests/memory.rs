@@ -1,0 +1,59 @@
+//! Peak memory of runs, of a process each.
+
+use std::process::Command;
+
+use outercore_analytics::{Algorithm, Inputs, RunConfig, run};
+use outercore_core::Bytes;
+use outercore_grid::{BuildOptions, build};
+use outercore_io::RealDisk;
+use outercore_store::dataset::DataSet;
+use outercore_testkit::{Csc, Width, write_data_set};
+
+/// What the program itself takes: its code, its stacks, the allocator's rounding.
+const PROGRAM: Bytes = Bytes::mib(16);
+
+#[test]
+fn peak_memory_stays_within_the_budget() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let graph = Csc::random(600_000, 6_000_000, 7);
+    let data_set = write_data_set(directory.path(), &graph, Width::Narrow);
+    build(&RealDisk, &data_set, &BuildOptions::default(), &mut |_, _, _, _| Ok(())).unwrap();
+    for (request, budget) in [
+        (
+            r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":4,"tolerance":0,"weights":null,"reverse":false}"#,
+            Bytes::mib(22),
+        ),
+        (r#"{"algorithm":"bfs","source":1,"flow":"both"}"#, Bytes::mib(16)),
+        (r#"{"algorithm":"wcc"}"#, Bytes::mib(20)),
+    ] {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "run_in_a_process", "--nocapture"])
+            .current_dir(directory.path())
+            .env("RUN_REQUEST", request)
+            .env("RUN_BUDGET", budget.0.to_string())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let peak = text.lines().find_map(|line| line.split_once("peak ")?.1.parse::<u64>().ok());
+        let peak = Bytes::kib(peak.unwrap_or_else(|| panic!("{text}{:?}", output.stderr)));
+        println!("{request}: peak {peak} with a budget of {budget}");
+        assert!(peak.0 <= budget.0 + PROGRAM.0, "{request}: peak {peak}, budget {budget}");
+    }
+}
+
+/// Not a test of its own: the process that the test above measures.
+#[test]
+#[ignore = "run by peak_memory_stays_within_the_budget"]
+fn run_in_a_process() {
+    let Ok(request) = std::env::var("RUN_REQUEST") else { return };
+    let memory = Bytes(std::env::var("RUN_BUDGET").unwrap().parse().unwrap());
+    let data_set = DataSet::open(std::env::current_dir().unwrap()).unwrap();
+    let algorithm: Algorithm = serde_json::from_str(&request).unwrap();
+    let config = RunConfig { memory, threads: Some(2), build: false, ..RunConfig::default() };
+    let mut quiet = |_: &str, _, _, _: &str| Ok(());
+    let outcome = run(&data_set, &algorithm, Inputs::default(), &config, &mut quiet).unwrap();
+    assert!(outcome.plan.pinned_segments < outcome.plan.segments, "all was pinned");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    println!("peak {}", line.trim().trim_end_matches(" kB"));
+}

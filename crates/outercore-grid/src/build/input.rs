@@ -1,0 +1,400 @@
+//! What a grid is made of: the CSC in pieces of a megabyte, and weights.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use half::{bf16, f16};
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::{DType, keys};
+use outercore_store::dataset::{ArrayRef, DataSet};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use crate::header::edge_array;
+
+/// Bytes that are read at a time.
+pub(super) const READ: usize = 1 << 20;
+
+/// An array and its file.
+pub(super) struct Stored {
+    array: ArrayRef,
+    file: File,
+}
+
+impl Stored {
+    pub(super) fn open(data_set: &DataSet, key: &str) -> Result<Self> {
+        let array = data_set.array(key)?;
+        let file = File::open(&array.path).with_context(|| format!("array `{key}`"))?;
+        Ok(Self { array, file })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.array.data_len()
+    }
+
+    /// Reads whole elements from the `first` one on.
+    fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let offset = self.array.data_offset + first * self.array.dtype.size() as u64;
+        self.file
+            .read_exact_at(bytes, offset)
+            .with_context(|| format!("array `{}` at byte {offset}", self.array.key))
+    }
+
+    /// Reads node or edge ids, of 32 bits or 64, below `limit`.
+    fn read_ids(&self, first: u64, limit: u64, wide: &mut Vec<u64>, ids: &mut [u32]) -> Result<()> {
+        let end = first + ids.len() as u64;
+        let beyond = |id: u64| {
+            Error::corrupt(format!(
+                "array `{}`: {id} between rows {first} and {end}, expected less than {limit}",
+                self.array.key
+            ))
+            .hint("run `outercore check DATASET`")
+        };
+        if self.array.dtype == DType::U64 {
+            wide.resize(ids.len(), 0);
+            self.read(first, bytemuck::cast_slice_mut(wide))?;
+            if let Some(id) = wide.iter().find(|id| **id >= limit) {
+                return Err(beyond(*id));
+            }
+            ids.iter_mut().zip(wide).for_each(|(id, wide)| *id = *wide as u32);
+            return Ok(());
+        }
+        self.read(first, bytemuck::cast_slice_mut(ids))?;
+        let largest = ids.iter().fold(0, |largest, id| largest.max(*id));
+        if !ids.is_empty() && u64::from(largest) >= limit {
+            Err(beyond(largest.into()))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The CSC of the homogeneous graph.
+pub(super) struct Input {
+    pub(super) nodes: u64,
+    pub(super) arcs: u64,
+    pub(super) symmetric: bool,
+    offsets: Stored,
+    sources: Stored,
+    /// Absent where not needed, or where the id of an arc is its position.
+    ids: Option<Stored>,
+}
+
+/// Consecutive arcs.
+#[derive(Clone, Copy)]
+pub(super) struct Chunk {
+    first: u64,
+    arcs: usize,
+    /// The target of the first one.
+    target: u32,
+    /// Arcs of that target before it.
+    behind: u32,
+}
+
+/// What a thread reads into.
+#[derive(Default)]
+pub(super) struct Buffers {
+    wide: Vec<u64>,
+    sources: Vec<u32>,
+    ids: Vec<u32>,
+}
+
+impl Input {
+    /// Opens the arrays; edge ids only `with_ids`.
+    pub(super) fn open(data_set: &DataSet, with_ids: bool) -> Result<Self> {
+        let manifest = data_set.manifest();
+        let edges = manifest
+            .edge_types
+            .get(keys::EDGE)
+            .filter(|edges| edges.source == keys::NODE && edges.target == keys::NODE)
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "data set `{}`: no edge type `{}` between nodes of type `{}`",
+                    data_set.root().display(),
+                    keys::EDGE,
+                    keys::NODE
+                ))
+            })?;
+        let ids = match with_ids && data_set.has_array(keys::EDGE_IDS) {
+            true => Some(Stored::open(data_set, keys::EDGE_IDS)?),
+            false => None,
+        };
+        let input = Self {
+            nodes: data_set.num_nodes(),
+            arcs: edges.count,
+            symmetric: edges.undirected,
+            offsets: Stored::open(data_set, keys::OFFSETS)?,
+            sources: Stored::open(data_set, keys::SOURCES)?,
+            ids,
+        };
+        if input.nodes > u64::from(u32::MAX) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a grid of {} nodes, expected less than 2^32", input.nodes),
+            ));
+        }
+        Ok(input)
+    }
+
+    /// Bytes of the arrays that are read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.offsets.bytes() + self.sources.bytes() + self.ids.as_ref().map_or(0, Stored::bytes)
+    }
+
+    /// Bytes a [`Buffers`] holds for each arc of a chunk.
+    pub(super) fn buffer_per_arc(&self) -> u64 {
+        let wide = |stored: &Stored| stored.array.dtype == DType::U64;
+        let any_wide = wide(&self.sources) || self.ids.as_ref().is_some_and(wide);
+        4 + if any_wide { 8 } else { 0 } + if self.ids.is_some() { 4 } else { 0 }
+    }
+
+    /// Arcs into each node.
+    ///
+    /// # Errors
+    /// `Corrupt`: offsets that fall or do not end with the number of arcs. `Unsupported`: 2^32 arcs
+    /// into one node.
+    pub(super) fn in_degrees(
+        &self,
+        on_nodes: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Vec<u32>> {
+        let corrupt = |what: String| {
+            Error::corrupt(format!("array `{}`: {what}", keys::OFFSETS))
+                .hint("run `outercore check DATASET`")
+        };
+        let mut degrees = Vec::with_capacity(self.nodes as usize);
+        let mut buffer = vec![0u64; READ / 8];
+        let mut before = 0;
+        let mut row = 0;
+        while row <= self.nodes {
+            let part = buffer.len().min((self.nodes + 1 - row) as usize);
+            self.offsets.read(row, bytemuck::cast_slice_mut(&mut buffer[..part]))?;
+            for &offset in &buffer[..part] {
+                let degree = offset
+                    .checked_sub(before)
+                    .ok_or_else(|| corrupt(format!("row {row}: {offset} after {before}")))?;
+                before = offset;
+                if row == 0 && offset != 0 {
+                    return Err(corrupt(format!("row 0: {offset}, expected 0")));
+                }
+                if row > 0 {
+                    degrees.push(u32::try_from(degree).map_err(|_| too_many(row - 1, "into"))?);
+                }
+                row += 1;
+            }
+            on_nodes(row.min(self.nodes))?;
+        }
+        if before != self.arcs {
+            return Err(corrupt(format!("the last is {before}, expected {}", self.arcs)));
+        }
+        Ok(degrees)
+    }
+
+    /// All arcs in chunks of at most `arcs`, by the in-degrees.
+    pub(super) fn chunks(&self, degrees: &[u32], arcs: usize) -> impl Iterator<Item = Chunk> {
+        let total = self.arcs;
+        let (mut first, mut target, mut behind) = (0u64, 0usize, 0u32);
+        std::iter::from_fn(move || {
+            if first == total {
+                return None;
+            }
+            while degrees[target] == behind {
+                (target, behind) = (target + 1, 0);
+            }
+            let len = (arcs as u64).min(total - first) as usize;
+            let chunk = Chunk { first, arcs: len, target: target as u32, behind };
+            let mut left = len as u64;
+            while left > 0 {
+                let step = u64::from(degrees[target] - behind);
+                if step > left {
+                    behind += left as u32;
+                    break;
+                }
+                left -= step;
+                if left > 0 { (target, behind) = (target + 1, 0) } else { behind = degrees[target] }
+            }
+            first += len as u64;
+            Some(chunk)
+        })
+    }
+
+    /// Reads a chunk and calls `each(target, sources, edge ids)` for each of its targets.
+    fn walk(
+        &self,
+        pass: &Pass<'_>,
+        chunk: Chunk,
+        buffers: &mut Buffers,
+        each: &mut impl FnMut(u32, &[u32], Ids<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let degrees = pass.degrees;
+        let Buffers { wide, sources, ids } = buffers;
+        sources.resize(chunk.arcs, 0);
+        self.sources.read_ids(chunk.first, self.nodes, wide, sources)?;
+        if let Some(places) = pass.places {
+            // All at once and with nothing to decide, so that many misses of the cache overlap.
+            sources.iter_mut().for_each(|source| *source = places[*source as usize]);
+        }
+        let listed = self.ids.as_ref().zip(pass.rows);
+        if let Some((stored, rows)) = listed {
+            ids.resize(chunk.arcs, 0);
+            stored.read_ids(chunk.first, rows, wide, ids)?;
+        }
+        let (mut start, mut target, mut behind) = (0, chunk.target as usize, chunk.behind);
+        while start < chunk.arcs {
+            let end = chunk.arcs.min(start + (degrees[target] - behind) as usize);
+            if end > start {
+                let ids = match listed {
+                    Some(_) => Ids::Listed(&ids[start..end]),
+                    None => Ids::From(chunk.first + start as u64),
+                };
+                each(target as u32, &sources[start..end], ids)?;
+            }
+            (start, target, behind) = (end, target + 1, 0);
+        }
+        Ok(())
+    }
+}
+
+/// Edge ids of consecutive arcs.
+#[derive(Clone, Copy)]
+pub(super) enum Ids<'a> {
+    Listed(&'a [u32]),
+    /// Counted up from here.
+    From(u64),
+}
+
+impl Ids<'_> {
+    pub(super) fn get(self, at: usize) -> usize {
+        match self {
+            Self::Listed(ids) => ids[at] as usize,
+            Self::From(first) => first as usize + at,
+        }
+    }
+}
+
+/// Passes over the arcs in parallel: one state a thread.
+pub(super) struct Pass<'a> {
+    pub(super) input: &'a Input,
+    pub(super) degrees: &'a [u32],
+    pub(super) pool: &'a ThreadPool,
+    /// Arcs of a chunk.
+    pub(super) chunk: usize,
+    /// Bound of the edge ids; `None`: they are not read, and positions stand in for them.
+    pub(super) rows: Option<u64>,
+    /// What stands for a source where it is given to a state; `None`: itself.
+    pub(super) places: Option<&'a [u32]>,
+}
+
+impl Pass<'_> {
+    /// Every `stride`-th chunk is given to a state, in turns: `each(state, target, sources, edge
+    /// ids)` for its targets, then `finish`, in parallel. After each turn `after` is called with the
+    /// states, in the order of their chunks, and the arcs passed so far.
+    pub(super) fn run<S: Send>(
+        &self,
+        states: &mut [S],
+        stride: usize,
+        each: impl Fn(&mut S, u32, &[u32], Ids<'_>) -> Result<()> + Sync,
+        finish: impl Fn(&mut S) + Sync,
+        after: &mut dyn FnMut(&mut [S], u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut buffers: Vec<Buffers> = states.iter().map(|_| Buffers::default()).collect();
+        let mut chunks = self.input.chunks(self.degrees, self.chunk).step_by(stride);
+        loop {
+            let turn: Vec<Chunk> = chunks.by_ref().take(states.len()).collect();
+            let Some(last) = turn.last() else { return Ok(()) };
+            let lanes = states.par_iter_mut().zip(&mut buffers).zip(&turn);
+            self.pool.install(|| {
+                lanes.try_for_each(|((state, buffers), chunk)| {
+                    let mut each =
+                        |target, sources: &[u32], ids: Ids<'_>| each(state, target, sources, ids);
+                    self.input.walk(self, *chunk, buffers, &mut each)?;
+                    finish(state);
+                    Ok::<(), Error>(())
+                })
+            })?;
+            after(&mut states[..turn.len()], last.first + last.arcs as u64)?;
+        }
+    }
+}
+
+/// The weights of the edge array `name`, by edge id; arcs that have no ids are counted instead.
+///
+/// # Errors
+/// `NotFound`, with the arrays there are. `Invalid`: not one real number a row, another number of
+/// rows than expected, or a weight that is no finite `float32`.
+pub(super) fn read_weights(data_set: &DataSet, name: &str, rows: Option<u64>) -> Result<Vec<f32>> {
+    let key = edge_array(name);
+    let called = || format!("edge array `{name}`");
+    if !data_set.has_array(&key) {
+        let prefix = format!("edges/{}/", keys::EDGE);
+        let arrays = data_set.manifest().arrays.keys();
+        let there: Vec<&str> = arrays
+            .filter(|key| ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()))
+            .filter_map(|key| key.strip_prefix(&prefix))
+            .collect();
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{} is not in the data set", called()),
+        )
+        .hint(format!("it has {there}")));
+    }
+    let stored = Stored::open(data_set, &key)?;
+    let array = &stored.array;
+    let found = array.rows();
+    if array.shape.len() != 1 || rows.is_some_and(|rows| rows != found) {
+        let expected = rows.map_or("one number a row".to_owned(), |rows| format!("[{rows}]"));
+        return Err(Error::invalid(format!(
+            "{}: shape {:?}, expected {expected}",
+            called(),
+            array.shape
+        )));
+    }
+    let size = array.dtype.size();
+    let mut weights = Vec::with_capacity(found as usize);
+    let mut buffer = vec![0u64; READ / 8];
+    while (weights.len() as u64) < found {
+        let part = ((READ / size) as u64).min(found - weights.len() as u64) as usize;
+        let bytes = &mut bytemuck::cast_slice_mut(&mut buffer)[..part * size];
+        stored.read(weights.len() as u64, bytes)?;
+        append_f32(array.dtype, bytes, &mut weights);
+        let start = weights.len() - part;
+        if let Some(at) = weights[start..].iter().position(|weight| !weight.is_finite()) {
+            let weight = match weights[start + at] {
+                weight if weight.is_nan() => "nan".to_owned(),
+                weight => weight.to_string(),
+            };
+            return Err(Error::invalid(format!("{}: row {} is {weight}", called(), start + at))
+                .hint("weights are finite numbers within the range of float32"));
+        }
+    }
+    Ok(weights)
+}
+
+fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
+    macro_rules! convert {
+        ($type:ty, $to:expr) => {
+            out.extend(bytemuck::cast_slice::<u8, $type>(bytes).iter().map($to))
+        };
+    }
+    match dtype {
+        DType::F32 => convert!(f32, |x| *x),
+        DType::F64 => convert!(f64, |x| *x as f32),
+        DType::F16 => convert!(f16, |x| x.to_f32()),
+        DType::BF16 => convert!(bf16, |x| x.to_f32()),
+        DType::I8 => convert!(i8, |x| f32::from(*x)),
+        DType::I16 => convert!(i16, |x| f32::from(*x)),
+        DType::I32 => convert!(i32, |x| *x as f32),
+        DType::I64 => convert!(i64, |x| *x as f32),
+        DType::U8 | DType::Bool => convert!(u8, |x| f32::from(*x)),
+        DType::U16 => convert!(u16, |x| f32::from(*x)),
+        DType::U32 => convert!(u32, |x| *x as f32),
+        DType::U64 => convert!(u64, |x| *x as f32),
+    }
+}
+
+pub(super) fn too_many(node: u64, direction: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("2^32 arcs or more {direction} node {node}, expected fewer"),
+    )
+}

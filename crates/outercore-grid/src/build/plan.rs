@@ -1,0 +1,173 @@
+//! What a build keeps in memory, phase by phase. Pure.
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+
+use crate::shape::Order;
+
+/// Three array writers and the buffer for offsets.
+const FIXED: u64 = 4 << 20;
+
+/// Arcs of a chunk, by the memory there is.
+const CHUNK: std::ops::RangeInclusive<u64> = (1 << 12)..=(1 << 17);
+
+/// Bytes of a block's write buffer.
+const BUFFER: std::ops::RangeInclusive<u64> = 512..=(64 << 10);
+
+/// Records that are encoded at a time.
+const BATCH: u64 = 1 << 21;
+
+/// What decides how much memory a build needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) memory: Bytes,
+    pub(super) threads: usize,
+    pub(super) nodes: u64,
+    /// Bytes that reading an arc takes.
+    pub(super) buffer_per_arc: u64,
+    /// Bytes of a record: 4, with weights 8.
+    pub(super) record: u64,
+    /// Rows of the edge array that the weights are in; 0 without.
+    pub(super) weights: u64,
+}
+
+/// Where dealt edges go, and in what portions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DealPlan {
+    /// Records of a block's write buffer; `None`: all in memory.
+    pub(super) buffer: Option<usize>,
+    /// Records that are encoded at a time.
+    pub(super) batch: u64,
+}
+
+impl Facts {
+    /// Arcs of a chunk.
+    pub(super) fn chunk(&self) -> usize {
+        let room = self.memory.0 / 8 / self.threads as u64 / self.lane_per_arc();
+        room.clamp(*CHUNK.start(), *CHUNK.end()) as usize
+    }
+
+    /// Records once as dealt, with the block, and once sorted.
+    fn lane_per_arc(&self) -> u64 {
+        self.buffer_per_arc + 2 * self.record + self.record.max(4)
+    }
+
+    fn lanes(&self) -> u64 {
+        self.threads as u64 * self.chunk() as u64 * self.lane_per_arc()
+    }
+
+    /// While nodes are put in order: degrees both ways, either the order or the places, and weights.
+    pub(super) fn ordering(&self, order: Order) -> u64 {
+        let per_node = match order {
+            Order::Degree => 12,
+            Order::Natural => 8,
+        };
+        FIXED + self.lanes() + per_node * self.nodes + 4 * self.weights
+    }
+
+    /// Checks that the nodes can be put in order.
+    ///
+    /// # Errors
+    /// `Budget`, with the least that works for that.
+    pub(super) fn check_ordering(&self, order: Order) -> Result<()> {
+        self.fits(self.ordering(order))
+    }
+
+    /// While arcs pass: in-degrees and places, weights, and the tables of the blocks.
+    fn passing(&self, blocks: u64) -> u64 {
+        let tables = blocks * (4 * self.threads as u64 + 48);
+        FIXED + self.lanes() + 8 * self.nodes + 4 * self.weights + tables
+    }
+
+    /// While a block is encoded, for each of its records: itself, room to sort, its body, its weight.
+    fn encoding_per_record(&self) -> u64 {
+        if self.record == 4 { 4 + 4 + 6 } else { 8 + 6 + 4 }
+    }
+
+    /// Least memory for blocks of these many edges.
+    pub(super) fn least_memory(&self, edges: &[u64]) -> u64 {
+        let blocks = edges.len() as u64;
+        let filled = edges.iter().filter(|edges| **edges > 0).count() as u64;
+        let largest = edges.iter().max().copied().unwrap_or(0);
+        let dealing = self.passing(blocks) + filled * BUFFER.start();
+        dealing.max(FIXED + 8 * blocks + largest * self.encoding_per_record())
+    }
+
+    /// How blocks of these many edges are dealt and encoded.
+    ///
+    /// # Errors
+    /// `Budget`, with the least that works.
+    pub(super) fn dealing(&self, edges: &[u64]) -> Result<DealPlan> {
+        self.fits(self.least_memory(edges))?;
+        let blocks = edges.len() as u64;
+        let filled = edges.iter().filter(|edges| **edges > 0).count() as u64;
+        let largest = edges.iter().max().copied().unwrap_or(0);
+        let all = edges.iter().sum::<u64>() * self.record;
+        let free = self.memory.0 - self.passing(blocks);
+        let for_encoding = self.memory.0 - FIXED - 8 * blocks;
+        // The records themselves lie in the memory of all of them.
+        let beside = self.encoding_per_record() - self.record;
+        if 2 * all <= self.memory.0 && all <= free && all + largest * beside <= for_encoding {
+            let batch = ((for_encoding - all) / beside).min(BATCH);
+            return Ok(DealPlan { buffer: None, batch });
+        }
+        let buffer = (free / filled.max(1)).clamp(*BUFFER.start(), *BUFFER.end());
+        Ok(DealPlan {
+            buffer: Some((buffer / self.record) as usize),
+            batch: (for_encoding / self.encoding_per_record()).min(BATCH),
+        })
+    }
+
+    fn fits(&self, least: u64) -> Result<()> {
+        if least <= self.memory.0 {
+            return Ok(());
+        }
+        // Rounded up, so that what the message says does work.
+        let least = Bytes::mib(least.div_ceil(1 << 20));
+        Err(Error::new(
+            ErrorKind::Budget,
+            format!(
+                "a memory budget of {} is too small for the grid of {} nodes; the least that works \
+                 is {least}",
+                self.memory, self.nodes
+            ),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(memory: Bytes) -> Facts {
+        Facts { memory, threads: 2, nodes: 1 << 22, buffer_per_arc: 4, record: 4, weights: 0 }
+    }
+
+    #[test]
+    fn the_least_memory_works_and_a_byte_less_does_not() {
+        for (record, weights) in [(4, 0), (8, 50_000_000)] {
+            for blocks in [vec![0], vec![90_000; 703], vec![5, 40_000_000, 0]] {
+                let facts = |memory| Facts { record, weights, ..facts(Bytes(memory)) };
+                // The chunks depend on the memory: go down to where it no longer matters.
+                let mut least = u64::MAX >> 8;
+                for _ in 0..40 {
+                    least = facts(least).least_memory(&blocks);
+                }
+                facts(least).dealing(&blocks).unwrap();
+                let error = facts(least - 1).dealing(&blocks).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn edges_stay_in_memory_where_they_take_half_of_it_at_most() {
+        let blocks = vec![90_000; 703];
+        let plan = facts(Bytes::gib(1)).dealing(&blocks).unwrap();
+        assert_eq!(plan, DealPlan { buffer: None, batch: BATCH });
+        let plan = facts(Bytes::mib(128)).dealing(&blocks).unwrap();
+        assert_eq!(plan, DealPlan { buffer: Some(16 << 10), batch: BATCH });
+        let plan = facts(Bytes::mib(64)).dealing(&blocks).unwrap();
+        let buffer = plan.buffer.unwrap();
+        assert!((128..16 << 10).contains(&buffer), "{buffer}");
+    }
+}

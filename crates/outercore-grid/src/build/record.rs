@@ -1,0 +1,106 @@
+//! A stored edge on its way into its block.
+
+use bytemuck::Pod;
+
+/// Row, column and weight of an edge within a block, ordered as blocks are.
+pub(super) trait Record: Pod + Ord + Send + Sync {
+    /// Whether [`Record::weight`] means anything.
+    const WEIGHTED: bool;
+    /// The edge `row << 16 | column`.
+    fn new(key: u32, weight: f32) -> Self;
+    fn key(self) -> u32;
+    fn weight(self) -> f32;
+    /// Sorts; `scratch` may be used.
+    fn sort(records: &mut [Self], scratch: &mut Vec<Self>);
+
+    fn is_loop(self) -> bool {
+        self.key() >> 16 == self.key() & 0xFFFF
+    }
+}
+
+impl Record for u32 {
+    const WEIGHTED: bool = false;
+
+    fn new(key: u32, _weight: f32) -> Self {
+        key
+    }
+
+    fn key(self) -> u32 {
+        self
+    }
+
+    fn weight(self) -> f32 {
+        1.0
+    }
+
+    fn sort(records: &mut [Self], scratch: &mut Vec<Self>) {
+        /// Below, three passes over 2048 counters cost more than comparing.
+        const FEW: usize = 1 << 10;
+        const BITS: u32 = 11;
+        if records.len() < FEW {
+            return records.sort_unstable();
+        }
+        scratch.clear();
+        scratch.resize(records.len(), 0);
+        radix_pass(records, scratch, 0, BITS);
+        radix_pass(scratch, records, BITS, BITS);
+        radix_pass(records, scratch, 2 * BITS, 32 - 2 * BITS);
+        records.copy_from_slice(scratch);
+    }
+}
+
+/// Deals `from` into `to` by `bits` bits above `shift`, keeping the order of equals.
+fn radix_pass(from: &[u32], to: &mut [u32], shift: u32, bits: u32) {
+    let digit = |key: u32| (key >> shift) as usize & ((1 << bits) - 1);
+    let mut places = vec![0usize; 1 << bits];
+    from.iter().for_each(|key| places[digit(*key)] += 1);
+    let mut start = 0;
+    for place in &mut places {
+        start += std::mem::replace(place, start);
+    }
+    for key in from {
+        let place = &mut places[digit(*key)];
+        to[*place] = *key;
+        *place += 1;
+    }
+}
+
+impl Record for u64 {
+    const WEIGHTED: bool = true;
+
+    fn new(key: u32, weight: f32) -> Self {
+        Self::from(key) << 32 | Self::from(weight.to_bits())
+    }
+
+    fn key(self) -> u32 {
+        (self >> 32) as u32
+    }
+
+    fn weight(self) -> f32 {
+        f32::from_bits(self as u32)
+    }
+
+    fn sort(records: &mut [Self], _scratch: &mut Vec<Self>) {
+        records.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outercore_core::Stream;
+
+    use super::*;
+
+    #[test]
+    fn many_records_are_sorted_as_few_are() {
+        for len in [0, 1, 1023, 1024, 5000] {
+            let mut keys: Vec<u32> = (0..len)
+                .map(|at| (Stream::new(3, 0).uniform(0, 0, at).unit() * 4_294_967_296.0) as u32)
+                .collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            u32::sort(&mut keys, &mut Vec::new());
+            assert!(keys == expected, "{len} keys");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Names of the grid's arrays and the JSON that describes them.
+
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::{Manifest, keys};
+use serde::{Deserialize, Serialize};
+
+use crate::shape::{GridShape, Order};
+
+/// The grid's description: JSON as `uint8 [n]`.
+pub const HEADER: &str = "grid/edge/header";
+/// Where the pieces are: `uint64 [pieces, 8]`.
+pub const PIECES: &str = "grid/edge/pieces";
+/// Bodies of the pieces: `uint8 [bytes]`.
+pub const BLOCKS: &str = "grid/edge/blocks";
+/// The node of each rank: `uint32 [N]`; absent where ranks are nodes.
+pub const ORDER: &str = "grid/edge/order";
+/// Arcs out of each rank: `uint32 [C]`.
+pub const OUT_DEGREES: &str = "grid/edge/out_degrees";
+/// Arcs into each rank: `uint32 [C]`; absent in a symmetric grid.
+pub const IN_DEGREES: &str = "grid/edge/in_degrees";
+/// Weights of the stored edges, in the order of the pieces: `float32 [edges]`; absent without.
+pub const WEIGHTS: &str = "grid/edge/weights";
+
+pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, IN_DEGREES, WEIGHTS];
+
+/// What mends a damaged grid.
+pub(crate) const MEND: &str =
+    "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
+
+/// The version of the grid that this build writes, and the newest that it reads.
+pub const GRID_VERSION: u32 = 1;
+
+const FORMAT: &str = "outercore-grid";
+
+/// Partitions have at most `1 << MAX_PARTITION_LOG2` nodes, whose local ids have 16 bits.
+pub(crate) const MAX_PARTITION_LOG2: u32 = 16;
+
+/// The most partitions of a grid.
+pub const MAX_PARTITIONS: u64 = 4096;
+
+/// What `grid/edge/header` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GridHeader {
+    /// Always `outercore-grid`.
+    pub format: String,
+    /// The version of the grid, which is not that of the data set.
+    pub version: u32,
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Nodes with an arc.
+    pub connected: u64,
+    /// A partition has at most `1 << partition_log2` nodes.
+    pub partition_log2: u32,
+    /// Number of partitions.
+    pub partitions: u64,
+    /// How ranks become places.
+    pub order: Order,
+    /// Whether a stored edge stands for two arcs.
+    pub symmetric: bool,
+    /// Arcs of the CSC.
+    pub arcs: u64,
+    /// Stored edges, loops included.
+    pub edges: u64,
+    /// Edges from a node to itself.
+    pub loops: u64,
+    /// Bytes of the data of `grid/edge/blocks`.
+    pub codec_bytes: u64,
+    /// Name of the edge array that the weights were taken from.
+    pub weights: Option<String>,
+    /// The least weight; absent without weights or without edges.
+    pub least_weight: Option<f32>,
+    /// Checksums of what the grid was made of: offsets, sources, edge ids and weights, empty where
+    /// not used.
+    pub topology: [String; 4],
+}
+
+impl GridHeader {
+    /// A header of this version.
+    pub(crate) fn new(shape: &GridShape, topology: [String; 4]) -> Self {
+        Self {
+            format: FORMAT.into(),
+            version: GRID_VERSION,
+            nodes: shape.nodes,
+            connected: shape.connected,
+            partition_log2: shape.partition_log2,
+            partitions: shape.partitions() as u64,
+            order: shape.order,
+            symmetric: shape.symmetric,
+            arcs: shape.arcs,
+            edges: shape.edges,
+            loops: 0,
+            codec_bytes: 0,
+            weights: None,
+            least_weight: None,
+            topology,
+        }
+    }
+
+    /// The JSON of the header.
+    pub(crate) fn to_json(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::internal(error.to_string()).context(HEADER))
+    }
+
+    /// Parses and checks a header.
+    ///
+    /// # Errors
+    /// `Version`: a newer one, whatever else it says. `Corrupt`: no header, or one that contradicts
+    /// itself.
+    pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Preamble {
+            format: String,
+            version: u32,
+        }
+        let corrupt = |what: String| Error::corrupt(what).hint(MEND);
+        let preamble: Preamble =
+            serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;
+        if preamble.format != FORMAT {
+            return Err(corrupt(format!("format `{}`, expected `{FORMAT}`", preamble.format)));
+        }
+        if preamble.version > GRID_VERSION {
+            return Err(Error::new(
+                ErrorKind::Version,
+                format!("version {}, this build reads up to {GRID_VERSION}", preamble.version),
+            )
+            .hint("use a newer outercore, or run `outercore grid DATASET --overwrite`"));
+        }
+        let header: Self =
+            serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;
+        header.validate().map_err(corrupt)?;
+        Ok(header)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if !(1..=MAX_PARTITION_LOG2).contains(&self.partition_log2) {
+            return Err(format!("partition_log2 {}, expected 1 to 16", self.partition_log2));
+        }
+        if self.nodes > u64::from(u32::MAX) || self.connected > self.nodes {
+            return Err(format!("{} of {} nodes are connected", self.connected, self.nodes));
+        }
+        let partitions = self.shape().partitions() as u64;
+        if self.partitions != partitions || partitions > MAX_PARTITIONS {
+            return Err(format!("{} partitions, expected {partitions}", self.partitions));
+        }
+        let arcs = if self.symmetric {
+            self.edges.checked_mul(2).and_then(|arcs| arcs.checked_sub(self.loops))
+        } else {
+            Some(self.edges)
+        };
+        if arcs != Some(self.arcs) || self.loops > self.edges {
+            return Err(format!(
+                "{} edges and {} loops for {} arcs",
+                self.edges, self.loops, self.arcs
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the grid holds.
+    pub fn shape(&self) -> GridShape {
+        GridShape {
+            nodes: self.nodes,
+            connected: self.connected,
+            partition_log2: self.partition_log2,
+            order: self.order,
+            symmetric: self.symmetric,
+            arcs: self.arcs,
+            edges: self.edges,
+            weighted: self.weights.is_some(),
+        }
+    }
+}
+
+/// The key of the edge array `name`; a name with a slash is a key already.
+pub(crate) fn edge_array(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { format!("edges/{}/{name}", keys::EDGE) }
+}
+
+/// Checksums of what a grid with the weights `weights` is made of, as the manifest has them now.
+pub(crate) fn topology(manifest: &Manifest, weights: Option<&str>) -> [String; 4] {
+    let checksum = |key: &str| {
+        manifest.arrays.get(key).map_or_else(String::new, |entry| entry.checksum.clone())
+    };
+    [
+        checksum(keys::OFFSETS),
+        checksum(keys::SOURCES),
+        checksum(keys::EDGE_IDS),
+        weights.map_or_else(String::new, |name| checksum(&edge_array(name))),
+    ]
+}
+
+/// Says in which array an error was.
+pub(crate) fn in_array<T, E: Into<Error>>(key: &str, result: Result<T, E>) -> Result<T> {
+    result.with_context(|| format!("grid `{key}`"))
+}

@@ -1,0 +1,25 @@
+//! The edges of a data set as a grid: 2-D blocks of arcs in 16-bit local ids, compressed.
+//!
+//! Layer 4.
+#![forbid(unsafe_code)]
+
+mod arcs;
+mod build;
+mod bytes12;
+mod header;
+mod open;
+mod order;
+mod piece;
+mod shape;
+mod verify;
+
+pub use arcs::{Arcs, Side};
+pub use build::{BuildOptions, BuildSummary, OnProgress, build};
+pub use header::{
+    BLOCKS, GRID_VERSION, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES,
+    PIECES, WEIGHTS,
+};
+pub use open::Grid;
+pub use piece::{Codec, Decoder, PIECE_EDGES, Piece, encode};
+pub use shape::{GridShape, Order};
+pub use verify::verify;

@@ -1,0 +1,248 @@
+//! Opening a grid: its header and its piece records, checked; no edge is read.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_format::{DType, keys};
+use outercore_store::dataset::{ArrayRef, DataSet};
+
+use crate::header::{
+    BLOCKS, GridHeader, HEADER, IN_DEGREES, MEND, ORDER, OUT_DEGREES, PIECES, WEIGHTS, in_array,
+    topology,
+};
+use crate::piece::{ALIGN, PIECE_EDGES, Piece};
+use crate::shape::GridShape;
+
+/// Words of a piece record.
+pub(crate) const RECORD_WORDS: usize = 8;
+
+/// Piece records that are read at a time.
+const RECORDS: u64 = 1 << 12;
+
+/// A header of more than this is none of ours.
+const MAX_HEADER: u64 = 1 << 20;
+
+/// A grid whose header and piece records have been read and agree with each other.
+///
+/// **Cost**: holds 64 bytes a piece.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    shape: GridShape,
+    header: GridHeader,
+    pieces: Vec<Piece>,
+    blocks: ArrayRef,
+    weights: Option<ArrayRef>,
+    order: Option<ArrayRef>,
+    out_degrees: ArrayRef,
+    in_degrees: Option<ArrayRef>,
+}
+
+impl Grid {
+    /// Opens the grid of a data set.
+    ///
+    /// **Cost**: reads the header and 64 bytes a piece.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no grid. `Invalid`: it was made of another topology or other weights.
+    /// `Version`: a newer one. `Corrupt`: it contradicts itself.
+    pub fn open(data_set: &DataSet) -> Result<Self> {
+        let root = data_set.root().display();
+        if !Self::is_built(data_set) {
+            return Err(Error::new(ErrorKind::NotFound, format!("data set `{root}` has no grid"))
+                .hint(format!("run `outercore grid {root}`")));
+        }
+        let header = read_header(data_set)?;
+        let is_undirected =
+            data_set.manifest().edge_types.get(keys::EDGE).is_some_and(|edges| edges.undirected);
+        if header.topology != topology(data_set.manifest(), header.weights.as_deref())
+            || (header.nodes, header.arcs) != (data_set.num_nodes(), data_set.num_edges())
+            || header.symmetric != is_undirected
+        {
+            return Err(Error::invalid(format!(
+                "the grid of `{root}` belongs to another topology"
+            ))
+            .hint(format!("rebuild: `outercore grid {root} --overwrite`")));
+        }
+        let shape = header.shape();
+        let array = |key: &str, dtype: DType, extents: &[u64]| {
+            let array = data_set.array(key)?;
+            if array.dtype == dtype && array.shape == extents {
+                return Ok(array);
+            }
+            in_array(
+                key,
+                Err(Error::corrupt(format!(
+                    "{} {:?}, expected {dtype} {extents:?}",
+                    array.dtype, array.shape
+                ))
+                .hint(MEND)),
+            )
+        };
+        let blocks = array(BLOCKS, DType::U8, &[header.codec_bytes])?;
+        let out_degrees = array(OUT_DEGREES, DType::U32, &[shape.connected])?;
+        let in_degrees = match shape.symmetric {
+            true => None,
+            false => Some(array(IN_DEGREES, DType::U32, &[shape.connected])?),
+        };
+        let order = match data_set.has_array(ORDER) {
+            true => Some(array(ORDER, DType::U32, &[shape.nodes])?),
+            false => None,
+        };
+        let weights = match shape.weighted {
+            true => Some(array(WEIGHTS, DType::F32, &[shape.edges])?),
+            false => None,
+        };
+        let pieces = in_array(PIECES, read_pieces(&data_set.array(PIECES)?, &header))?;
+        Ok(Self { shape, header, pieces, blocks, weights, order, out_degrees, in_degrees })
+    }
+
+    /// Whether a grid is there; it may be stale.
+    pub fn is_built(data_set: &DataSet) -> bool {
+        data_set.has_array(HEADER)
+    }
+
+    /// What it holds.
+    pub fn shape(&self) -> &GridShape {
+        &self.shape
+    }
+
+    /// The header as it was read.
+    pub fn header(&self) -> &GridHeader {
+        &self.header
+    }
+
+    /// The pieces in file order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The bodies of the pieces: `uint8 [bytes]`.
+    pub fn blocks(&self) -> &ArrayRef {
+        &self.blocks
+    }
+
+    /// The weights of the edges, in the order of the pieces: `float32 [edges]`.
+    pub fn weights(&self) -> Option<&ArrayRef> {
+        self.weights.as_ref()
+    }
+
+    /// The node of each rank, nodes without arcs last: `uint32 [N]`; `None` where ranks are nodes.
+    pub fn order(&self) -> Option<&ArrayRef> {
+        self.order.as_ref()
+    }
+
+    /// Arcs out of each rank, loops and parallel arcs counted: `uint32 [C]`.
+    pub fn out_degrees(&self) -> &ArrayRef {
+        &self.out_degrees
+    }
+
+    /// Arcs into each rank: `uint32 [C]`; those out of it in a symmetric grid.
+    pub fn in_degrees(&self) -> &ArrayRef {
+        self.in_degrees.as_ref().unwrap_or(&self.out_degrees)
+    }
+}
+
+/// The header of the grid, stale or not.
+pub(crate) fn read_header(data_set: &DataSet) -> Result<GridHeader> {
+    let array = data_set.array(HEADER)?;
+    let read = || {
+        if array.data_len() > MAX_HEADER {
+            return Err(Error::corrupt(format!("{} bytes", array.data_len())).hint(MEND));
+        }
+        GridHeader::from_json(&data_set.read_array(HEADER)?)
+    };
+    in_array(HEADER, read())
+}
+
+fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
+    if array.dtype != DType::U64 || array.shape.get(1..) != Some(&[RECORD_WORDS as u64][..]) {
+        return Err(Error::corrupt(format!(
+            "{} {:?}, expected uint64 [pieces, {RECORD_WORDS}]",
+            array.dtype, array.shape
+        ))
+        .hint(MEND));
+    }
+    let file = File::open(&array.path)?;
+    let mut pieces = Vec::with_capacity(array.rows() as usize);
+    let mut records = vec![[0u64; RECORD_WORDS]; RECORDS.min(array.rows()) as usize];
+    let mut expected = Expected::default();
+    while (pieces.len() as u64) < array.rows() {
+        let part = RECORDS.min(array.rows() - pieces.len() as u64) as usize;
+        let bytes = bytemuck::cast_slice_mut(&mut records[..part]);
+        file.read_exact_at(bytes, array.data_offset + pieces.len() as u64 * 64)?;
+        for words in &records[..part] {
+            let piece = Piece::from_words(*words).and_then(|piece| {
+                expected.take(&piece, header)?;
+                Ok(piece)
+            });
+            pieces.push(piece.map_err(|what| {
+                Error::corrupt(format!("piece {}: {what}", pieces.len())).hint(MEND)
+            })?);
+        }
+    }
+    if expected.edges != header.edges || expected.bytes != header.codec_bytes {
+        return Err(Error::corrupt(format!(
+            "{} edges in {} bytes, expected {} in {}",
+            expected.edges, expected.bytes, header.edges, header.codec_bytes
+        ))
+        .hint(MEND));
+    }
+    Ok(pieces)
+}
+
+/// What the next record must say, by the records before it.
+#[derive(Default)]
+struct Expected {
+    bytes: u64,
+    edges: u64,
+    /// Place of the last piece in file order: diagonal, row partition, loops last.
+    place: (u64, u32, bool),
+}
+
+impl Expected {
+    fn take(&mut self, piece: &Piece, header: &GridHeader) -> Result<(), String> {
+        let shape = header.shape();
+        let partitions = shape.partitions() as u64;
+        let (row, col) = (u64::from(piece.row_part), u64::from(piece.col_part));
+        if row >= partitions || col >= partitions || (shape.symmetric && row > col) {
+            return Err(format!("block {row}, {col} of {partitions} partitions"));
+        }
+        if piece.is_loop && !(shape.symmetric && row == col) {
+            return Err(format!("loops in block {row}, {col}"));
+        }
+        let place = ((col + partitions - row) % partitions, piece.row_part, piece.is_loop);
+        if place < self.place {
+            return Err(format!("block {row}, {col} is out of order"));
+        }
+        if piece.edges == 0 || piece.edges as usize > PIECE_EDGES {
+            return Err(format!("{} edges", piece.edges));
+        }
+        let rows = shape.partition_len(piece.row_part as usize);
+        if piece.rows == 0
+            || piece.rows > piece.edges
+            || piece.first_row > piece.last_row
+            || usize::from(piece.last_row) >= rows
+        {
+            return Err(format!(
+                "{} entries of rows {} to {}",
+                piece.rows, piece.first_row, piece.last_row
+            ));
+        }
+        if piece.offset != self.bytes || piece.first_edge != self.edges {
+            return Err(format!(
+                "byte {} and edge {}, expected {} and {}",
+                piece.offset, piece.first_edge, self.bytes, self.edges
+            ));
+        }
+        // Of the longest body: all numbers of two bytes.
+        let most = 16 + 5 * u64::from(piece.rows) + 3 * u64::from(piece.edges);
+        if u64::from(piece.len) > most.next_multiple_of(ALIGN as u64) {
+            return Err(format!("{} bytes for {} edges", piece.len, piece.edges));
+        }
+        self.bytes += piece.padded_len();
+        self.edges += u64::from(piece.edges);
+        self.place = place;
+        Ok(())
+    }
+}

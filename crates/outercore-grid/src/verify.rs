@@ -1,0 +1,285 @@
+//! Checking a grid against itself and against the degrees of the CSC.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_format::keys;
+use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::npy::ArrayReader;
+
+use crate::arcs::{Arcs, Side};
+use crate::build::OnProgress;
+use crate::header::{BLOCKS, IN_DEGREES, ORDER, OUT_DEGREES, WEIGHTS};
+use crate::open::Grid;
+use crate::piece::Decoder;
+
+/// Problems after which a check gives up: the rest is likely of the same kind.
+const MOST_PROBLEMS: usize = 100;
+
+/// Bytes that are read at a time.
+const CHUNK: Bytes = Bytes::mib(1);
+
+/// Decodes every piece of a data set's grid and lists what is wrong, in words; nothing if it is
+/// sound.
+///
+/// Every checksum, row and column is checked; edges ascend; the order has each node once; degrees
+/// are those of the edges and those into each node those of the CSC; weights are finite and the
+/// least one is that of the header.
+///
+/// **Cost**: reads the grid and the offsets once; holds 16 bytes a connected node (8
+/// where symmetric), 4 bytes a node, and 64 bytes a piece.
+///
+/// # Errors
+/// `NotFound`: there is no grid. A failed read, and those of `on_progress`; what is wrong with the
+/// grid itself, a stale one included, is an answer.
+pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<String>> {
+    let grid = match Grid::open(data_set) {
+        Ok(grid) => grid,
+        Err(error) => return as_problem(error).map(|problem| vec![problem]),
+    };
+    let mut check = Check { grid: &grid, data_set, problems: Vec::new() };
+    let degrees = check.pieces(on_progress)?;
+    let degrees_are_known = check.problems.is_empty();
+    check.weights(on_progress)?;
+    let order = check.order()?;
+    if degrees_are_known {
+        check.degrees(OUT_DEGREES, grid.out_degrees(), &degrees.out)?;
+        let into = degrees.into.as_ref().unwrap_or(&degrees.out);
+        if degrees.into.is_some() {
+            check.degrees(IN_DEGREES, grid.in_degrees(), into)?;
+        }
+        if let Some(ranks) = order {
+            check.offsets(into, &ranks, on_progress)?;
+        }
+    }
+    Ok(check.problems)
+}
+
+/// The words of an error that is about the grid's content.
+fn as_problem(error: Error) -> Result<String> {
+    match error.kind() {
+        ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version => {
+            Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
+        }
+        _ => Err(error),
+    }
+}
+
+/// Degrees by rank, counted.
+struct Counted {
+    out: Vec<u64>,
+    /// Absent where symmetric.
+    into: Option<Vec<u64>>,
+}
+
+struct Check<'a> {
+    grid: &'a Grid,
+    data_set: &'a DataSet,
+    problems: Vec<String>,
+}
+
+impl Check<'_> {
+    fn is_full(&self) -> bool {
+        self.problems.len() >= MOST_PROBLEMS
+    }
+
+    fn pieces(&mut self, on_progress: OnProgress<'_>) -> Result<Counted> {
+        let (grid, shape) = (self.grid, self.grid.shape());
+        let zeros = || vec![0u64; shape.connected as usize];
+        let mut counted =
+            Counted { out: zeros(), into: if shape.symmetric { None } else { Some(zeros()) } };
+        let file = open(grid.blocks())?;
+        let mut body = Vec::new();
+        let mut decoder = Decoder::default();
+        let mut before = None;
+        for (number, piece) in grid.pieces().iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
+            body.resize((piece.len as usize).div_ceil(8), 0u64);
+            let bytes = &mut bytemuck::cast_slice_mut(&mut body)[..piece.len as usize];
+            let offset = grid.blocks().data_offset + piece.offset;
+            file.read_exact_at(bytes, offset)
+                .with_context(|| format!("grid `{BLOCKS}` at byte {offset}"))?;
+            match decoder.decode(piece, shape, bytes, &[], true) {
+                Ok(arcs) => {
+                    let block = (piece.row_part, piece.col_part, piece.is_loop);
+                    let after = before.filter(|(last, _)| *last == block).map(|(_, key)| key);
+                    match last_key(&arcs, after) {
+                        Some(key) => before = Some((block, key)),
+                        None => self.problem(number, "edges do not ascend"),
+                    }
+                    if !diagonal_is_right(&arcs, piece, shape.symmetric) {
+                        self.problem(number, "an edge of the other half, or a loop out of place");
+                    }
+                    count(&arcs, piece, shape, &mut counted);
+                }
+                Err(error) => {
+                    let what = as_problem(error)?;
+                    self.problem(number, &what);
+                }
+            }
+            let done = piece.offset + u64::from(piece.len);
+            on_progress("grid", done, grid.header().codec_bytes, "bytes")?;
+        }
+        Ok(counted)
+    }
+
+    fn problem(&mut self, piece: usize, what: &str) {
+        self.problems.push(format!("grid `{BLOCKS}`: piece {piece}: {what}"));
+    }
+
+    fn weights(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
+        let Some(array) = self.grid.weights() else { return Ok(()) };
+        let (mut least, mut row, mut bad) = (None, 0u64, None);
+        read_u32(array, &mut |bits| {
+            for weight in bits.iter().map(|bits| f32::from_bits(*bits)) {
+                if !weight.is_finite() {
+                    bad.get_or_insert(row);
+                }
+                least = least.into_iter().chain([weight]).reduce(f32::min);
+                row += 1;
+            }
+            on_progress("grid weights", row * 4, array.data_len(), "bytes")
+        })?;
+        if let Some(row) = bad {
+            self.problems.push(format!("grid `{WEIGHTS}`: row {row} is not finite"));
+        } else if least != self.grid.header().least_weight {
+            let expected = self.grid.header().least_weight;
+            self.problems
+                .push(format!("grid `{WEIGHTS}`: the least is {least:?}, expected {expected:?}"));
+        }
+        Ok(())
+    }
+
+    /// The rank of each node, if every node has one.
+    fn order(&mut self) -> Result<Option<Vec<u32>>> {
+        let nodes = self.grid.shape().nodes;
+        let Some(array) = self.grid.order() else { return Ok(Some((0..nodes as u32).collect())) };
+        let mut ranks = vec![u32::MAX; nodes as usize];
+        let (mut rank, mut bad) = (0u32, None);
+        read_u32(array, &mut |order| {
+            for node in order {
+                match ranks.get_mut(*node as usize) {
+                    Some(place) if *place == u32::MAX => *place = rank,
+                    _ => bad = bad.or(Some((rank, *node))),
+                }
+                rank += 1;
+            }
+            Ok(())
+        })?;
+        let Some((rank, node)) = bad else { return Ok(Some(ranks)) };
+        self.problems.push(format!(
+            "grid `{ORDER}`: row {rank}: node {node} is no node or has a rank already"
+        ));
+        Ok(None)
+    }
+
+    fn degrees(&mut self, key: &str, array: &ArrayRef, expected: &[u64]) -> Result<()> {
+        let (mut rank, mut bad) = (0, None);
+        read_u32(array, &mut |degrees| {
+            for degree in degrees {
+                if u64::from(*degree) != expected[rank] {
+                    bad = bad.or(Some((rank, *degree)));
+                }
+                rank += 1;
+            }
+            Ok(())
+        })?;
+        if let Some((rank, degree)) = bad {
+            let expected = expected[rank];
+            self.problems
+                .push(format!("grid `{key}`: row {rank}: {degree}, but there are {expected} arcs"));
+        }
+        Ok(())
+    }
+
+    /// Compares in-degrees by rank with those of the CSC; nodes beyond the connected must have none.
+    fn offsets(&mut self, into: &[u64], ranks: &[u32], on_progress: OnProgress<'_>) -> Result<()> {
+        let array = self.data_set.array(keys::OFFSETS)?;
+        let mut reader = ArrayReader::open(&array.path)?;
+        let (mut row, mut before, mut bad) = (0usize, 0u64, None);
+        let mut words = Vec::new();
+        reader.for_each_chunk(CHUNK, &mut |_, bytes| {
+            words.clear();
+            words.extend(bytes.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)));
+            for &offset in &words {
+                if row > 0 {
+                    let rank = ranks.get(row - 1).map_or(usize::MAX, |rank| *rank as usize);
+                    let found = into.get(rank).copied().unwrap_or(0);
+                    if found != offset.wrapping_sub(before) {
+                        bad = bad.or(Some((row - 1, found)));
+                    }
+                }
+                (row, before) = (row + 1, offset);
+            }
+            on_progress("grid degrees", row as u64 * 8, array.data_len(), "bytes")
+        })?;
+        if let Some((node, found)) = bad {
+            self.problems.push(format!(
+                "grid: node {node} has {found} arcs into it, other than `{}` says",
+                keys::OFFSETS
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The last edge of `arcs`, if they ascend, beginning at `before` or later.
+fn last_key(arcs: &Arcs<'_>, before: Option<u32>) -> Option<u32> {
+    let mut last = before.unwrap_or(0);
+    for (row, columns, _) in arcs.rows() {
+        for column in columns {
+            let key = (row as u32) << 16 | u32::from(*column);
+            if key < last {
+                return None;
+            }
+            last = key;
+        }
+    }
+    Some(last)
+}
+
+/// Whether diagonal blocks of a symmetric grid have loops where they belong, and only the upper half.
+fn diagonal_is_right(arcs: &Arcs<'_>, piece: &crate::Piece, symmetric: bool) -> bool {
+    if !symmetric || piece.row_part != piece.col_part {
+        return true;
+    }
+    arcs.rows().all(|(row, columns, _)| {
+        columns.iter().all(|column| match piece.is_loop {
+            true => usize::from(*column) == row,
+            false => usize::from(*column) > row,
+        })
+    })
+}
+
+fn count(arcs: &Arcs<'_>, piece: &crate::Piece, shape: &crate::GridShape, counted: &mut Counted) {
+    let rank = |part: u32, local: usize| shape.rank(part as usize, local) as usize;
+    let Counted { out, into } = counted;
+    arcs.for_each(|column, row, _| {
+        let (source, target) = (rank(piece.col_part, column), rank(piece.row_part, row));
+        out[source] += 1;
+        match into {
+            Some(into) => into[target] += 1,
+            None if !piece.is_loop => out[target] += 1,
+            None => {}
+        }
+    });
+    debug_assert_eq!(arcs.side, Side::ToRows);
+}
+
+fn open(array: &ArrayRef) -> Result<File> {
+    File::open(&array.path).with_context(|| format!("grid `{}`", array.key))
+}
+
+/// Calls `each` with the rows of an array of four bytes each.
+fn read_u32(array: &ArrayRef, each: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
+    let mut reader = ArrayReader::open(&array.path)?;
+    let mut rows = Vec::new();
+    reader.for_each_chunk(CHUNK, &mut |_, bytes| {
+        rows.clear();
+        rows.extend(bytes.as_chunks::<4>().0.iter().map(|row| u32::from_le_bytes(*row)));
+        each(&rows)
+    })
+}

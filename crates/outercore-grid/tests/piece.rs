@@ -1,0 +1,182 @@
+//! Bodies of pieces: what is encoded is decoded, and what is damaged is refused.
+
+use outercore_core::ErrorKind;
+use outercore_grid::{Arcs, Codec, Decoder, GridShape, Order, Piece, encode};
+use proptest::prelude::*;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Two partitions of `nodes` nodes each.
+fn shape(nodes: u64) -> GridShape {
+    let partition_log2 = nodes.next_power_of_two().trailing_zeros().max(1);
+    let connected = nodes + (1 << partition_log2);
+    GridShape {
+        nodes: connected,
+        connected,
+        partition_log2,
+        order: Order::Natural,
+        symmetric: false,
+        arcs: 0,
+        edges: 0,
+        weighted: false,
+    }
+}
+
+/// A piece of block (0, 1) and its body, 8-aligned.
+fn encoded(keys: &[u32]) -> (Piece, Vec<u64>) {
+    let mut body = Vec::new();
+    let (codec, rows) = encode(keys, &mut body);
+    let piece = Piece {
+        offset: 64,
+        first_edge: 0,
+        len: body.len() as u32,
+        edges: keys.len() as u32,
+        rows,
+        row_part: 1,
+        col_part: 1,
+        first_row: keys.first().map_or(0, |key| (key >> 16) as u16),
+        last_row: keys.last().map_or(0, |key| (key >> 16) as u16),
+        checksum: xxh3_64(&body),
+        codec,
+        is_loop: false,
+    };
+    let mut aligned = vec![0u64; body.len().div_ceil(8)];
+    bytemuck::cast_slice_mut(&mut aligned)[..body.len()].copy_from_slice(&body);
+    (piece, aligned)
+}
+
+fn keys_of(arcs: &Arcs<'_>) -> Vec<u32> {
+    let entries = arcs.rows();
+    entries
+        .flat_map(|(row, columns, _)| {
+            columns.iter().map(move |column| (row as u32) << 16 | u32::from(*column))
+        })
+        .collect()
+}
+
+fn assert_round_trip(keys: &[u32], codec: Option<Codec>) {
+    let (piece, body) = encoded(keys);
+    let bytes = &bytemuck::cast_slice(&body)[..piece.len as usize];
+    let mut decoder = Decoder::default();
+    let shape = shape(1 << 16);
+    let arcs = decoder.decode(&piece, &shape, bytes, &[], true).unwrap();
+    assert!(keys_of(&arcs) == keys, "{} edges", keys.len());
+    assert_eq!(arcs.rows.len() as u32, piece.rows);
+    if let Some(codec) = codec {
+        assert_eq!(piece.codec, codec, "{} edges", keys.len());
+    }
+}
+
+#[test]
+fn pieces_of_every_extreme_are_read_back() {
+    let key = |row: u32, column: u32| row << 16 | column;
+    let all = 0..1u32 << 16;
+    assert_round_trip(&[], None);
+    assert_round_trip(&[0], None);
+    assert_round_trip(&[u32::MAX], None);
+    assert_round_trip(
+        &all.clone().map(|at| key(at, 65_535)).collect::<Vec<_>>(),
+        Some(Codec::Plain),
+    );
+    assert_round_trip(&all.clone().map(|at| key(at, at)).collect::<Vec<_>>(), Some(Codec::Plain));
+    assert_round_trip(&all.clone().map(|at| key(9, at)).collect::<Vec<_>>(), Some(Codec::Delta));
+    assert_round_trip(&all.clone().map(|_| key(65_535, 65_535)).collect::<Vec<_>>(), None);
+    assert_round_trip(&all.map(|at| key(at / 2, at % 2 * 65_535)).collect::<Vec<_>>(), None);
+}
+
+#[test]
+fn a_piece_that_is_cut_short_or_damaged_anywhere_is_corrupt() {
+    for keys in [
+        vec![0, 1, 2, 3 << 16 | 700, 300 << 16, 300 << 16 | 65_000],
+        (0..600).map(|at| ((at / 40) << 16) | ((at % 40) * 3)).collect(),
+        (0..300).map(|at| at << 16 | (at * 7919) & 0xFFFF).collect(),
+    ] {
+        let (piece, mut body) = encoded(&keys);
+        let len = piece.len as usize;
+        let (shape, mut decoder) = (shape(1 << 16), Decoder::default());
+        for short in 0..len {
+            let bytes = &bytemuck::cast_slice(&body)[..short];
+            let error = decoder.decode(&piece, &shape, bytes, &[], true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            // Without its checksum too, even if the record agrees.
+            let piece = Piece { len: short as u32, ..piece };
+            let error = decoder.decode(&piece, &shape, bytes, &[], false).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{short} of {len} bytes");
+        }
+        for at in 0..len {
+            for flip in [1, 0x80, 0xFF] {
+                bytemuck::cast_slice_mut::<u64, u8>(&mut body)[at] ^= flip;
+                let bytes = &bytemuck::cast_slice(&body)[..len];
+                let error = decoder.decode(&piece, &shape, bytes, &[], true).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                assert!(error.to_string().contains("byte 64"), "{error}");
+                assert_contained(
+                    decoder.decode(&piece, &shape, bytes, &[], false),
+                    &piece,
+                    1 << 16,
+                );
+                bytemuck::cast_slice_mut::<u64, u8>(&mut body)[at] ^= flip;
+            }
+        }
+    }
+}
+
+/// Whatever was decoded lies within partitions of `nodes` nodes.
+fn assert_contained(decoded: outercore_core::Result<Arcs<'_>>, piece: &Piece, nodes: usize) {
+    let Ok(arcs) = decoded else { return };
+    assert_eq!(arcs.columns.len(), piece.edges as usize);
+    assert_eq!(arcs.ends.last().map_or(0, |end| *end), piece.edges);
+    assert!(arcs.ends.is_sorted());
+    assert!(arcs.rows.iter().chain(arcs.columns).all(|local| usize::from(*local) < nodes));
+}
+
+#[test]
+fn rows_and_columns_beyond_a_small_partition_are_refused() {
+    let mut decoder = Decoder::default();
+    for (keys, fits) in [
+        (vec![99 << 16 | 99], true),
+        (vec![100 << 16 | 99], false),
+        (vec![99 << 16 | 100], false),
+        ((0..101).collect(), false),
+        ((0..100).collect(), true),
+    ] {
+        let (piece, body) = encoded(&keys);
+        let bytes = &bytemuck::cast_slice(&body)[..piece.len as usize];
+        let decoded = decoder.decode(&piece, &shape(100), bytes, &[], true);
+        assert_eq!(decoded.is_ok(), fits, "{keys:?}");
+    }
+}
+
+fn keys() -> impl Strategy<Value = Vec<u32>> {
+    let near = prop::collection::vec((0..40u32, 0..600u32), 0..400);
+    let far = prop::collection::vec((0..1u32 << 16, 0..1u32 << 16), 0..400);
+    prop_oneof![near, far].prop_map(|pairs| {
+        let mut keys: Vec<u32> = pairs.iter().map(|(row, column)| row << 16 | column).collect();
+        keys.sort_unstable();
+        keys
+    })
+}
+
+proptest! {
+    #[test]
+    fn sorted_edges_are_read_back(keys in keys()) {
+        assert_round_trip(&keys, None);
+    }
+
+    #[test]
+    fn damaged_bodies_never_lead_out_of_a_partition(
+        keys in keys(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let (mut piece, mut body) = encoded(&keys);
+        let len = piece.len as usize;
+        for (at, byte) in damage {
+            bytemuck::cast_slice_mut::<u64, u8>(&mut body)[at.index(len)] = byte;
+        }
+        let bytes = &bytemuck::cast_slice(&body)[..len];
+        for codec in [Codec::Plain, Codec::Delta] {
+            piece.codec = codec;
+            let mut decoder = Decoder::default();
+            assert_contained(decoder.decode(&piece, &shape(1 << 16), bytes, &[], false), &piece, 1 << 16);
+        }
+    }
+}

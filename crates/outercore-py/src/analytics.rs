@@ -1,0 +1,244 @@
+//! Grids, algorithms over them, and arrays added to a data set.
+
+use std::path::Path;
+
+use numpy::{IntoPyArray, PyReadonlyArray1};
+use outercore_analytics::{Algorithm, FlowName, Inputs, Passes, RunConfig, Selection, Values};
+use outercore_core::{Bytes, Context, Result};
+use outercore_format::{DType, keys};
+use outercore_grid::{BuildOptions, Order, Side};
+use outercore_io::RealDisk;
+use outercore_store::dataset::DataSet;
+use outercore_store::editor::ManifestEditor;
+use outercore_store::npy::ArrayWriter;
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+use crate::dataset::parse;
+use crate::errors::{interrupted, to_python};
+use crate::loader::{node_ids, to_json};
+use crate::progress::Callback;
+
+/// Ids and weights of a piece on their way to Python.
+const BLOCK_BYTES: u64 = 2 << 20;
+
+/// Adds the functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(check_key, module)?)?;
+    module.add_function(wrap_pyfunction!(add_array, module)?)?;
+    module.add_function(wrap_pyfunction!(build_grid, module)?)?;
+    module.add_function(wrap_pyfunction!(plan_algorithm, module)?)?;
+    module.add_function(wrap_pyfunction!(run_algorithm, module)?)?;
+    module.add_function(wrap_pyfunction!(stream_edges, module)?)
+}
+
+/// Whether an array may have this key.
+#[pyfunction]
+fn check_key(key: &str) -> PyResult<()> {
+    keys::validate(key).with_context(|| format!("array `{key}`")).map_err(to_python)
+}
+
+/// Writes an array under `key`, replacing one that is there; `origin` goes into the provenance.
+#[pyfunction]
+fn add_array(
+    py: Python<'_>,
+    path: &str,
+    key: &str,
+    dtype: &str,
+    row_shape: Vec<u64>,
+    bytes: PyReadonlyArray1<'_, u8>,
+    origin: &str,
+) -> PyResult<()> {
+    let bytes = bytes.as_slice()?;
+    py.detach(|| -> Result<()> {
+        let dtype: DType = dtype.parse()?;
+        let root = Path::new(path);
+        keys::validate(key).with_context(|| format!("array `{key}`"))?;
+        let mut editor = ManifestEditor::open(&RealDisk, root)?;
+        let file = editor.free_file(key);
+        let mut writer = ArrayWriter::create(&RealDisk, root, &file, dtype, &row_shape)?;
+        writer.write(bytes)?;
+        editor.insert(key, writer.finish()?);
+        if !origin.is_empty() {
+            editor.manifest_mut().provenance.options.insert(key.to_owned(), origin.into());
+        }
+        editor.commit()
+    })
+    .map_err(to_python)
+}
+
+/// How a grid is built, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GridOptions {
+    memory: Bytes,
+    threads: Option<usize>,
+    weights: Option<String>,
+    order: Option<Order>,
+    partition_log2: Option<u32>,
+    overwrite: bool,
+}
+
+/// Builds the grid of a data set; the summary as JSON.
+#[pyfunction]
+fn build_grid(
+    py: Python<'_>,
+    path: &str,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let options: GridOptions = parse("grid options", options)?;
+        let options = BuildOptions {
+            memory: options.memory,
+            threads: options.threads,
+            weights: options.weights,
+            order: options.order,
+            partition_log2: options.partition_log2,
+            overwrite: options.overwrite,
+        };
+        let data_set = DataSet::open(path)?;
+        let summary = outercore_grid::build(
+            &RealDisk,
+            &data_set,
+            &options,
+            &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
+        )?;
+        to_json(&summary)
+    });
+    callback.settle(result, to_python)
+}
+
+/// An algorithm, its options, and what it may use, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    algorithm: Algorithm,
+    config: RunConfig,
+}
+
+/// How a run would divide its budget, as JSON.
+#[pyfunction]
+fn plan_algorithm(py: Python<'_>, path: &str, request: &str) -> PyResult<String> {
+    py.detach(|| -> Result<String> {
+        let Request { algorithm, config } = parse("run", request)?;
+        to_json(&outercore_analytics::plan(&DataSet::open(path)?, &algorithm, &config)?)
+    })
+    .map_err(to_python)
+}
+
+/// Runs an algorithm; the values by node id, and plan, counters and facts as JSON.
+///
+/// `weights` of the nodes `ids` are the teleport vector, where there is one.
+#[pyfunction]
+fn run_algorithm<'py>(
+    py: Python<'py>,
+    path: &str,
+    request: &str,
+    ids: Option<PyReadonlyArray1<'py, i64>>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Bound<'py, PyAny>, String)> {
+    let personalization = match (ids, weights) {
+        (Some(ids), Some(weights)) => {
+            Some((node_ids(&ids).map_err(to_python)?, weights.as_slice()?.to_vec()))
+        }
+        _ => None,
+    };
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<(Values, String)> {
+        let Request { algorithm, config } = parse("run", request)?;
+        let data_set = DataSet::open(path)?;
+        let outcome = outercore_analytics::run(
+            &data_set,
+            &algorithm,
+            Inputs { personalization },
+            &config,
+            &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
+        )?;
+        let described = to_json(&serde_json::json!({
+            "plan": outcome.plan, "counters": outcome.counters, "facts": outcome.facts,
+        }))?;
+        Ok((outcome.values, described))
+    });
+    let (values, described) = callback.settle(result, to_python)?;
+    let values = match values {
+        Values::I32(values) => values.into_pyarray(py).into_any(),
+        Values::I64(values) => values.into_pyarray(py).into_any(),
+        Values::F64(values) => values.into_pyarray(py).into_any(),
+    };
+    Ok((values, described))
+}
+
+/// What a pass over all edges may use, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamOptions {
+    weights: Option<String>,
+    flow: FlowName,
+    config: RunConfig,
+}
+
+/// One pass over all arcs in file order: `function(sources, targets, weights)` with the node ids
+/// of each piece, int64, and float32 weights or `None`. An exception ends the pass.
+#[pyfunction]
+fn stream_edges(py: Python<'_>, path: &str, options: &str, function: Py<PyAny>) -> PyResult<()> {
+    let mut callback = Callback::new(None);
+    let mut raised = None;
+    let result = py.detach(|| -> Result<()> {
+        let StreamOptions { weights, flow, config } = parse("edge stream", options)?;
+        let data_set = DataSet::open(path)?;
+        let held = Bytes(4 * data_set.num_nodes() + BLOCK_BYTES);
+        let mut on_progress = |phase: &str, done: u64, total: u64, unit: &str| {
+            callback.call(phase, done, total, unit)
+        };
+        let mut run = outercore_analytics::stream(
+            &data_set,
+            weights.as_deref(),
+            held,
+            &config,
+            &mut on_progress,
+        )?;
+        let partitions = run.shape().partitions();
+        let nodes: Vec<Vec<u32>> = (0..partitions).map(|p| run.nodes(p)).collect::<Result<_>>()?;
+        let all = vec![true; partitions];
+        let select = Selection {
+            sources: &all,
+            targets: &all,
+            flow: flow.into(),
+            weights: weights.is_some(),
+        };
+        run.stream(&select, &mut |row, column, arcs| {
+            let (from, to) = match arcs.side {
+                Side::ToRows => (&nodes[column], &nodes[row]),
+                Side::ToColumns => (&nodes[row], &nodes[column]),
+            };
+            let count = arcs.columns.len();
+            let mut sources: Vec<i64> = Vec::with_capacity(count);
+            let mut targets: Vec<i64> = Vec::with_capacity(count);
+            let mut lengths = weights.as_ref().map(|_| Vec::with_capacity(count));
+            arcs.for_each(|source, target, weight| {
+                sources.push(i64::from(from[source]));
+                targets.push(i64::from(to[target]));
+                if let Some(lengths) = &mut lengths {
+                    lengths.push(weight);
+                }
+            });
+            Python::attach(|py| {
+                let lengths = lengths.map(|lengths| lengths.into_pyarray(py));
+                function.call1(py, (sources.into_pyarray(py), targets.into_pyarray(py), lengths))
+            })
+            .map(|_| ())
+            .map_err(|error| {
+                let stop = interrupted(&error);
+                raised = Some(error);
+                stop
+            })
+        })
+    });
+    match raised {
+        Some(error) => Err(error),
+        None => callback.settle(result, to_python),
+    }
+}

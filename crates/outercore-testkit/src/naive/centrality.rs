@@ -1,0 +1,84 @@
+//! Distances, and who is between others.
+
+use super::strong::{in_lists, out_lists};
+use crate::graph::Csc;
+
+/// Which way arcs are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// From source to target.
+    Out,
+    /// From target to source.
+    In,
+    /// Either way.
+    Both,
+}
+
+/// The largest distance to each node from those of `sources` that reach it, -1 where none does.
+pub fn largest_distances(graph: &Csc, sources: &[u64], follow: Follow) -> Vec<i32> {
+    let mut lists = match follow {
+        Follow::In => in_lists(graph),
+        Follow::Out | Follow::Both => out_lists(graph),
+    };
+    if follow == Follow::Both {
+        for (list, more) in lists.iter_mut().zip(in_lists(graph)) {
+            list.extend(more);
+        }
+    }
+    let mut largest = vec![-1; lists.len()];
+    for &source in sources {
+        for (largest, distance) in largest.iter_mut().zip(paths(&lists, source as usize).0) {
+            *largest = distance.max(*largest);
+        }
+    }
+    largest
+}
+
+/// For each node the sum over pairs (source, other node) of the share of shortest paths that lead
+/// through it, ends not counted; not scaled. Memory is quadratic in the nodes.
+pub fn betweenness(graph: &Csc, sources: &[u64]) -> Vec<f64> {
+    let lists = out_lists(graph);
+    let from: Vec<_> = (0..lists.len()).map(|node| paths(&lists, node)).collect();
+    let mut found = vec![0.0; lists.len()];
+    for source in sources.iter().map(|&source| source as usize) {
+        let (distance, count) = &from[source];
+        for (through, found) in found.iter_mut().enumerate() {
+            if through == source || distance[through] < 0 {
+                continue;
+            }
+            let (onward, ways) = &from[through];
+            for end in (0..lists.len()).filter(|&end| end != through && end != source) {
+                if onward[end] >= 0 && distance[through] + onward[end] == distance[end] {
+                    *found += count[through] * ways[end] / count[end];
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Distances from `start` (-1: not reached) and numbers of shortest paths.
+fn paths(lists: &[Vec<usize>], start: usize) -> (Vec<i32>, Vec<f64>) {
+    let (mut distances, mut counts) = (vec![-1; lists.len()], vec![0.0; lists.len()]);
+    (distances[start], counts[start]) = (0, 1.0);
+    let mut level = vec![start];
+    for distance in 1.. {
+        let mut next = Vec::new();
+        for &node in &level {
+            for &to in &lists[node] {
+                if distances[to] < 0 {
+                    distances[to] = distance;
+                    next.push(to);
+                }
+                if distances[to] == distance {
+                    counts[to] += counts[node];
+                }
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        level = next;
+    }
+    (distances, counts)
+}

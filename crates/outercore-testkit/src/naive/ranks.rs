@@ -1,0 +1,35 @@
+//! PageRank, one line of the definition after the other.
+
+use crate::Csc;
+
+/// The ranks after `iterations` from a uniform start; `weight(arc)` by place in the columns,
+/// `teleport` sums to 1.
+pub fn pagerank(
+    graph: &Csc,
+    damping: f64,
+    iterations: u32,
+    weight: impl Fn(usize) -> f64,
+    teleport: &[f64],
+) -> Vec<f64> {
+    let nodes = graph.num_nodes() as usize;
+    let mut strength = vec![0.0; nodes];
+    for (arc, &source) in graph.sources.iter().enumerate() {
+        strength[source as usize] += weight(arc);
+    }
+    let mut rank = vec![1.0 / nodes as f64; nodes];
+    for _ in 0..iterations {
+        let dangling: f64 = (0..nodes).filter(|&v| strength[v] == 0.0).map(|v| rank[v]).sum();
+        let mut next: Vec<f64> =
+            teleport.iter().map(|t| t * ((1.0 - damping) + damping * dangling)).collect();
+        for (target, next) in next.iter_mut().enumerate() {
+            for arc in graph.offsets[target] as usize..graph.offsets[target + 1] as usize {
+                let source = graph.sources[arc] as usize;
+                if strength[source] > 0.0 {
+                    *next += damping * rank[source] * weight(arc) / strength[source];
+                }
+            }
+        }
+        rank = next;
+    }
+    rank
+}

@@ -1,0 +1,898 @@
+"""Graph algorithms over the grid of a data set, under a memory budget.
+
+Every function takes a graph (or the path of a data set) and returns one value a node. The values of
+the nodes stay in memory, the edges are read in passes; the result is the same to the last bit
+whatever the budget, the back end or the number of threads. The grid is built when it is first
+needed and kept in the data set.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from outercore import _native
+from outercore._native import Progress
+from outercore.errors import InvalidError
+from outercore.graph import Graph
+from outercore.sizes import parse_size
+
+Source = Graph | str | os.PathLike[str]
+"""An opened graph, or the directory of a data set."""
+
+Backend = Literal["auto", "uring", "threads", "mmap"]
+Direction = Literal["out", "in", "both"]
+Personalization = ArrayLike | Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of an algorithm, and what it cost."""
+
+    algorithm: str
+    values: NDArray[Any]
+    """One value a node, by node id."""
+    facts: dict[str, Any]
+    """What is worth saying beside the values: iterations, components, and the like."""
+    plan: dict[str, Any]
+    """How the budget was divided."""
+    counters: dict[str, Any]
+    """Passes, reads, seconds."""
+
+
+def grid(
+    graph: Source,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    weights: str | None = None,
+    order: Literal["auto", "degree", "natural"] = "auto",
+    partition_log2: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write the edges a second time, as the compressed grid that the algorithms read.
+
+    The algorithms do it by themselves with the defaults; call this to have weights in the grid, to
+    choose the order, or to have it done beforehand. Returns sizes, counts and seconds.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        memory: budget of the build, such as ``"2GiB"``.
+        threads: all cores by default.
+        weights: an edge array, such as ``"weight"``, whose values are stored with the edges.
+        order: how the grid numbers the nodes: ``degree`` brings busy nodes together, ``natural``
+            keeps an order that is local already, ``auto`` looks at the edges.
+        partition_log2: nodes of a partition as a power of two, 1 to 16; chosen by default.
+        overwrite: build again where there is a grid.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Cost: reads the edges three times; writes less than twice the bytes that it reads once.
+
+    Raises:
+        InvalidError: there is a grid with other weights or another order.
+        NotFoundError: there is no edge array of that name.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> summary = oc.grid(tiny_dataset)
+        >>> summary["nodes"]
+        200
+    """
+    options: dict[str, Any] = {
+        "memory": parse_size(memory),
+        "threads": _threads(threads),
+        "weights": weights,
+        "order": None if order == "auto" else order,
+        "partition_log2": partition_log2,
+        "overwrite": overwrite,
+    }
+    summary = _native.build_grid(_root(graph), options, progress)
+    if isinstance(graph, Graph):
+        graph.reload()
+    return summary
+
+
+def pagerank(
+    graph: Source,
+    *,
+    damping: float = 0.85,
+    max_iterations: int = 100,
+    tolerance: float = 1e-6,
+    personalization: Personalization | None = None,
+    weights: str | None = None,
+    reverse: bool = False,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """How often a walker who follows arcs, and jumps now and then, is at a node.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        damping: chance to follow an arc instead of jumping, 0 to below 1.
+        max_iterations: one pass over the edges each.
+        tolerance: ends when the ranks change by less, summed over all nodes; 0 takes what
+            ``max_iterations`` give.
+        personalization: where jumps lead: one weight a node, or a mapping from nodes to weights;
+            all nodes alike by default. A walker at a node without out-arcs jumps too.
+        weights: edge array by which an arc is chosen; all alike by default.
+        reverse: follow arcs from target to source.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: float64 [nodes], which sums to 1.
+
+    Raises:
+        InvalidError: an option out of its range; no convergence within ``max_iterations``.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> ranks = oc.pagerank(tiny_dataset, tolerance=1e-9)
+        >>> ranks.shape, round(float(ranks.sum()), 6)
+        ((200,), 1.0)
+    """
+    return run(
+        "pagerank",
+        graph,
+        personalization=personalization,
+        damping=damping,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        weights=weights,
+        reverse=reverse,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def bfs(
+    graph: Source,
+    source: int,
+    *,
+    direction: Direction = "out",
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int32]:
+    """Hops from ``source`` to every node; -1 where none lead there.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        source: where to begin.
+        direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int32 [nodes].
+
+    Raises:
+        InvalidError: ``source`` is no node.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> levels = oc.bfs(tiny_dataset, 3)
+        >>> int(levels[3]), levels.dtype
+        (0, dtype('int32'))
+    """
+    return run(
+        "bfs",
+        graph,
+        source=source,
+        direction=direction,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def sssp(
+    graph: Source,
+    source: int,
+    *,
+    weights: str | None = None,
+    direction: Direction = "out",
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Length of the shortest path from ``source`` to every node; infinity where none leads there.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        source: where to begin.
+        weights: edge array with the lengths, 0 or more; 1 each by default.
+        direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: float64 [nodes]. Lengths are read as float32 and added as float64.
+
+    Raises:
+        InvalidError: ``source`` is no node; a length is negative.
+        NotFoundError: there is no edge array of that name.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> distances = oc.sssp(tiny_dataset, 3)
+        >>> float(distances[3])
+        0.0
+    """
+    return run(
+        "sssp",
+        graph,
+        source=source,
+        weights=weights,
+        direction=direction,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def wcc(
+    graph: Source,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int64]:
+    """Weakly connected components: who can be reached when arcs lead both ways.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int64 [nodes], the smallest node id of each node's component.
+
+    Cost: one pass.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> components = oc.wcc(tiny_dataset)
+        >>> int(components[0])
+        0
+    """
+    return run(
+        "wcc",
+        graph,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def scc(
+    graph: Source,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int64]:
+    """Strongly connected components: nodes that can all reach each other along arcs.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int64 [nodes], the smallest node id of each node's component.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: trimming, forward-backward search from one pivot, then colouring (Slota et al., 2014).
+
+    Example:
+        >>> import outercore as oc
+        >>> components = oc.scc(tiny_dataset)
+        >>> int(components[0])
+        0
+    """
+    return run(
+        "scc",
+        graph,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def radii(
+    graph: Source,
+    *,
+    sources: int = 64,
+    seed: int = 0,
+    direction: Direction = "out",
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int32]:
+    """How far the farthest of some sampled nodes is from each node that they reach.
+
+    The largest value is a lower bound of the diameter.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        sources: nodes to begin at, drawn without repetition from those with an arc; rounded up to
+            a multiple of 64, which share their passes.
+        seed: which nodes are drawn is a function of it.
+        direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int32 [nodes], -1 where no sampled node reaches.
+
+    Raises:
+        InvalidError: no sources.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> oc.radii(tiny_dataset).shape
+        (200,)
+    """
+    return run(
+        "radii",
+        graph,
+        sources=sources,
+        seed=seed,
+        direction=direction,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def betweenness(
+    graph: Source,
+    *,
+    sources: Sequence[int] | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    normalized: bool = True,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """How many shortest paths between other nodes lead through a node.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        sources: where paths begin; all nodes by default.
+        samples: draw this many sources without repetition, and scale up.
+        seed: which sources are drawn is a function of it.
+        normalized: divide by the number of pairs, as networkx does.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: float64 [nodes].
+
+    Cost: two passes a level and source; exact on all nodes only for small graphs.
+
+    Raises:
+        InvalidError: sources that are no nodes, or together with ``samples``.
+        BudgetError: the message says how much memory works.
+
+    Source: Brandes, 2001.
+
+    Example:
+        >>> import outercore as oc
+        >>> oc.betweenness(tiny_dataset, samples=8).shape
+        (200,)
+    """
+    return run(
+        "betweenness",
+        graph,
+        sources=sources,
+        samples=samples,
+        seed=seed,
+        normalized=normalized,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def kcore(
+    graph: Source,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int64]:
+    """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
+
+    The direction of arcs does not matter, loops do not count, parallel edges do.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int64 [nodes].
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: Montresor, De Pellegrini, Miorandi, 2013; Lü et al., 2016.
+
+    Example:
+        >>> import outercore as oc
+        >>> cores = oc.kcore(tiny_dataset)
+        >>> bool((cores <= oc.degrees(tiny_dataset, which="total")).all())
+        True
+    """
+    return run(
+        "kcore",
+        graph,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def label_propagation(
+    graph: Source,
+    *,
+    max_iterations: int = 10,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int64]:
+    """Communities: again and again each node takes the most frequent label of its neighbours.
+
+    Labels begin as node ids; of equally frequent ones the smallest wins. An arc both ways counts
+    twice.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        max_iterations: rounds at most; fewer where no label changes.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int64 [nodes], a node id each.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: CDLP of LDBC Graphalytics.
+
+    Example:
+        >>> import outercore as oc
+        >>> labels = oc.label_propagation(tiny_dataset)
+        >>> bool((labels < 200).all())
+        True
+    """
+    return run(
+        "label_propagation",
+        graph,
+        max_iterations=max_iterations,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def triangles(
+    graph: Source,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int64]:
+    """How many triangles a node is in; the direction of arcs, loops and parallel arcs do not count.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int64 [nodes]; their sum is three times the number of triangles.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> counts = oc.triangles(tiny_dataset)
+        >>> int(counts.sum()) % 3
+        0
+    """
+    return run(
+        "triangles",
+        graph,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+def degrees(
+    graph: Source,
+    *,
+    which: Literal["in", "out", "total"] = "in",
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.int64]:
+    """How many arcs lead into a node, out of it, or both together.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        which: ``in``, ``out`` or ``total``.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        progress: called as ``progress(phase, done, total, unit)``.
+
+    Shapes: int64 [nodes]; loops and parallel arcs count, an undirected edge once whatever
+    ``which``.
+
+    Cost: no pass.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> int(oc.degrees(tiny_dataset).sum()) == oc.open(tiny_dataset).num_edges
+        True
+    """
+    return run(
+        "degrees",
+        graph,
+        which=which,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        save=save,
+        progress=progress,
+    ).values
+
+
+ALGORITHMS: dict[str, Callable[..., NDArray[Any]]] = {
+    function.__name__: function
+    for function in (
+        pagerank,
+        bfs,
+        sssp,
+        wcc,
+        scc,
+        radii,
+        betweenness,
+        kcore,
+        label_propagation,
+        triangles,
+        degrees,
+    )
+}
+"""The algorithms by name."""
+
+_SHARED = ("graph", "personalization", "memory", "threads", "backend", "save", "progress")
+
+
+def run(
+    algorithm: str,
+    graph: Source,
+    *,
+    personalization: Personalization | None = None,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    save: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Run:
+    """Run an algorithm by its name; returns the values with facts, plan and counters.
+
+    Args:
+        algorithm: the name of one of this module's functions.
+        graph: an opened graph or the directory of a data set.
+        personalization: for ``pagerank``.
+        memory: budget, such as ``"128MiB"``.
+        threads: all cores by default.
+        backend: how to read.
+        save: keep the result in the data set as a node array of this name.
+        overwrite: let ``save`` replace an array.
+        progress: called as ``progress(phase, done, total, unit)``.
+        options: what the algorithm's function takes, with its defaults.
+
+    Raises:
+        InvalidError: an unknown algorithm or option; what its function raises.
+
+    Example:
+        >>> import outercore as oc
+        >>> done = oc.run("pagerank", tiny_dataset, damping=0.9)
+        >>> done.values.shape, done.counters["passes"] > 0
+        ((200,), True)
+    """
+    request = _request(algorithm, options, memory, threads, backend)
+    root = _root(graph)
+    opened = graph if isinstance(graph, Graph) else Graph(root)
+    if save is not None:
+        opened.check_free(save, overwrite=overwrite)
+    ids, scales = _personalization(personalization, opened.num_nodes)
+    values, outcome = _native.run_algorithm(root, request, ids, scales, progress)
+    if isinstance(graph, Graph):
+        graph.reload()
+    if save is not None:
+        opened.reload()
+        opened.add_node_array(save, values, overwrite=overwrite, origin=_described(request))
+    return Run(algorithm, values, outcome["facts"], outcome["plan"], outcome["counters"])
+
+
+def plan(
+    algorithm: str,
+    graph: Source,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: Backend = "auto",
+    **options: Any,
+) -> dict[str, Any]:
+    """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
+
+    Raises:
+        NotFoundError: the grid is not built.
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> from outercore import analytics
+        >>> _ = oc.grid(tiny_dataset)
+        >>> analytics.plan("wcc", tiny_dataset, memory="64MiB")["budget"]
+        67108864
+    """
+    return _native.plan_algorithm(
+        _root(graph), _request(algorithm, options, memory, threads, backend)
+    )
+
+
+@dataclass(frozen=True)
+class EdgeBlock:
+    """Some of the arcs of a graph."""
+
+    source: NDArray[np.int64]
+    """Node ids, where values come from."""
+    target: NDArray[np.int64]
+    """Node ids, where they go to."""
+    weight: NDArray[np.float32] | None
+    """One for each arc, where the stream has weights."""
+
+
+class EdgeStream:
+    """All arcs of a graph in blocks of NumPy arrays, for programs of one's own.
+
+    The order of the blocks is the same in every pass, whatever the budget, the back end or the
+    number of threads; so are sums of floats made in that order.
+
+    Cost: each pass reads what does not stay in memory within it, and holds 4 bytes a node.
+
+    Example:
+        >>> import outercore as oc
+        >>> graph = oc.open(tiny_dataset)
+        >>> degree = np.zeros(graph.num_nodes, np.int64)
+        >>> def count(block):
+        ...     np.add.at(degree, block.target, 1)
+        >>> oc.EdgeStream(graph, memory="64MiB").each(count)
+        >>> bool((degree == oc.degrees(graph, which="in")).all())
+        True
+    """
+
+    def __init__(
+        self,
+        graph: Source,
+        *,
+        memory: str | int = "1GiB",
+        weights: str | None = None,
+        threads: int | None = None,
+        backend: Backend = "auto",
+    ) -> None:
+        """Bind a graph; nothing is read yet.
+
+        Args:
+            graph: an opened graph or the directory of a data set.
+            memory: budget of a pass, what the function holds apart.
+            weights: edge array whose values come with the arcs.
+            threads: all cores by default.
+            backend: how to read.
+        """
+        self._root = _root(graph)
+        self._weights = weights
+        self._config = {
+            "memory": parse_size(memory),
+            "threads": _threads(threads),
+            "backend": backend,
+        }
+
+    def each(
+        self, function: Callable[[EdgeBlock], object], *, direction: Direction = "out"
+    ) -> None:
+        """Make one pass: call ``function`` for every block.
+
+        Args:
+            function: what it raises ends the pass.
+            direction: ``out`` gives arcs as they are, ``in`` with source and target exchanged,
+                ``both`` each arc both ways. An undirected edge always comes both ways.
+
+        Raises:
+            NotFoundError: there is no edge array of that name.
+            BudgetError: the message says how much memory works.
+            CorruptError: a piece of the grid is damaged.
+        """
+        options = {"weights": self._weights, "flow": direction, "config": self._config}
+        _native.stream_edges(self._root, options, lambda *arrays: function(EdgeBlock(*arrays)))
+
+
+def _request(
+    algorithm: str,
+    options: Mapping[str, Any],
+    memory: str | int,
+    threads: int | None,
+    backend: str,
+) -> dict[str, Any]:
+    """What the core is asked for: every option of the algorithm, and what it may use."""
+    if algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise InvalidError(f"algorithm `{algorithm}`: expected one of {known}")
+    chosen: dict[str, Any] = {"algorithm": algorithm}
+    taken = inspect.signature(ALGORITHMS[algorithm]).parameters
+    own = {name: value for name, value in taken.items() if name not in _SHARED}
+    for name in options:
+        if name not in own:
+            known = ", ".join(own) or "none"
+            raise InvalidError(f"{algorithm}: option `{name}`, expected one of {known}")
+    for name, parameter in own.items():
+        value = options.get(name, parameter.default)
+        if value is inspect.Parameter.empty:
+            raise InvalidError(f"{algorithm}: expected a `{name}`")
+        chosen["flow" if name == "direction" else name] = _plain(f"{algorithm}: {name}", value)
+    return {
+        "algorithm": chosen,
+        "config": {
+            "memory": parse_size(memory),
+            "threads": _threads(threads),
+            "backend": backend,
+        },
+    }
+
+
+def _plain(what: str, value: Any) -> Any:
+    """A value that JSON can hold; all our numbers are finite, all whole ones 0 or more."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidError(f"{what} {value}, expected a finite number")
+    if isinstance(value, int) and value < 0:
+        raise InvalidError(f"{what} {value}, expected 0 or more")
+    if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
+        return [_plain(what, item) for item in value]
+    return value
+
+
+def _threads(threads: int | None) -> int | None:
+    if threads is not None and threads < 1:
+        raise InvalidError(f"threads {threads}, expected 1 or more")
+    return threads
+
+
+def _personalization(
+    wanted: Personalization | None, nodes: int
+) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
+    """Nodes and weights of a teleport vector."""
+    if wanted is None:
+        return None, None
+    if isinstance(wanted, Mapping):
+        ids = np.fromiter(wanted.keys(), np.int64, len(wanted))
+        return ids, np.fromiter(wanted.values(), np.float64, len(wanted))
+    weights = np.asarray(wanted, np.float64)
+    if weights.shape != (nodes,):
+        raise InvalidError(
+            f"personalization: shape {weights.shape}, expected one weight a node: ({nodes},)"
+        )
+    ids = np.flatnonzero(weights)
+    return ids.astype(np.int64), weights[ids]
+
+
+def _described(request: Mapping[str, Any]) -> str:
+    """The run in one line, for the provenance."""
+    chosen = dict(request["algorithm"])
+    name = chosen.pop("algorithm")
+    words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
+    return " ".join(["outercore run", name, *words])
+
+
+def _root(graph: Source) -> Path:
+    return graph.root if isinstance(graph, Graph) else Path(graph)

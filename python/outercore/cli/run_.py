@@ -1,0 +1,380 @@
+"""`outercore run`: one command an algorithm over the grid of a data set."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from outercore.cli import console, options
+from outercore.errors import InvalidError
+from outercore.sizes import format_size
+
+algorithms = typer.Typer(
+    help="Run a graph algorithm out of core.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+Direction = Annotated[
+    str, typer.Option("--direction", help="Follow arcs `out` of nodes, `in` to them, or `both`.")
+]
+EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
+
+_COMPONENTS = ("wcc", "scc", "label_propagation")
+"""Their values name a set of nodes; the largest sets are shown."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every algorithm takes, as the command line said it."""
+
+    data_set: options.DataSet
+    memory: options.Memory = "1GiB"
+    threads: options.Workers = None
+    backend: options.Backend = "auto"
+    save: Annotated[
+        str | None, typer.Option("--save", help="Keep the values as a node array of this name.")
+    ] = None
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
+    ] = False
+    out: Annotated[Path | None, typer.Option("--out", help="Write the values to this `.npy`.")] = (
+        None
+    )
+    top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
+    ] = False
+    json: options.Json = False
+
+
+def _algorithm(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """A command that takes the data set, the function's own options and those of `Job`.
+
+    The function turns its own options into what `outercore.analytics.run` takes.
+    """
+    shared = list(inspect.signature(Job, eval_str=True).parameters.values())
+    own = list(inspect.signature(function, eval_str=True).parameters.values())
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        job = Job(**{parameter.name: given[parameter.name] for parameter in shared})
+        chosen = function(**{parameter.name: given[parameter.name] for parameter in own})
+        _carry_out(function.__name__, job, chosen)
+
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in [shared[0], *own, *shared[1:]]
+    ]
+    # Typer reads both to make the options.
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    name = function.__name__.replace("_", "-")
+    algorithms.command(name, no_args_is_help=True)(command)
+    return command
+
+
+@_algorithm
+def pagerank(
+    damping: Annotated[float, typer.Option(help="Chance to follow an arc, below 1.")] = 0.85,
+    max_iterations: Annotated[int, typer.Option(help="Passes at most.")] = 100,
+    tolerance: Annotated[
+        float, typer.Option(help="End when the ranks change by less; 0 never does.")
+    ] = 1e-6,
+    personalization: Annotated[
+        str | None,
+        typer.Option(help="Where jumps lead: `.npy` with a weight a node, or `NODE,NODE`."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Edge array by which an arc is chosen.")
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="Follow arcs from target to source.")
+    ] = False,
+) -> dict[str, Any]:
+    """PageRank: how often a walker who follows arcs, and jumps now and then, is at a node.
+
+    **Examples**
+
+        outercore run pagerank papers --memory 128MiB --save rank
+
+        outercore run pagerank papers --max-iterations 20 --tolerance 0 --top 5
+    """
+    return {
+        "damping": damping,
+        "max_iterations": max_iterations,
+        "tolerance": tolerance,
+        "personalization": _teleport(personalization),
+        "weights": weights,
+        "reverse": reverse,
+    }
+
+
+@_algorithm
+def bfs(source: EdgeSource, direction: Direction = "out") -> dict[str, Any]:
+    """Breadth-first search: hops from a node to every other, -1 where none lead.
+
+    **Example**
+
+        outercore run bfs papers --source 3 --out levels.npy
+    """
+    return {"source": source, "direction": direction}
+
+
+@_algorithm
+def sssp(
+    source: EdgeSource,
+    weights: Annotated[
+        str | None, typer.Option(help="Edge array with the lengths; 1 each by default.")
+    ] = None,
+    direction: Direction = "out",
+) -> dict[str, Any]:
+    """Shortest paths: the length of the way from a node to every other, infinity where none leads.
+
+    **Example**
+
+        outercore run sssp roads --source 3 --weights length
+    """
+    return {"source": source, "weights": weights, "direction": direction}
+
+
+@_algorithm
+def wcc() -> dict[str, Any]:
+    """Weakly connected components, named by their smallest node; one pass.
+
+    **Example**
+
+        outercore run wcc papers --save component
+    """
+    return {}
+
+
+@_algorithm
+def scc() -> dict[str, Any]:
+    """Strongly connected components, named by their smallest node.
+
+    **Example**
+
+        outercore run scc papers
+    """
+    return {}
+
+
+@_algorithm
+def radii(
+    sources: Annotated[int, typer.Option(help="Nodes to begin at.")] = 64,
+    seed: options.Seed = 0,
+    direction: Direction = "out",
+) -> dict[str, Any]:
+    """How far the farthest of some sampled nodes is; the largest bounds the diameter from below.
+
+    **Example**
+
+        outercore run radii papers --sources 64 --seed 1
+    """
+    return {"sources": sources, "seed": seed, "direction": direction}
+
+
+@_algorithm
+def betweenness(
+    sources: Annotated[
+        str | None, typer.Option(help="Where paths begin, as `NODE,NODE`; all nodes by default.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Draw this many sources instead.")] = None,
+    seed: options.Seed = 0,
+    normalized: Annotated[
+        bool, typer.Option("--normalized/--counts", help="Divide by the number of pairs.")
+    ] = True,
+) -> dict[str, Any]:
+    """Betweenness: how many shortest paths lead through a node.
+
+    **Example**
+
+        outercore run betweenness papers --samples 32
+    """
+    return {
+        "sources": None if sources is None else _nodes("--sources", sources),
+        "samples": samples,
+        "seed": seed,
+        "normalized": normalized,
+    }
+
+
+@_algorithm
+def kcore() -> dict[str, Any]:
+    """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
+
+    **Example**
+
+        outercore run kcore papers
+    """
+    return {}
+
+
+@_algorithm
+def label_propagation(
+    max_iterations: Annotated[int, typer.Option(help="Rounds at most.")] = 10,
+) -> dict[str, Any]:
+    """Communities: each node takes the most frequent label of its neighbours, again and again.
+
+    **Example**
+
+        outercore run label-propagation papers --max-iterations 10
+    """
+    return {"max_iterations": max_iterations}
+
+
+@_algorithm
+def triangles() -> dict[str, Any]:
+    """How many triangles every node is in.
+
+    **Example**
+
+        outercore run triangles papers
+    """
+    return {}
+
+
+@_algorithm
+def degrees(
+    which: Annotated[str, typer.Option(help="`in`, `out` or `total`.")] = "in",
+) -> dict[str, Any]:
+    """How many arcs lead into a node, out of it, or both.
+
+    **Example**
+
+        outercore run degrees papers --which out
+    """
+    return {"which": which}
+
+
+def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
+    from outercore import analytics
+
+    shared: dict[str, Any] = {
+        "memory": job.memory,
+        "threads": job.threads,
+        "backend": job.backend,
+    }
+    if job.plan:
+        chosen.pop("personalization", None)
+        planned = analytics.plan(algorithm, job.data_set, **shared, **chosen)
+        if job.json:
+            console.json_data(planned)
+        else:
+            console.table(f"plan of {algorithm} on {job.data_set}", _plan_rows(planned))
+        return
+    if job.out is not None and job.out.exists() and not job.overwrite:
+        raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
+    with console.bars(quiet=job.json) as progress:
+        done = analytics.run(
+            algorithm,
+            job.data_set,
+            save=job.save,
+            overwrite=job.overwrite,
+            progress=progress,
+            **shared,
+            **chosen,
+        )
+    if job.out is not None:
+        np.save(job.out, done.values)
+    if job.json:
+        console.json_data(_described(done, job.top))
+    else:
+        _show(done, job)
+
+
+def _described(done: Any, top: int) -> dict[str, Any]:
+    return {
+        "algorithm": done.algorithm,
+        "facts": done.facts,
+        "top": [list(pair) for pair in _largest(done.algorithm, done.values, top)],
+        "plan": done.plan,
+        "counters": done.counters,
+    }
+
+
+def _show(done: Any, job: Job) -> None:
+    reads, counters = done.counters["reads"], done.counters
+    fetched = reads["bytes"] + counters["pinned_bytes"]
+    rows = [
+        ("seconds", f"{counters['seconds']:.3g}"),
+        ("passes", f"{counters['passes']:,}"),
+        ("read", format_size(reads["bytes"])),
+        ("from memory", f"{counters['pinned_bytes'] / fetched:.0%}" if fetched else "-"),
+    ]
+    kept = {"array": job.save, "file": job.out}
+    rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
+    facts = [row for row in console.flat(done.facts) if row[1] != "none"]
+    console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
+    largest = _largest(done.algorithm, done.values, job.top)
+    if largest:
+        console.data("")
+        named = done.algorithm in _COMPONENTS
+        console.table(
+            "largest, by smallest node" if named else "largest, by node",
+            [(f"{node}", _number(value) + (" nodes" if named else "")) for node, value in largest],
+        )
+
+
+def _plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
+    counts = ("segments", "pinned_segments", "passes")
+    return [
+        (name, format_size(value))
+        if isinstance(value, int) and not isinstance(value, bool) and name not in counts
+        else (name, console.shown(name, value))
+        for name, value in planned.items()
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def _largest(algorithm: str, values: NDArray[Any], top: int) -> list[tuple[int, float]]:
+    """The nodes with the largest finite values, or the components with the most nodes.
+
+    Equals come by their ids.
+    """
+    if top <= 0 or len(values) == 0:
+        return []
+    ids: NDArray[Any] = np.arange(len(values))
+    if algorithm in _COMPONENTS:
+        ids, values = np.unique(values, return_counts=True)
+    elif values.dtype.kind == "f":
+        ids = np.flatnonzero(np.isfinite(values))
+        values = values[ids]
+    count = min(top, len(values))
+    if count == 0:
+        return []
+    # All that are at least as large as the smallest shown, so that the choice among equals is ours.
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    places = np.flatnonzero(values >= least)
+    order = np.lexsort((ids[places], -values[places].astype(np.float64)))[:count]
+    return [(int(ids[place]), values[place].item()) for place in places[order]]
+
+
+def _nodes(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
+
+
+def _teleport(text: str | None) -> NDArray[Any] | dict[int, float] | None:
+    """A teleport vector from a file, or from nodes that are all alike."""
+    if text is None:
+        return None
+    if text.endswith(".npy"):
+        try:
+            weights: NDArray[Any] = np.load(text)
+        except (OSError, ValueError) as error:
+            raise InvalidError(f"--personalization: `{text}`: {error}") from None
+        return weights
+    return dict.fromkeys(_nodes("--personalization", text), 1.0)

@@ -1,0 +1,87 @@
+"""Arrays added to a data set: values of nodes, weights of edges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import naive
+import outercore as oc
+from outercore import _core
+from outercore.cli import run
+from outercore.errors import InvalidError
+
+
+@pytest.fixture
+def outcome(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_arrays_are_added_with_their_type_and_shape(tmp_path: Path) -> None:
+    graph, _ = naive.write(tmp_path / "graph", 5, [0, 1], [1, 2])
+    for dtype in ("float32", "float64", "int8", "uint64", "bool", "float16"):
+        graph.add_edge_array(dtype, np.array([0, 1], dtype))
+        assert graph.array(dtype).dtype == dtype
+        assert graph.arrays[f"edges/edge/{dtype}"]["shape"] == [2]
+    graph.add_node_array("wide", np.arange(10.0).reshape(5, 2), origin="a test")
+    np.testing.assert_array_equal(
+        oc.open(graph.root).array("wide"), [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    )
+    assert graph.manifest["provenance"]["options"]["nodes/node/wide"] == "a test"
+    assert json.loads(_core.check(str(graph.root), None))["sound"]
+
+
+def test_features_and_labels_are_not_written_over(tiny_dataset_path: Path) -> None:
+    graph = oc.open(tiny_dataset_path)
+    with pytest.raises(InvalidError, match="node array `x` has the features"):
+        graph.add_node_array("x", np.ones(graph.num_nodes), overwrite=True)
+    with pytest.raises(InvalidError, match="node array `y` has the labels"):
+        graph.add_node_array("y", np.ones(graph.num_nodes))
+
+
+def test_edge_arrays_have_a_value_an_imported_row(tmp_path: Path) -> None:
+    graph, _ = naive.write(tmp_path / "graph", 5, [0, 1], [1, 2], undirected=True)
+    assert (graph.num_edges, graph.num_edge_rows) == (4, 2)
+    for values, message in (
+        (np.ones(4), "expected 2 rows: edges imported"),
+        (np.float64(1), "expected 2 rows"),
+        (np.array(["a", "b"]), "expected numbers"),
+    ):
+        with pytest.raises(InvalidError, match=message):
+            graph.add_edge_array("w", values)
+    with pytest.raises(InvalidError, match="is the topology"):
+        graph.add_edge_array("sources", np.ones(2))
+    with pytest.raises(InvalidError):
+        graph.add_edge_array("../w", np.ones(2))
+
+
+def test_edge_weights_are_imported_with_the_edges(tmp_path: Path, outcome: Any) -> None:
+    np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 2], [0, 2]]))
+    np.save(tmp_path / "weights.npy", np.array([1.5, 2.0, 9.0]))
+    command = ["import", tmp_path / "edges.npy", "--undirected", "--out", tmp_path / "graph"]
+    code, _, err = outcome(*command, "--edge-weights", tmp_path / "weights.npy", "--json")
+    assert code == 0, err
+    graph = oc.open(tmp_path / "graph")
+    np.testing.assert_array_equal(graph.array("weight"), [1.5, 2.0, 9.0])
+    np.save(tmp_path / "short.npy", np.array([1.5]))
+    np.save(tmp_path / "wide.npy", np.ones((3, 2)))
+    for name, message in (
+        ("short", "shape (1,), expected 3 rows: edges imported"),
+        ("wide", "has shape (3, 2), expected one dimension"),
+        ("none", "does not exist"),
+    ):
+        path = tmp_path / f"{name}.npy"
+        code, _, err = outcome(*command, "--overwrite", "--edge-weights", path)
+        assert code == 1
+        assert message in err
