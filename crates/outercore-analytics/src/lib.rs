@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+pub mod gather;
 mod memory_run;
 mod output;
 pub mod pins;

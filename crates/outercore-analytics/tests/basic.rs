@@ -154,6 +154,16 @@ proptest! {
 }
 
 #[test]
+fn connected_nodes_without_in_arcs_count_once_in_the_median() {
+    // With in-degrees 0, 0, 3, 3, 3 the median is 3; counting the zeros twice made it 2.
+    let into = |target: u64| [(0, target), (1, target), (0, target)];
+    let edges: Vec<_> = (2..6).flat_map(into).collect();
+    check(&Csc::from_edges(7, &edges[..9]), false, Order::Degree, 1, "three of degree 3");
+    check(&Csc::from_edges(6, &edges), false, Order::Degree, 1, "four of degree 3");
+    check(&Csc::from_edges(5, &edges[..9]), false, Order::Natural, 1, "nobody is isolated");
+}
+
+#[test]
 fn ranks_that_do_not_come_to_rest_are_refused_with_a_way_out() {
     let mut run =
         MemoryRun::new(3, &[(0, 1, 1.0), (1, 0, 1.0), (2, 0, 1.0)], false, Order::Degree, 2);

@@ -30,7 +30,7 @@ _ClickException: Any = _UsageError.__base__
 
 _STOPPED_EARLY = (
     "before the end\nhint: run the same command again: an import goes on where it stopped; "
-    "a training run goes on with `--resume`"
+    "a training run goes on with `--resume`; everything else begins anew and has changed nothing"
 )
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 

@@ -94,11 +94,13 @@ fn median(shape: &GridShape, histogram: &[u64], counts: &[Vec<i64>]) -> i64 {
         before > place
     });
     let Some(class @ 1..) = class else { return 0 };
+    // Without arcs, and therefore not among `counts`.
+    let isolated = shape.nodes - shape.connected;
     let (mut low, mut high) = (1i64 << (class - 1), (1i64 << class) - 1);
     while low < high {
         let middle = low + (high - low) / 2;
         let connected = counts.iter().flatten().filter(|&&count| count <= middle).count() as u64;
-        if connected + histogram[0] > place { high = middle } else { low = middle + 1 }
+        if connected + isolated > place { high = middle } else { low = middle + 1 }
     }
     low
 }

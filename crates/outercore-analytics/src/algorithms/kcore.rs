@@ -6,11 +6,8 @@ use outercore_grid::GridShape;
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
-#[path = "../gather.rs"]
-pub mod gather;
-
 use super::all;
-use gather::{Adjacency, gather_counted, neighbour_counts, working};
+use crate::gather::{Adjacency, gather_counted, neighbour_counts, working};
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
 pub fn need(shape: &GridShape, largest: u64) -> Need {
@@ -35,7 +32,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 /// core numbers are left unchanged. Partitions without a changed neighbour are left out.
 ///
 /// # Cost
-/// An iteration is a [gather](gather::gather): one pass where all slots fit into memory. There are
+/// An iteration is a [gather](crate::gather::gather): one pass where all slots fit into memory. There are
 /// rarely more than a hundred iterations, though a path of n nodes takes n / 2. State: 12 bytes for
 /// each connected node.
 ///

@@ -4,7 +4,7 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
 use super::all;
-use super::kcore::gather::{Adjacency, gather_counted, neighbour_counts, working};
+use crate::gather::{Adjacency, gather_counted, neighbour_counts, working};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
@@ -31,7 +31,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 /// (whether the last iteration changed nothing).
 ///
 /// # Cost
-/// An iteration is a [gather](super::kcore::gather::gather): one pass where all slots fit into
+/// An iteration is a [gather](crate::gather::gather): one pass where all slots fit into
 /// memory. State: 12 bytes for each connected node.
 ///
 /// # Errors

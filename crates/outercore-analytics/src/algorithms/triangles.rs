@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::kcore::gather::neighbour_counts;
 use super::{all, each_partition};
+use crate::gather::neighbour_counts;
 use crate::output::{Isolated, Need, Raw, Working};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
