@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result, StageClock, StageCounters};
 use outercore_grid::{Arcs, Decoder, Grid, GridShape, Order, Piece, Side};
-use outercore_io::{CostModel, Engine, FileId, PlannedRead, plan_range};
+use outercore_io::{CostModel, Engine, FileId, PlannedRead, plan_range, return_free_memory};
 use outercore_store::dataset::{ArrayRef, DataSet};
 use rayon::prelude::*;
 
@@ -506,6 +506,7 @@ impl<'a> StreamRun<'a> {
         self.held.fill_with(|| None);
         self.dealt = None;
         self.decoders.fill_with(Decoder::default);
+        return_free_memory();
     }
 
     /// What a pass has to read: parts of segments, and the reads that bring them.

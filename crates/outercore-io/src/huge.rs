@@ -1,4 +1,4 @@
-//! Huge pages for memory that is read at random.
+//! What the kernel is told about memory: huge pages for what is read at random, and what is free.
 
 use std::mem::MaybeUninit;
 
@@ -26,5 +26,20 @@ pub fn prefer_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {
             end - start,
             libc::MADV_HUGEPAGE,
         )
+    };
+}
+
+/// Gives memory that was freed back to the kernel.
+///
+/// The allocator keeps what lies between pieces still in use. After something large was freed in
+/// small pieces, and before something else large is allocated, that would count twice against a
+/// budget. Does nothing where the allocator is another one.
+///
+/// **Cost** a walk over the allocator's free lists.
+pub fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it only unmaps pages that hold no allocation.
+    unsafe {
+        libc::malloc_trim(0)
     };
 }

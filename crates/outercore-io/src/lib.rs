@@ -26,7 +26,7 @@ pub use backend::{Availability, Backend, available_backends};
 pub use disk::{Disk, WriteFile};
 pub use engine::{Engine, EngineConfig};
 pub use fault_disk::{FaultDisk, FaultKind, FaultPlan};
-pub use huge::prefer_huge_pages;
+pub use huge::{prefer_huge_pages, return_free_memory};
 pub use mmap::MmapReader;
 pub use plan::{CostModel, PlannedRead, RowLayout, RowPlan, plan_range, plan_rows};
 pub use probe::{ProbeConfig, ProbeStep, probe};
