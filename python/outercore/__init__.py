@@ -25,7 +25,6 @@ from outercore.graph import Graph, open
 
 if TYPE_CHECKING:
     from outercore.analytics import (
-        EdgeStream,
         Run,
         betweenness,
         bfs,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         triangles,
         wcc,
     )
+    from outercore.edge_stream import EdgeStream
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
 
@@ -79,7 +79,6 @@ __all__ = [
 ]
 
 _ANALYTICS = (
-    "EdgeStream",
     "Run",
     "bfs",
     "betweenness",
@@ -96,6 +95,7 @@ _ANALYTICS = (
     "wcc",
 )
 _LAZY = {
+    "EdgeStream": "outercore.edge_stream",
     "NeighborLoader": "outercore.loader",
     "from_pyg": "outercore.sources.pyg",
     **dict.fromkeys(_ANALYTICS, "outercore.analytics"),

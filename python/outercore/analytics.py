@@ -90,13 +90,13 @@ def grid(
     """
     options: dict[str, Any] = {
         "memory": parse_size(memory),
-        "threads": _threads(threads),
+        "threads": checked_threads(threads),
         "weights": weights,
         "order": None if order == "auto" else order,
         "partition_log2": partition_log2,
         "overwrite": overwrite,
     }
-    summary = _native.build_grid(_root(graph), options, progress)
+    summary = _native.build_grid(root_of(graph), options, progress)
     if isinstance(graph, Graph):
         graph.reload()
     return summary
@@ -699,7 +699,7 @@ def run(
         ((200,), True)
     """
     request = _request(algorithm, options, memory, threads, backend)
-    root = _root(graph)
+    root = root_of(graph)
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
@@ -736,84 +736,8 @@ def plan(
         67108864
     """
     return _native.plan_algorithm(
-        _root(graph), _request(algorithm, options, memory, threads, backend)
+        root_of(graph), _request(algorithm, options, memory, threads, backend)
     )
-
-
-@dataclass(frozen=True)
-class EdgeBlock:
-    """Some of the arcs of a graph."""
-
-    source: NDArray[np.int64]
-    """Node ids, where values come from."""
-    target: NDArray[np.int64]
-    """Node ids, where they go to."""
-    weight: NDArray[np.float32] | None
-    """One for each arc, where the stream has weights."""
-
-
-class EdgeStream:
-    """All arcs of a graph in blocks of NumPy arrays, for programs of one's own.
-
-    The order of the blocks is the same in every pass, whatever the budget, the back end or the
-    number of threads; so are sums of floats made in that order.
-
-    Cost: each pass reads what does not stay in memory within it, and holds 4 bytes a node.
-
-    Example:
-        >>> import outercore as oc
-        >>> graph = oc.open(tiny_dataset)
-        >>> degree = np.zeros(graph.num_nodes, np.int64)
-        >>> def count(block):
-        ...     np.add.at(degree, block.target, 1)
-        >>> oc.EdgeStream(graph, memory="64MiB").each(count)
-        >>> bool((degree == oc.degrees(graph, which="in")).all())
-        True
-    """
-
-    def __init__(
-        self,
-        graph: Source,
-        *,
-        memory: str | int = "1GiB",
-        weights: str | None = None,
-        threads: int | None = None,
-        backend: Backend = "auto",
-    ) -> None:
-        """Bind a graph; nothing is read yet.
-
-        Args:
-            graph: an opened graph or the directory of a data set.
-            memory: budget of a pass, what the function holds apart.
-            weights: edge array whose values come with the arcs.
-            threads: all cores by default.
-            backend: how to read.
-        """
-        self._root = _root(graph)
-        self._weights = weights
-        self._config = {
-            "memory": parse_size(memory),
-            "threads": _threads(threads),
-            "backend": backend,
-        }
-
-    def each(
-        self, function: Callable[[EdgeBlock], object], *, direction: Direction = "out"
-    ) -> None:
-        """Make one pass: call ``function`` for every block.
-
-        Args:
-            function: what it raises ends the pass.
-            direction: ``out`` gives arcs as they are, ``in`` with source and target exchanged,
-                ``both`` each arc both ways. An undirected edge always comes both ways.
-
-        Raises:
-            NotFoundError: there is no edge array of that name.
-            BudgetError: the message says how much memory works.
-            CorruptError: a piece of the grid is damaged.
-        """
-        options = {"weights": self._weights, "flow": direction, "config": self._config}
-        _native.stream_edges(self._root, options, lambda *arrays: function(EdgeBlock(*arrays)))
 
 
 def _request(
@@ -843,7 +767,7 @@ def _request(
         "algorithm": chosen,
         "config": {
             "memory": parse_size(memory),
-            "threads": _threads(threads),
+            "threads": checked_threads(threads),
             "backend": backend,
         },
     }
@@ -862,7 +786,8 @@ def _plain(what: str, value: Any) -> Any:
     return value
 
 
-def _threads(threads: int | None) -> int | None:
+def checked_threads(threads: int | None) -> int | None:
+    """The number of threads, refused below 1."""
     if threads is not None and threads < 1:
         raise InvalidError(f"threads {threads}, expected 1 or more")
     return threads
@@ -894,5 +819,6 @@ def _described(request: Mapping[str, Any]) -> str:
     return " ".join(["outercore run", name, *words])
 
 
-def _root(graph: Source) -> Path:
+def root_of(graph: Source) -> Path:
+    """The directory of a data set."""
     return graph.root if isinstance(graph, Graph) else Path(graph)

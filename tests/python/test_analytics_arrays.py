@@ -12,20 +12,7 @@ import pytest
 import naive
 import outercore as oc
 from outercore import _core
-from outercore.cli import run
 from outercore.errors import InvalidError
-
-
-@pytest.fixture
-def outcome(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(argument) for argument in arguments])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_arrays_are_added_with_their_type_and_shape(tmp_path: Path) -> None:

@@ -12,23 +12,10 @@ import pytest
 import naive
 import outercore as oc
 from outercore.analytics import ALGORITHMS
-from outercore.cli import run
 from outercore.cli.run_ import _largest
 
 VERBS = [["run", name.replace("_", "-")] for name in ALGORITHMS]
 SOURCE = {"bfs": ["--source", "3"], "sssp": ["--source", "3"]}
-
-
-@pytest.fixture
-def outcome(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(argument) for argument in arguments])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +28,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_verb_explains_itself_with_an_example(verb: list[str], outcome: Any) -> None:
+def test_every_analytics_verb_explains_itself_with_an_example(verb: list[str], outcome: Any) -> None:
     code, out, _ = outcome(*verb, "--help")
     assert code == 0
     assert f"outercore {' '.join(verb)} " in out.split("Example")[1]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from outercore import _core
-from outercore.cli import run
 from outercore.errors import CorruptError, InternalError, InterruptError
 
 VERBS = [
@@ -32,18 +31,6 @@ VERBS = [
 needs_core = pytest.mark.skipif(
     not hasattr(_core, "Importer"), reason="the native module has no importer yet"
 )
-
-
-@pytest.fixture
-def outcome(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(argument) for argument in arguments])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)

@@ -21,6 +21,6 @@ pub use memory_run::MemoryRun;
 pub use output::{Counters, Isolated, Need, NodeValue, Raw, Values, Working, deliver};
 pub use plan::{PlanInput, RunPlan};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
-pub use request::{Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, save, stream};
+pub use request::{Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, stream};
 pub use segments::{SEGMENT_BYTES, Segment, segments};
 pub use stream_run::{OnProgress, StreamRun};

@@ -181,10 +181,7 @@ impl Passes for MemoryRun {
     ) -> Result<()> {
         for block in &self.blocks {
             for &side in self.sides(block, select.flow) {
-                let (source, target) = match side {
-                    Side::ToRows => (block.col_part, block.row_part),
-                    Side::ToColumns => (block.row_part, block.col_part),
-                };
+                let (source, target) = side.ends(block.row_part, block.col_part);
                 if select.sources[source] && select.targets[target] {
                     let arcs = block.arcs(side, select.weights);
                     program.apply(&arcs, &sources[source], &mut targets[target]);
@@ -201,10 +198,7 @@ impl Passes for MemoryRun {
     ) -> Result<()> {
         for block in &self.blocks {
             for &side in self.sides(block, select.flow) {
-                let (source, target) = match side {
-                    Side::ToRows => (block.col_part, block.row_part),
-                    Side::ToColumns => (block.row_part, block.col_part),
-                };
+                let (source, target) = side.ends(block.row_part, block.col_part);
                 if select.sources[source] && select.targets[target] {
                     each(block.row_part, block.col_part, &block.arcs(side, select.weights))?;
                 }

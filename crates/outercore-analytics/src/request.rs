@@ -3,12 +3,10 @@
 use std::time::Instant;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
-use outercore_format::{DType, keys};
+use outercore_format::keys;
 use outercore_grid::{BuildOptions, Grid};
-use outercore_io::{Backend, CostModel, DeviceProfile, Disk, Engine, EngineConfig, RealDisk};
+use outercore_io::{Backend, CostModel, DeviceProfile, Engine, EngineConfig, RealDisk};
 use outercore_store::dataset::DataSet;
-use outercore_store::editor::ManifestEditor;
-use outercore_store::npy::ArrayWriter;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::degrees::DegreeName;
@@ -337,50 +335,6 @@ pub fn stream<'a>(
     let (data_set, grid) = open_grid(data_set, "a stream", weights, config, &mut *on_progress)?;
     let need = Need { fixed: held, ..Need::default() };
     open(&data_set, grid, "a stream", need, weights.is_some(), config, on_progress)
-}
-
-/// Keeps values in the data set as the node array `name`.
-///
-/// # Errors
-/// `Invalid`: there is an array of that name, or it is no name. A full disk.
-pub fn save(
-    disk: &dyn Disk,
-    data_set: &DataSet,
-    name: &str,
-    values: &Values,
-    provenance: &str,
-) -> Result<()> {
-    let key = keys::node_array(name);
-    keys::validate(&key)?;
-    let mut editor = ManifestEditor::open(disk, data_set.root())?;
-    if editor.manifest().arrays.contains_key(&key) {
-        return Err(Error::invalid(format!("data set has an array `{name}` already"))
-            .hint("choose another name, or `--overwrite`"));
-    }
-    let file = editor.free_file(&key);
-    let root = data_set.root();
-    let entry = match values {
-        Values::I32(values) => {
-            let mut writer = ArrayWriter::create(disk, root, &file, DType::I32, &[])?;
-            writer.write_slice(values)?;
-            writer.finish()?
-        }
-        Values::I64(values) => {
-            let mut writer = ArrayWriter::create(disk, root, &file, DType::I64, &[])?;
-            writer.write_slice(values)?;
-            writer.finish()?
-        }
-        Values::F64(values) => {
-            let mut writer = ArrayWriter::create(disk, root, &file, DType::F64, &[])?;
-            writer.write_slice(values)?;
-            writer.finish()?
-        }
-    };
-    editor.insert(&key, entry);
-    if !provenance.is_empty() {
-        editor.manifest_mut().provenance.options.insert(key, provenance.into());
-    }
-    editor.commit()
 }
 
 fn check_graph(data_set: &DataSet) -> Result<()> {

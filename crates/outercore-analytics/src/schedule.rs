@@ -26,10 +26,7 @@ pub fn sides(symmetric: bool, is_loop: bool, flow: Flow) -> &'static [Side] {
 /// Source and target partition of a piece seen from a side.
 pub fn ends(piece: &Piece, side: Side) -> (usize, usize) {
     let (row, column) = (piece.row_part as usize, piece.col_part as usize);
-    match side {
-        Side::ToRows => (column, row),
-        Side::ToColumns => (row, column),
-    }
+    side.ends(row, column)
 }
 
 /// A piece and a side.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result, StageClock, StageCounters};
-use outercore_grid::{Arcs, Decoder, Grid, GridShape, Order, Piece, Side};
+use outercore_grid::{Arcs, Decoder, Grid, GridShape, Order, Piece};
 use outercore_io::{CostModel, Engine, FileId, PlannedRead, plan_range, return_free_memory};
 use outercore_store::dataset::{ArrayRef, DataSet};
 use rayon::prelude::*;
@@ -821,10 +821,7 @@ impl Passes for StreamRun<'_> {
             select.weights,
             Hands::Many(&|target, task, arcs| {
                 let (row, column) = pieces[task.piece()];
-                let source = match task.side() {
-                    Side::ToRows => column,
-                    Side::ToColumns => row,
-                };
+                let (source, _) = task.side().ends(row, column);
                 // Never contended: a list is claimed by one thread at a time.
                 let mut target = targets[target].lock().unwrap_or_else(PoisonError::into_inner);
                 program.apply(arcs, &sources[source as usize], &mut target);

@@ -9,6 +9,16 @@ pub enum Side {
     ToColumns,
 }
 
+impl Side {
+    /// Source and target partition of a piece between a row and a column partition.
+    pub fn ends<P>(self, row: P, column: P) -> (P, P) {
+        match self {
+            Self::ToRows => (column, row),
+            Self::ToColumns => (row, column),
+        }
+    }
+}
+
 /// Decoded arcs of a piece, seen in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Arcs<'a> {

@@ -1,0 +1,89 @@
+"""Edge programs of one's own: all arcs of a graph in blocks of NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore import _native
+from outercore.analytics import Backend, Direction, Source, checked_threads, root_of
+from outercore.sizes import parse_size
+
+
+@dataclass(frozen=True)
+class EdgeBlock:
+    """Some of the arcs of a graph."""
+
+    source: NDArray[np.int64]
+    """Node ids, where values come from."""
+    target: NDArray[np.int64]
+    """Node ids, where they go to."""
+    weight: NDArray[np.float32] | None
+    """One for each arc, where the stream has weights."""
+
+
+class EdgeStream:
+    """All arcs of a graph in blocks of NumPy arrays, for programs of one's own.
+
+    The order of the blocks is the same in every pass, whatever the budget, the back end or the
+    number of threads; so are sums of floats made in that order.
+
+    Cost: each pass reads what does not stay in memory within it, and holds 4 bytes a node.
+
+    Example:
+        >>> import outercore as oc
+        >>> graph = oc.open(tiny_dataset)
+        >>> degree = np.zeros(graph.num_nodes, np.int64)
+        >>> def count(block):
+        ...     np.add.at(degree, block.target, 1)
+        >>> oc.EdgeStream(graph, memory="64MiB").each(count)
+        >>> bool((degree == oc.degrees(graph, which="in")).all())
+        True
+    """
+
+    def __init__(
+        self,
+        graph: Source,
+        *,
+        memory: str | int = "1GiB",
+        weights: str | None = None,
+        threads: int | None = None,
+        backend: Backend = "auto",
+    ) -> None:
+        """Bind a graph; nothing is read yet.
+
+        Args:
+            graph: an opened graph or the directory of a data set.
+            memory: budget of a pass, what the function holds apart.
+            weights: edge array whose values come with the arcs.
+            threads: all cores by default.
+            backend: how to read.
+        """
+        self._root = root_of(graph)
+        self._weights = weights
+        self._config = {
+            "memory": parse_size(memory),
+            "threads": checked_threads(threads),
+            "backend": backend,
+        }
+
+    def each(
+        self, function: Callable[[EdgeBlock], object], *, direction: Direction = "out"
+    ) -> None:
+        """Make one pass: call ``function`` for every block.
+
+        Args:
+            function: what it raises ends the pass.
+            direction: ``out`` gives arcs as they are, ``in`` with source and target exchanged,
+                ``both`` each arc both ways. An undirected edge always comes both ways.
+
+        Raises:
+            NotFoundError: there is no edge array of that name.
+            BudgetError: the message says how much memory works.
+            CorruptError: a piece of the grid is damaged.
+        """
+        options = {"weights": self._weights, "flow": direction, "config": self._config}
+        _native.stream_edges(self._root, options, lambda *arrays: function(EdgeBlock(*arrays)))
