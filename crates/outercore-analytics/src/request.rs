@@ -464,7 +464,12 @@ fn open<'a>(
     on_progress: OnProgress<'a>,
 ) -> Result<StreamRun<'a>> {
     let plan = divide(data_set, &grid, algorithm, need, weighted, config)?;
-    let engine = EngineConfig { backend: config.backend, staging: plan.staging, depth: DEPTH };
+    let engine = EngineConfig {
+        backend: config.backend,
+        staging: plan.staging,
+        depth: DEPTH,
+        tier: None,
+    };
     let engine = Engine::open(engine)?;
     StreamRun::open(data_set, grid, plan, engine, config.effective_threads()?, on_progress)
 }

@@ -78,7 +78,7 @@ fn reading(config: &LoaderConfig, profile: Option<&DeviceProfile>) -> EngineConf
     let depth = profile.map_or(EngineConfig::default().depth, |profile| {
         reads_in_flight(profile, SHARE_OF_PEAK).clamp(fewest, most)
     });
-    EngineConfig { backend: config.backend, staging: staging(config.memory), depth }
+    EngineConfig { backend: config.backend, staging: staging(config.memory), depth, tier: None }
 }
 
 /// Loads or opens the topology, samples trial batches and divides the budget.
@@ -114,7 +114,7 @@ fn prepare_with(
     };
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref());
-    let mut engine = Engine::open(reading)?;
+    let mut engine = Engine::open(reading.clone())?;
     let reserved = Bytes(config.reserved.0 + input_bytes(&input));
 
     let pool = ThreadPoolBuilder::new()
@@ -124,9 +124,9 @@ fn prepare_with(
         .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))?;
     let pool = Arc::new(pool);
 
-    let free = Bytes(budget.0.saturating_sub(reserved.0 + reading.staging.0));
-    let topology_plan =
-        plan_topology(mode, topology_size(dataset, config)?, free, reading.staging)?;
+    let staging = reading.staging;
+    let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
+    let topology_plan = plan_topology(mode, topology_size(dataset, config)?, free, staging)?;
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
     let sampling = Arc::new(Sampling::new(topology, input, pool, config));
 
@@ -152,7 +152,7 @@ fn prepare_with(
         budget,
         reserved,
         topology: topology_plan,
-        staging: reading.staging,
+        staging,
         rows: layout,
         slot_bytes,
         width,

@@ -1,0 +1,15 @@
+//! Far memory: the memory of another process or another machine as one more tier (Fargraph+).
+//!
+//! A memory server lends regions of its memory; a client writes to them and reads from them by
+//! region key, in chunks, many at a time. [`FarTier`](tier::FarTier) puts that under the I/O engine.
+//!
+//! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
+#![forbid(unsafe_code)]
+
+pub mod options;
+pub mod queue;
+pub mod remote;
+
+pub use options::{FarAddress, FarOptions};
+pub use queue::{Arrivals, Queue, Transfer, Transferred};
+pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
