@@ -6,10 +6,12 @@
 //! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
 #![forbid(unsafe_code)]
 
+pub mod data_plane;
 pub mod options;
 pub mod queue;
 pub mod remote;
 
+pub use data_plane::{Access, DataPlane, PlaneClient, PlaneControl, PlaneListener};
 pub use options::{FarAddress, FarOptions};
 pub use queue::{Arrivals, Queue, Transfer, Transferred};
 pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
