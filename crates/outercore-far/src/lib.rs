@@ -8,12 +8,14 @@
 
 pub mod data_plane;
 pub mod options;
+pub mod probe;
 pub mod queue;
 pub mod remote;
 pub mod segments;
 
 pub use data_plane::{Access, DataPlane, PlaneClient, PlaneControl, PlaneListener};
 pub use options::{FarAddress, FarOptions};
+pub use probe::{FarPoint, FarProbeConfig, FarProbeStep, FarProfile, probe};
 pub use queue::{Arrivals, Queue, Transfer, Transferred};
 pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
 pub use segments::{FarSegment, SegmentGroup, add_transferable_flag};
