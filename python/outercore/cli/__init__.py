@@ -11,10 +11,12 @@ import typer
 from outercore.cli import console
 from outercore.cli.check import check
 from outercore.cli.evaluate import evaluate
+from outercore.cli.far import far
 from outercore.cli.generate import generate
 from outercore.cli.grid import grid
 from outercore.cli.import_ import import_
 from outercore.cli.info import info
+from outercore.cli.memory_server import memory_server
 from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
@@ -48,6 +50,8 @@ app.command("check", no_args_is_help=True)(check)
 app.command("info", no_args_is_help=True)(info)
 app.command("grid", no_args_is_help=True)(grid)
 app.add_typer(algorithms, name="run")
+app.command("memory-server", no_args_is_help=True)(memory_server)
+app.add_typer(far, name="far")
 app.command("probe", no_args_is_help=True)(probe)
 app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)

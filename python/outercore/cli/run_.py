@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from outercore.cli import console, options
 from outercore.errors import InvalidError
+from outercore.far import FarOptions
 from outercore.sizes import format_size
 
 algorithms = typer.Typer(
@@ -51,7 +52,43 @@ class Job:
     plan: Annotated[
         bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
     ] = False
+    far: options.Far = None
+    far_ratio: Annotated[
+        float | None,
+        typer.Option(
+            "--far-ratio",
+            help="Share of the edges that is left to it; what the budget leaves by default.",
+            rich_help_panel="Far memory",
+        ),
+    ] = None
+    far_token_file: options.FarTokenFile = None
+    far_chunk: options.FarChunk = None
+    far_queues: options.FarQueues = None
+    far_queue_length: options.FarQueueLength = None
+    far_timeout: options.FarTimeout = None
+    fallback: options.Fallback = True
+    buffering: Annotated[
+        bool,
+        typer.Option(
+            "--buffering/--no-buffering", help="Read ahead of what is computed, or one by one."
+        ),
+    ] = True
+    profile: Annotated[bool, typer.Option("--profile", help="Count the reads of each segment.")] = (
+        False
+    )
     json: options.Json = False
+
+    def far_options(self) -> FarOptions | None:
+        """The memory server, where there is one."""
+        return options.far(
+            self.far,
+            token_file=self.far_token_file,
+            chunk=self.far_chunk,
+            queues=self.far_queues,
+            queue_length=self.far_queue_length,
+            timeout=self.far_timeout,
+            fallback=self.fallback,
+        )
 
 
 def _algorithm(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
@@ -261,6 +298,8 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         "memory": job.memory,
         "threads": job.threads,
         "backend": job.backend,
+        "far": job.far_options(),
+        "far_ratio": job.far_ratio,
     }
     if job.plan:
         chosen.pop("personalization", None)
@@ -278,6 +317,8 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             job.data_set,
             save=job.save,
             overwrite=job.overwrite,
+            buffering=job.buffering,
+            profile=job.profile,
             progress=progress,
             **shared,
             **chosen,

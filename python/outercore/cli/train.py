@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +60,13 @@ def train(
     topology: options.Topology = "auto",
     policy: options.Policy = "window",
     hotness: options.Hotness = "presample",
+    far: options.Far = None,
+    far_token_file: options.FarTokenFile = None,
+    far_chunk: options.FarChunk = None,
+    far_queues: options.FarQueues = None,
+    far_queue_length: options.FarQueueLength = None,
+    far_timeout: options.FarTimeout = None,
+    fallback: options.Fallback = True,
     checkpoint_batches: Annotated[
         int, typer.Option(help="A checkpoint after so many batches, too; 0 for none.")
     ] = 0,
@@ -87,6 +95,15 @@ def train(
     """
     if (data_set is None) == (resume is None):
         raise InvalidError("train: expected a data set, or `--resume RUN`")
+    server = options.far(
+        far,
+        token_file=far_token_file,
+        chunk=far_chunk,
+        queues=far_queues,
+        queue_length=far_queue_length,
+        timeout=far_timeout,
+        fallback=fallback,
+    )
     # Read before PyTorch is imported: a mistake is told at once.
     config = TrainConfig.from_dict(
         {
@@ -120,6 +137,7 @@ def train(
                 "topology": topology,
                 "policy": policy,
                 "hotness": hotness,
+                "far": None if server is None else asdict(server),
             },
             "run": {
                 "seed": seed,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from outercore.errors import InvalidError
+from outercore.far import FarOptions
 
 ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
@@ -114,6 +115,8 @@ class BudgetConfig:
     topology: TopologyMode = "auto"
     policy: Policy = "window"
     hotness: Hotness = "presample"
+    far: FarOptions | None = None
+    """A memory server that holds features and topology too."""
 
     def __post_init__(self) -> None:
         _within("budget.validation_share", self.validation_share, 0.0, 0.9)

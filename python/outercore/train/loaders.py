@@ -141,6 +141,7 @@ class Loaders:
             threads=budget.threads,
             topology=budget.topology,
             policy=budget.policy,
+            far=budget.far,
             edge_ids=False,
             **arguments,
         )
