@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_far::FarOptions;
+use outercore_far::segments::check_ratio;
 use outercore_format::keys;
 use outercore_grid::{BuildOptions, Grid};
 use outercore_io::{Backend, CostModel, DeviceProfile, Engine, EngineConfig, RealDisk};
@@ -13,10 +15,11 @@ use crate::algorithms::degrees::DegreeName;
 use crate::algorithms::pagerank::{PagerankOptions, Teleport};
 use crate::algorithms::{self, Found};
 use crate::output::{Counters, Need, Values};
-use crate::plan::{PlanInput, RunPlan};
+use crate::plan::{FarShare, PlanInput, RunPlan};
+use crate::profile::Profile;
 use crate::program::Flow;
 use crate::segments::segments;
-use crate::stream_run::{OnProgress, StreamRun};
+use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
 
 /// Reads in flight at most; segments are long, so that staging sets the limit.
 const DEPTH: usize = 64;
@@ -33,11 +36,33 @@ pub struct RunConfig {
     pub backend: Backend,
     /// Whether to build a grid that is missing, stale or without the weights asked for.
     pub build: bool,
+    /// Far memory for the blocks that do not stay in memory, where there is any.
+    pub far: Option<FarOptions>,
+    /// Share of the blocks' bytes that goes to far memory, even where the budget would keep more;
+    /// by default what the budget does not keep.
+    pub far_ratio: Option<f64>,
+    /// Whether to read while others compute, within a pass and from one to the next; without, a
+    /// segment is read, then computed (the baseline of Fargraph+ 6.2).
+    pub buffering: bool,
+    /// Whether to count what passes want of each segment: [`Outcome::profile`].
+    pub profile: bool,
+    /// The profile of an earlier run on the same grid, by which to choose what stays in memory.
+    pub reads_by_segment: Option<Vec<u32>>,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { memory: Bytes::gib(1), threads: None, backend: Backend::Auto, build: true }
+        Self {
+            memory: Bytes::gib(1),
+            threads: None,
+            backend: Backend::Auto,
+            build: true,
+            far: None,
+            far_ratio: None,
+            buffering: true,
+            profile: false,
+            reads_by_segment: None,
+        }
     }
 }
 
@@ -51,6 +76,27 @@ impl RunConfig {
             Some(0) => Err(Error::invalid("threads is 0, expected at least 1")),
             Some(threads) => Ok(threads),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        }
+    }
+
+    /// How much goes to far memory.
+    ///
+    /// # Errors
+    /// `Invalid`: options out of range, a share of what is not there.
+    pub fn far_share(&self) -> Result<Option<FarShare>> {
+        if let Some(ratio) = self.far_ratio {
+            check_ratio(ratio)?;
+        }
+        match (&self.far, self.far_ratio) {
+            (None, None) => Ok(None),
+            (None, Some(ratio)) => {
+                Err(Error::invalid(format!("far ratio {ratio} without far memory"))
+                    .hint("say where the memory server listens: --far HOST:PORT"))
+            }
+            (Some(far), ratio) => {
+                far.validate().context("far memory")?;
+                Ok(Some(ratio.map_or(FarShare::Rest, FarShare::Ratio)))
+            }
         }
     }
 }
@@ -256,6 +302,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// What is worth saying beside the values.
     pub facts: serde_json::Map<String, serde_json::Value>,
+    /// What was held and how often it was wanted, where [`RunConfig::profile`] asked for it.
+    pub profile: Option<Profile>,
 }
 
 /// Divides the budget as [`run`] would; builds nothing.
@@ -315,7 +363,8 @@ pub fn run(
     counters.seconds = started.elapsed().as_secs_f64();
     counters.iterations =
         facts.get("iterations").and_then(serde_json::Value::as_u64).unwrap_or_default();
-    Ok(Outcome { values, plan, counters, facts })
+    let profile = run.profile();
+    Ok(Outcome { values, plan, counters, facts, profile })
 }
 
 /// Opens a grid for passes of one's own, building it first where `config` says so.
@@ -451,6 +500,8 @@ fn divide(
         weighted,
         need,
         cost: &cost,
+        far: config.far_share()?,
+        reads_by_segment: config.reads_by_segment.as_deref(),
     })
 }
 
@@ -464,12 +515,13 @@ fn open<'a>(
     on_progress: OnProgress<'a>,
 ) -> Result<StreamRun<'a>> {
     let plan = divide(data_set, &grid, algorithm, need, weighted, config)?;
-    let engine = EngineConfig {
-        backend: config.backend,
-        staging: plan.staging,
-        depth: DEPTH,
-        tier: None,
-    };
+    let engine =
+        EngineConfig { backend: config.backend, staging: plan.staging, depth: DEPTH, tier: None };
     let engine = Engine::open(engine)?;
-    StreamRun::open(data_set, grid, plan, engine, config.effective_threads()?, on_progress)
+    let options = StreamOptions {
+        threads: config.effective_threads()?,
+        profile: config.profile,
+        reads_by_segment: config.reads_by_segment.clone(),
+    };
+    StreamRun::open(data_set, grid, plan, engine, &options, on_progress)
 }

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use crate::output::Counters;
 use crate::pins::choose;
 use crate::plan::RunPlan;
+use crate::profile::Profile;
 use crate::program::{Degree, EdgeProgram, Passes, Selection};
 use crate::schedule::{Schedule, Task, tasks};
 use crate::segments::{Segment, segments};
@@ -54,9 +55,29 @@ pub struct StreamRun<'a> {
     threads: usize,
     dealt: Option<Dealt>,
     counters: Counters,
+    /// By segment: how many passes wanted it, where that is asked for.
+    wanted: Option<Vec<u32>>,
     started: Instant,
     phase: Phase,
     on_progress: OnProgress<'a>,
+}
+
+/// How a run makes its passes.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// Threads that compute.
+    pub threads: usize,
+    /// Whether to count what passes want.
+    pub profile: bool,
+    /// The profile of an earlier run, by which to choose what stays in memory.
+    pub reads_by_segment: Option<Vec<u32>>,
+}
+
+impl StreamOptions {
+    /// The defaults, with so many threads.
+    pub fn new(threads: usize) -> Self {
+        Self { threads, profile: false, reads_by_segment: None }
+    }
 }
 
 /// What the algorithm last said of its progress.
@@ -436,7 +457,7 @@ impl<'a> StreamRun<'a> {
         grid: Grid,
         plan: RunPlan,
         mut engine: Engine,
-        threads: usize,
+        options: &StreamOptions,
         on_progress: OnProgress<'a>,
     ) -> Result<Self> {
         let weights = match grid.weights() {
@@ -461,17 +482,18 @@ impl<'a> StreamRun<'a> {
             segment_of[segment.pieces.clone()].fill(number as u32);
         }
         let sizes: Vec<u64> = segments.iter().map(|s| s.bytes(plan.weighted)).collect();
-        let threads = threads.max(1);
+        let threads = options.threads.max(1);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|number| format!("outercore-nodes-{number}"))
             .build()
             .map_err(|error| Error::new(ErrorKind::Io, format!("no threads: {error}")))?;
         Ok(Self {
-            pins: choose(&sizes, plan.pinned.0),
+            pins: choose(&sizes, plan.pinned.0, options.reads_by_segment.as_deref()),
             held: segments.iter().map(|_| None).collect(),
             decoders: (0..threads).map(|_| Decoder::default()).collect(),
             counters: Counters { peak_state: plan.state, ..Counters::default() },
+            wanted: options.profile.then(|| vec![0; segments.len()]),
             started: Instant::now(),
             phase: Phase { what: "pass".into(), done: 0, total: 0 },
             dealt: None,
@@ -493,6 +515,14 @@ impl<'a> StreamRun<'a> {
         counters.reads = self.engine.counters();
         counters.seconds = self.started.elapsed().as_secs_f64();
         counters
+    }
+
+    /// What is held and how often passes have wanted it, where that was asked for.
+    pub fn profile(&self) -> Option<Profile> {
+        let sizes: Vec<u64> =
+            self.segments.iter().map(|segment| segment.bytes(self.plan.weighted)).collect();
+        let wanted = self.wanted.clone()?;
+        Some(Profile::new(&self.plan, &sizes, &self.pins, wanted))
     }
 
     /// The plan that is followed.
@@ -570,6 +600,11 @@ impl<'a> StreamRun<'a> {
             served[self.segment_of[task.piece()] as usize] = true;
         }
         self.counters.passes += 1;
+        if let Some(wanted) = &mut self.wanted {
+            for (wanted, _) in wanted.iter_mut().zip(&served).filter(|pair| *pair.1) {
+                *wanted = wanted.saturating_add(1);
+            }
+        }
         self.counters.pinned_bytes += (0..served.len())
             .filter(|&segment| served[segment] && self.held[segment].is_some())
             .map(|segment| self.segments[segment].bytes(weights))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use outercore_analytics::algorithms::{bfs, kcore, pagerank, scc, sssp, triangles, wcc};
 use outercore_analytics::{
     Algorithm, EdgeProgram, Flow, FlowName, Inputs, MemoryRun, OnProgress, Passes, PlanInput,
-    RunConfig, RunPlan, Selection, StreamRun, Values, deliver, run, segments,
+    RunConfig, RunPlan, Selection, StreamOptions, StreamRun, Values, deliver, run, segments,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_format::{ArrayEntry, Checksum, DType, MANIFEST_FILE, NpyHeader};
@@ -131,6 +131,8 @@ impl Pair {
             weighted: true,
             need: Default::default(),
             cost: &CostModel::default(),
+            far: None,
+            reads_by_segment: None,
         });
         RunPlan { pinned, window, ..plan.unwrap() }
     }
@@ -142,7 +144,8 @@ impl Pair {
         threads: usize,
         on_progress: OnProgress<'a>,
     ) -> StreamRun<'a> {
-        StreamRun::open(&self.data_set, self.grid(), plan, engine, threads, on_progress).unwrap()
+        let options = StreamOptions::new(threads);
+        StreamRun::open(&self.data_set, self.grid(), plan, engine, &options, on_progress).unwrap()
     }
 }
 
@@ -187,7 +190,8 @@ fn sums_have_the_same_bits_for_all_threads_budgets_and_back_ends() {
             for threads in [1, 2, 7] {
                 for (pinned, window) in [(0, 600_000), (700_000, 1_300_000), (1 << 30, 2 << 20)] {
                     let plan = pair.plan(Bytes(pinned), Bytes(window));
-                    let engine = EngineConfig { backend, staging: Bytes::mib(1), depth: 16, tier: None };
+                    let engine =
+                        EngineConfig { backend, staging: Bytes::mib(1), depth: 16, tier: None };
                     let mut quiet = |_: &str, _, _, _: &str| Ok(());
                     let engine = Engine::open(engine).unwrap();
                     let mut run = pair.open(plan, engine, threads, &mut quiet);
