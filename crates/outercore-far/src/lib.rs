@@ -6,16 +6,25 @@
 //! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
 #![forbid(unsafe_code)]
 
+mod counters;
 pub mod data_plane;
+mod disk;
 pub mod options;
+mod place;
+pub mod placement;
 pub mod probe;
 pub mod queue;
+mod reader;
 pub mod remote;
 pub mod segments;
+pub mod tier;
 
+pub use counters::FarCounters;
 pub use data_plane::{Access, DataPlane, PlaneClient, PlaneControl, PlaneListener};
 pub use options::{FarAddress, FarOptions};
+pub use place::OnProgress;
 pub use probe::{FarPoint, FarProbeConfig, FarProbeStep, FarProfile, probe};
 pub use queue::{Arrivals, Queue, Transfer, Transferred};
 pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
 pub use segments::{FarSegment, SegmentGroup, add_transferable_flag};
+pub use tier::{FarTier, Placed};

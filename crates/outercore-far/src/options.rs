@@ -159,7 +159,7 @@ impl FarOptions {
     /// `Invalid`, naming the field, its value and the accepted range.
     pub fn validate(&self) -> Result<()> {
         let chunk = self.chunk.0;
-        if !(4096..=16 << 20).contains(&chunk) || chunk % 4096 != 0 {
+        if !(4096..=16 << 20).contains(&chunk) || !chunk.is_multiple_of(4096) {
             return Err(Error::invalid(format!(
                 "chunk is {}, expected 4 KiB to 16 MiB in steps of 4 KiB",
                 self.chunk

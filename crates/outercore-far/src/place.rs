@@ -1,0 +1,292 @@
+//! Copying files to far memory.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_io::{Arena, Engine, FileId, Lease, PlannedRead};
+
+use crate::placement::{self, Extent, LONGEST_REGION, OVERLAP, PAGE};
+use crate::queue::{Arrivals, Queue, Transfer, Transferred};
+use crate::remote::{Region, Remote};
+use crate::tier::{Shared, Stamp};
+
+/// `on_progress(done, total)` in bytes; an error ends the task.
+pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+
+/// Chunks in flight to the server: enough to keep a network busy while the disk is read.
+const CHUNKS: usize = 8;
+
+/// A region smaller than this is not worth its entry on a server that is nearly full.
+const LEAST_REGION: u64 = 64 << 10;
+
+/// The file that is copied.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) path: &'a Path,
+    /// What it was when the ranges were computed.
+    pub(crate) stamp: Stamp,
+}
+
+/// Why copying ended early, and whether the server is to blame.
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    pub(crate) at_server: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, at_server: false }
+    }
+}
+
+impl Failure {
+    fn at_server(error: Error) -> Self {
+        Self { error, at_server: true }
+    }
+}
+
+impl Source<'_> {
+    fn check_unchanged(&self) -> Result<()> {
+        if Stamp::of(self.path)? == self.stamp {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(Error::corrupt(format!("file `{path}` changed while it was copied to far memory"))
+            .hint("run the same command again when nobody writes to it"))
+    }
+}
+
+/// Copies `ranges`, in order, to new private regions until the server is full; tells of each region
+/// once it is sealed.
+pub(crate) fn copy_ranges(
+    shared: &Shared,
+    source: Source<'_>,
+    ranges: &[Range<u64>],
+    engine: &mut Engine,
+    on_progress: OnProgress<'_>,
+    on_region: &mut dyn FnMut(Region, Vec<Extent>),
+) -> Result<(), Failure> {
+    let remote = &*shared.remote;
+    let mut copy = Copy::begin(shared, source, placement::total(ranges), engine, on_progress)?;
+    for layout in placement::lay_out(ranges, LONGEST_REGION.0, OVERLAP.0) {
+        let wanted = placement::total(&layout);
+        let allocated = allocate_up_to(remote, wanted).map_err(Failure::at_server)?;
+        let Some(region) = allocated else { break };
+        let layout = placement::first_bytes(&layout, region.len.0);
+        let copied = copy.region(&region, &layout).and_then(|()| {
+            source.check_unchanged()?;
+            remote.seal(&region, false).map_err(Failure::at_server)
+        });
+        if let Err(failure) = copied {
+            give_back(remote, &[region], &failure);
+            return Err(failure);
+        }
+        let mut offset = 0;
+        let extents = layout.into_iter().map(|range| {
+            let extent = Extent { offset, region, range };
+            offset += extent.range.end - extent.range.start;
+            extent
+        });
+        on_region(region, extents.collect());
+        if region.len.0 < wanted {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a whole file to named regions that are kept.
+pub(crate) fn copy_whole(
+    shared: &Shared,
+    source: Source<'_>,
+    parts: &[(String, Range<u64>)],
+    engine: &mut Engine,
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<Extent>, Failure> {
+    let remote = &*shared.remote;
+    let mut regions = Vec::new();
+    let mut copied = || {
+        // All of them first: a server that is full says so before anything is sent.
+        for (name, range) in parts {
+            let region = remote.allocate(Bytes(range.end - range.start), Some(name));
+            regions.push(region.map_err(Failure::at_server)?);
+        }
+        let mut copy = Copy::begin(shared, source, source.stamp.len, engine, on_progress)?;
+        for (region, (_, range)) in regions.iter().zip(parts) {
+            copy.region(region, std::slice::from_ref(range))?;
+        }
+        source.check_unchanged()?;
+        let mut sealed = regions.iter().map(|region| remote.seal(region, true));
+        sealed.try_for_each(|sealed| sealed.map_err(Failure::at_server))
+    };
+    if let Err(failure) = copied() {
+        give_back(remote, &regions, &failure);
+        return Err(failure);
+    }
+    let extent = |(region, (_, range)): (Region, &(String, Range<u64>))| Extent {
+        range: range.clone(),
+        region,
+        offset: 0,
+    };
+    Ok(regions.into_iter().zip(parts).map(extent).collect())
+}
+
+/// Frees regions after an error, unless the error is that nobody answers.
+fn give_back(remote: &dyn Remote, regions: &[Region], failure: &Failure) {
+    if !(failure.at_server && failure.error.kind() == ErrorKind::Io) {
+        // The first error counts.
+        let _ = regions.iter().try_for_each(|region| remote.free(region));
+    }
+}
+
+/// A private region of `wanted` bytes, or of whole pages that the server still has.
+fn allocate_up_to(remote: &dyn Remote, wanted: u64) -> Result<Option<Region>> {
+    let mut len = wanted;
+    loop {
+        match remote.allocate(Bytes(len), None) {
+            Ok(region) => return Ok(Some(region)),
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                let status = remote.status()?;
+                let left = status.size.0.saturating_sub(status.used.0);
+                // Others may be faster, or a limit may be lower than what is free.
+                len = left.min(len / 2 + len / 4) / PAGE * PAGE;
+                if len < LEAST_REGION {
+                    return Ok(None);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Moves bytes from an engine to a queue through a few buffers.
+struct Copy<'a> {
+    engine: &'a mut Engine,
+    file: FileId,
+    writer: Writer,
+    on_progress: OnProgress<'a>,
+    done: u64,
+    total: u64,
+}
+
+impl<'a> Copy<'a> {
+    fn begin(
+        shared: &Shared,
+        source: Source<'_>,
+        total: u64,
+        engine: &'a mut Engine,
+        on_progress: OnProgress<'a>,
+    ) -> Result<Self, Failure> {
+        let file = engine.register(source.path)?;
+        let writer = Writer::open(shared).map_err(Failure::at_server)?;
+        Ok(Self { engine, file, writer, on_progress, done: 0, total })
+    }
+
+    /// Copies `layout`, one range after the other, to a region.
+    fn region(&mut self, region: &Region, layout: &[Range<u64>]) -> Result<(), Failure> {
+        let piece = (self.writer.chunk as u64).min(self.engine.max_read().0);
+        let mut offset = 0;
+        for range in layout {
+            let reads: Vec<PlannedRead> = placement::cut(range, piece, 0)
+                .into_iter()
+                .map(|part| PlannedRead { offset: part.start, len: (part.end - part.start) as u32 })
+                .collect();
+            let Self { engine, file, writer, on_progress, done, total } = self;
+            let mut at_server = false;
+            let read = engine.read(*file, &reads, &mut |index, bytes| {
+                let at = offset + (reads[index].offset - range.start);
+                writer.write(region, at, bytes).inspect_err(|_| at_server = true)?;
+                *done += bytes.len() as u64;
+                // Ranges that overlap are sent twice.
+                on_progress((*done).min(*total), *total)
+            });
+            read.map_err(|error| Failure { error, at_server })?;
+            offset += range.end - range.start;
+        }
+        self.writer.finish().map_err(Failure::at_server)
+    }
+}
+
+/// Writes bytes to regions, a few chunks at a time.
+struct Writer {
+    queue: Box<dyn Queue>,
+    arrivals: Arrivals,
+    arena: Arena,
+    chunk: usize,
+    in_flight: usize,
+    most: usize,
+    /// Longer than the queue's own time-out, so that its answer comes first.
+    patience: Duration,
+    server: String,
+    ended: Vec<Transferred>,
+}
+
+impl Writer {
+    fn open(shared: &Shared) -> Result<Self> {
+        let options = &shared.options;
+        let most = options.queue_length.min(CHUNKS);
+        let arrivals = Arrivals::default();
+        let queue = shared.remote.open_queue(most, options.chunk, &arrivals)?;
+        let chunk = options.chunk.as_usize();
+        Ok(Self {
+            queue,
+            arrivals,
+            arena: Arena::new(Bytes((most * chunk) as u64))?,
+            chunk,
+            in_flight: 0,
+            most,
+            patience: options.timeout() * 2 + Duration::from_secs(1),
+            server: options.address.to_string(),
+            ended: Vec::new(),
+        })
+    }
+
+    /// Begins to write at most a chunk; waits for an earlier one where there is no room.
+    fn write(&mut self, region: &Region, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut lease = self.lease(bytes.len())?;
+        lease[..bytes.len()].copy_from_slice(bytes);
+        let transfer = Transfer { tag: offset, region: *region, offset, len: bytes.len(), lease };
+        self.queue.write_start(transfer);
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn lease(&mut self, len: usize) -> Result<Lease> {
+        loop {
+            let room = (self.in_flight < self.most).then(|| self.arena.lease(len)).flatten();
+            match room {
+                Some(lease) => return Ok(lease),
+                None if self.in_flight == 0 => {
+                    return Err(Error::internal("a chunk does not fit into the write buffers"));
+                }
+                None => self.wait(1)?,
+            }
+        }
+    }
+
+    fn wait(&mut self, at_least: usize) -> Result<()> {
+        let found = self.arrivals.take(at_least, self.patience, &mut self.ended);
+        self.in_flight -= found;
+        let mut outcome = Ok(());
+        for transferred in self.ended.drain(..) {
+            outcome = outcome.and(transferred.result);
+        }
+        outcome?;
+        if found == 0 && at_least > 0 {
+            let (server, seconds) = (&self.server, self.patience.as_secs_f64());
+            let what = format!("memory server {server}: no answer for {seconds:.0} s");
+            return Err(Error::new(ErrorKind::Io, what));
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is written.
+    fn finish(&mut self) -> Result<()> {
+        while self.in_flight > 0 {
+            self.wait(self.in_flight)?;
+        }
+        Ok(())
+    }
+}
