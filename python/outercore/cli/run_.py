@@ -13,8 +13,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from outercore import record as records
 from outercore.cli import console, options
-from outercore.errors import InvalidError
+from outercore.errors import DeviceError, InvalidError
 from outercore.far import FarOptions
 from outercore.sizes import format_size
 
@@ -76,6 +77,13 @@ class Job:
     profile: Annotated[bool, typer.Option("--profile", help="Count the reads of each segment.")] = (
         False
     )
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", help="Directory of the run record; `runs/DATASET-ALGORITHM-N` by default."
+        ),
+    ] = None
+    no_record: Annotated[bool, typer.Option("--no-record", help="Keep no run record.")] = False
     json: options.Json = False
 
     def far_options(self) -> FarOptions | None:
@@ -311,6 +319,7 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         return
     if job.out is not None and job.out.exists() and not job.overwrite:
         raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
+    kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
     with console.bars(quiet=job.json) as progress:
         done = analytics.run(
             algorithm,
@@ -325,23 +334,44 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         )
     if job.out is not None:
         np.save(job.out, done.values)
+    if kept is not None:
+        told = {**shared, "buffering": job.buffering}
+        kept = _keep(kept, done, job, told, chosen)
     if job.json:
-        console.json_data(_described(done, job.top))
+        console.json_data(_described(done, job.top, kept))
     else:
-        _show(done, job)
+        _show(done, job, kept)
 
 
-def _described(done: Any, top: int) -> dict[str, Any]:
+def _keep(
+    directory: Path, done: Any, job: Job, told: dict[str, Any], chosen: dict[str, Any]
+) -> Path | None:
+    """Writes the run record; a result is not lost over a record that nobody asked for."""
+    command = options.command_line()
+    try:
+        records.write_run(
+            directory, done, job.data_set, config=told, options=chosen, command=command
+        )
+    except DeviceError as error:
+        if job.record is not None:
+            raise
+        console.note(f"note: no run record was kept: {error}")
+        return None
+    return directory
+
+
+def _described(done: Any, top: int, record: Path | None) -> dict[str, Any]:
     return {
         "algorithm": done.algorithm,
         "facts": done.facts,
         "top": [list(pair) for pair in _largest(done.algorithm, done.values, top)],
         "plan": done.plan,
         "counters": done.counters,
+        "record": None if record is None else str(record),
     }
 
 
-def _show(done: Any, job: Job) -> None:
+def _show(done: Any, job: Job, record: Path | None) -> None:
     reads, counters = done.counters["reads"], done.counters
     fetched = reads["bytes"] + counters["pinned_bytes"]
     rows = [
@@ -352,6 +382,7 @@ def _show(done: Any, job: Job) -> None:
     ]
     kept = {"array": job.save, "file": job.out}
     rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
+    rows += [] if record is None else [("record", str(record))]
     facts = [row for row in console.flat(done.facts) if row[1] != "none"]
     console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
     largest = _largest(done.algorithm, done.values, job.top)
