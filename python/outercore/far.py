@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
 from outercore._native import Progress
-from outercore.errors import CorruptError, InvalidError
+from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.sizes import parse_size
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
@@ -441,8 +441,8 @@ def add_transferable_flag(segments: Sequence[FarSegment], far_ratio: float) -> l
 def arrays(root: Path) -> list[dict[str, Any]]:
     """The files of a data set that far memory can hold.
 
-    Returns ``what`` (one of `WHAT`), ``key``, ``name`` (of the content, the same on any machine)
-    and ``bytes`` of each.
+    Returns ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: those of the regions, which
+    say what the content is and are the same on any machine.
     """
     return json.loads(_core.far_arrays(os.fspath(root)))
 
@@ -451,24 +451,39 @@ def put(
     root: Path,
     far: Far,
     *,
-    what: Sequence[str] = WHAT,
+    what: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Copy parts of a data set to a memory server, where they stay until they are dropped.
+
+    Args:
+        root: directory of the data set.
+        far: the server.
+        what: of `WHAT`; all that the data set has by default.
+        progress: called as ``progress(phase, done, total, unit)``.
 
     Returns the arrays with ``state``: ``kept`` now, ``there`` already, or ``full`` where the server
     had no room.
 
     Raises:
         InvalidError: an unknown part, a token that the server refuses.
-        NotFoundError: the data set has none of the parts.
+        NotFoundError: the data set lacks a part that was asked for.
         DeviceError: the server is gone.
     """
-    for part in what:
+    for part in what or ():
         if part not in WHAT:
             raise InvalidError(f"part `{part}`, expected one of {', '.join(WHAT)}")
+    found = arrays(root)
+    there = {array["what"] for array in found}
+    for part in what or ():
+        if part not in there:
+            hint = f"run `outercore grid {root}`" if part == "grid" else "leave it out"
+            raise NotFoundError(f"data set `{root}`: no {part}\nhint: {hint}")
+    chosen = [array for array in found if what is None or array["what"] in what]
+    keys = [array["key"] for array in chosen]
     options = json.dumps(options_of(far, root))
-    return json.loads(_core.far_put(os.fspath(root), options, list(what), progress))
+    states = _core.far_put(os.fspath(root), options, keys, progress)
+    return [{**array, "state": state} for array, state in zip(chosen, states, strict=True)]
 
 
 def probe(

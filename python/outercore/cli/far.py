@@ -29,8 +29,11 @@ def put(
     server: options.FarServer,
     token_file: options.FarTokenFile = None,
     what: Annotated[
-        str, typer.Option("--what", help="Which of `grid`, `features`, `topology`.")
-    ] = ",".join(memory.WHAT),
+        str | None,
+        typer.Option(
+            "--what", help="Of `grid,features,topology`; all that the data set has by default."
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Copy a data set to a memory server, where it stays for every run that asks for it.
@@ -44,7 +47,7 @@ def put(
     """
     chosen = options.far(server, token_file=token_file)
     assert chosen is not None
-    parts = [part.strip() for part in what.split(",")]
+    parts = None if what is None else [part.strip() for part in what.split(",")]
     with console.bars(quiet=json) as progress:
         arrays = memory.put(data_set, chosen, what=parts, progress=progress)
     if json:
@@ -233,4 +236,4 @@ def _points(profile: dict[str, Any]) -> Table:
 
 def _keys(data_set: Path) -> dict[str, str]:
     """The arrays of a data set that a server can hold: their keys by the names of regions."""
-    return {array["name"]: array["key"] for array in memory.arrays(data_set)}
+    return {name: array["key"] for array in memory.arrays(data_set) for name in array["names"]}
