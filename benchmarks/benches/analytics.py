@@ -42,7 +42,7 @@ def run(settings: Settings) -> Result:
         undirected=True,
         topology_only=True,
     )
-    source = _busiest(folder / "edges.npy", work.nodes)
+    source = busiest(folder / "edges.npy", work.nodes)
     _grid(result, settings, graph, 2 * work.edges)
     for case in CASES:
         _outercore(result, settings, graph, case, source)
@@ -74,7 +74,8 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def _busiest(edges: Path, nodes: int) -> int:
+def busiest(edges: Path, nodes: int) -> int:
+    """The node of the largest degree, both directions counted."""
     pairs = np.load(edges, mmap_mode="r")
     degrees = np.zeros(nodes, np.int64)
     for begin in range(0, len(pairs), 1 << 22):
