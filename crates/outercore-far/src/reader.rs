@@ -310,7 +310,11 @@ impl Reader for FarReader {
         loop {
             self.pump()?;
             let left = end.saturating_duration_since(Instant::now());
-            let wanted = at_least.saturating_sub(done.len() - before);
+            let mut wanted = at_least.saturating_sub(done.len() - before);
+            if !self.waiting.is_empty() {
+                // Those that wait for room start when a few others have ended.
+                wanted = wanted.min((self.in_lanes / 4).max(1));
+            }
             let outcome = self.collect(wanted, left, done);
             let found = done.len() - before;
             if let Err(error) = outcome {
