@@ -79,6 +79,12 @@ impl Arena {
         Arc::ptr_eq(&self.0, &lease.arena)
     }
 
+    /// Where the memory lies, for registering it with a device.
+    pub fn address_range(&self) -> Range<*const u8> {
+        let start = self.0.memory.start.as_ptr().cast_const();
+        start..start.wrapping_add(self.0.memory.len)
+    }
+
     /// The whole mapping, for registering it with the kernel.
     pub(crate) fn as_iovec(&self) -> libc::iovec {
         libc::iovec { iov_base: self.0.memory.start.as_ptr().cast(), iov_len: self.0.memory.len }
@@ -109,6 +115,11 @@ impl Lease {
     /// Offset of the piece within its arena in bytes.
     pub fn offset(&self) -> usize {
         self.start as usize * UNIT
+    }
+
+    /// The memory that the piece belongs to.
+    pub fn arena(&self) -> Arena {
+        Arena(Arc::clone(&self.arena))
     }
 
     fn range(&self) -> Range<usize> {
