@@ -6,6 +6,8 @@
 //! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
 #![forbid(unsafe_code)]
 
+pub mod auth;
+pub mod client;
 mod counters;
 pub mod data_plane;
 mod disk;
@@ -13,12 +15,18 @@ pub mod options;
 mod place;
 pub mod placement;
 pub mod probe;
+mod protocol;
 pub mod queue;
 mod reader;
 pub mod remote;
 pub mod segments;
+pub mod server;
+mod socket;
+mod tcp;
 pub mod tier;
 
+pub use auth::Token;
+pub use client::Connection;
 pub use counters::FarCounters;
 pub use data_plane::{Access, DataPlane, PlaneClient, PlaneControl, PlaneListener};
 pub use options::{FarAddress, FarOptions};
@@ -27,4 +35,5 @@ pub use probe::{FarPoint, FarProbeConfig, FarProbeStep, FarProfile, probe};
 pub use queue::{Arrivals, Queue, Transfer, Transferred};
 pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
 pub use segments::{FarSegment, SegmentGroup, add_transferable_flag};
+pub use server::{ServerConfig, ServerCounters, ServerHandle, serve};
 pub use tier::{FarTier, Placed};

@@ -1,0 +1,523 @@
+//! The memory server: lends regions of its memory to clients that hold its token.
+//!
+//! One thread for each address accepts, one for each connection serves. A client's control
+//! connection is its session; when it closes or falls silent, the client's data connections are
+//! closed and its regions freed, save those that are kept.
+
+mod control;
+mod data;
+mod listener;
+mod regions;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+
+use crate::auth::{Prover, Token, random, random_number};
+use crate::data_plane::{DataPlane, PlaneListener};
+use crate::options::FarAddress;
+use crate::protocol::{self, Hello, NONCE, PROOF, Role, Verdict};
+use crate::remote::ServerStatus;
+use crate::socket::{Socket, Wake};
+use listener::Listener;
+use regions::Regions;
+
+/// Seconds that a client has to prove who it is.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connections that have not yet proved who they are.
+const MOST_STRANGERS: usize = 64;
+
+/// Most addresses of one server.
+const MOST_ADDRESSES: usize = 64;
+
+/// What a memory server lends, to whom, and where.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: Vec<FarAddress>,
+    /// Memory to lend.
+    pub size: Bytes,
+    /// What clients must hold.
+    pub token: Token,
+    /// Clients at a time.
+    pub sessions: usize,
+    /// Data connections of one client.
+    pub queues_per_session: usize,
+    /// Regions that one client has, not counting kept ones.
+    pub regions_per_session: usize,
+    /// Silence after which a client counts as gone. A peer that neither sends nor takes bytes in
+    /// the middle of a message has as long.
+    pub session_timeout: Duration,
+    /// What moves the data of clients that come to a `fabric://` address.
+    pub data_plane: Option<Arc<dyn DataPlane>>,
+}
+
+impl ServerConfig {
+    /// The defaults, for a server of `size` at one address.
+    pub fn new(listen: FarAddress, size: Bytes, token: Token) -> Self {
+        Self {
+            listen: vec![listen],
+            size,
+            token,
+            sessions: 64,
+            queues_per_session: 64,
+            regions_per_session: 65_536,
+            session_timeout: Duration::from_secs(30),
+            data_plane: None,
+        }
+    }
+
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the field, its value and the accepted range.
+    pub fn validate(&self) -> Result<()> {
+        let within = |name: &str, value: usize, most: usize| match value {
+            value if (1..=most).contains(&value) => Ok(()),
+            value => Err(Error::invalid(format!("{name} is {value}, expected 1 to {most}"))),
+        };
+        within("number of addresses", self.listen.len(), MOST_ADDRESSES)?;
+        within("sessions", self.sessions, 65_536)?;
+        within("queues_per_session", self.queues_per_session, 1024)?;
+        within("regions_per_session", self.regions_per_session, 1 << 24)?;
+        if self.size.0 == 0 || self.size.0 > 1 << 56 {
+            return Err(Error::invalid(format!("size is {}, expected 1 B to 64 PiB", self.size)));
+        }
+        let timeout = self.session_timeout;
+        if timeout < Duration::from_millis(100) || timeout > Duration::from_secs(86_400) {
+            return Err(Error::invalid(format!(
+                "session_timeout is {timeout:?}, expected 0.1 s to a day"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What a server has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Bytes read by clients through sockets. What they read from shared memory or by a data plane,
+    /// no server sees.
+    pub read: Bytes,
+    /// Bytes written by clients through sockets.
+    pub written: Bytes,
+    /// Data requests served, refused ones too.
+    pub requests: u64,
+    /// Connections that did not prove who they are.
+    pub turned_away: u64,
+}
+
+/// Starts a server; it runs on threads of its own.
+///
+/// # Example
+/// ```
+/// use outercore_core::Bytes;
+/// use outercore_far::{ServerConfig, Token, serve};
+/// let token = Token::new(b"0123456789abcdef").unwrap();
+/// let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Bytes::mib(1), token);
+/// let server = serve(config).unwrap();
+/// assert_eq!(server.status().used, Bytes(0));
+/// server.stop();
+/// ```
+///
+/// # Errors
+/// `Invalid`: the configuration is out of range, or an address is in use. `Unsupported`: a
+/// `fabric://` address, and no such transport. `Io`: the operating system refuses an address or a
+/// thread.
+pub fn serve(config: ServerConfig) -> Result<ServerHandle> {
+    config.validate()?;
+    let mut listeners = Vec::new();
+    let mut plane = None;
+    for address in &config.listen {
+        let listener = Listener::bind(address)?;
+        if let FarAddress::Fabric(at) = address {
+            if plane.is_some() {
+                return Err(Error::invalid("more than one fabric:// address to listen on"));
+            }
+            plane = Some(listen_on_plane(&config, at)?);
+        }
+        listeners.push(listener);
+    }
+    let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
+    let regions = Regions::new(config.size, config.regions_per_session);
+    let shared = Arc::new(Server {
+        config,
+        regions,
+        plane,
+        plane_order: Mutex::default(),
+        sessions: Mutex::default(),
+        connections: Mutex::default(),
+        strangers: AtomicUsize::new(0),
+        counters: Counters::default(),
+        stopping: AtomicBool::new(false),
+        stop: Wake::new().context("memory server")?,
+    });
+    // Dropped on an error, it stops the listeners that run already.
+    let mut handle = ServerHandle { shared, addresses, listeners: Vec::new() };
+    for listener in listeners {
+        let server = Arc::clone(&handle.shared);
+        let thread = thread::Builder::new()
+            .name("outercore-far-listen".to_owned())
+            .spawn(move || listener.accept_all(&server))
+            .context("memory server: thread for an address")?;
+        handle.listeners.push(thread);
+    }
+    Ok(handle)
+}
+
+fn listen_on_plane(config: &ServerConfig, at: &str) -> Result<Box<dyn PlaneListener>> {
+    let plane = config.data_plane.as_ref().ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("this server has no data plane for fabric://{at}"),
+        )
+        .hint("listen on HOST:PORT instead")
+    })?;
+    let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
+    plane.listen(host).with_context(|| format!("fabric://{at}"))
+}
+
+/// A running server; stops when dropped.
+#[derive(Debug)]
+pub struct ServerHandle {
+    shared: Arc<Server>,
+    addresses: Vec<FarAddress>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+impl ServerHandle {
+    /// Where it listens, with the ports that it was given.
+    pub fn addresses(&self) -> &[FarAddress] {
+        &self.addresses
+    }
+
+    /// What it has and lends, with the regions that every client may see.
+    pub fn status(&self) -> ServerStatus {
+        let mut status = self.shared.status();
+        status.regions = self.shared.regions.list(0, None, usize::MAX).0;
+        status.regions.sort_by(|a, b| a.name.cmp(&b.name));
+        status
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> ServerCounters {
+        self.shared.counters.snapshot()
+    }
+
+    /// Closes all connections, ends all threads and frees all memory.
+    ///
+    /// **Cost** waits for the threads, each of which is woken.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.stop.wake();
+        for listener in self.listeners.drain(..) {
+            // A panic there has been printed; there is nothing left to stop.
+            let _ = listener.join();
+        }
+        let open = std::mem::take(&mut *self.shared.connections());
+        for connection in open.open.values() {
+            connection.socket.shutdown();
+        }
+        for connection in open.open.into_values() {
+            let _ = connection.thread.map(JoinHandle::join);
+        }
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the threads of a server share.
+#[derive(Debug)]
+struct Server {
+    config: ServerConfig,
+    regions: Regions,
+    plane: Option<Box<dyn PlaneListener>>,
+    /// Held while a region is granted, sealed or freed: no grant outlives its region's access.
+    plane_order: Mutex<()>,
+    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    connections: Mutex<Connections>,
+    strangers: AtomicUsize,
+    counters: Counters,
+    stopping: AtomicBool,
+    /// Wakes the listeners; nobody clears it.
+    stop: Wake,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    next: u64,
+    open: HashMap<u64, OpenConnection>,
+}
+
+#[derive(Debug)]
+struct OpenConnection {
+    socket: Arc<Socket>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    read: AtomicU64,
+    written: AtomicU64,
+    requests: AtomicU64,
+    turned_away: AtomicU64,
+}
+
+impl Counters {
+    fn snapshot(&self) -> ServerCounters {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ServerCounters {
+            read: Bytes(get(&self.read)),
+            written: Bytes(get(&self.written)),
+            requests: get(&self.requests),
+            turned_away: get(&self.turned_away),
+        }
+    }
+}
+
+/// A client.
+#[derive(Debug)]
+struct Session {
+    id: u64,
+    queues: Mutex<Queues>,
+}
+
+/// The data connections of a client.
+#[derive(Debug, Default)]
+struct Queues {
+    ended: bool,
+    open: HashMap<u64, Arc<Socket>>,
+}
+
+impl Session {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.queues().ended
+    }
+}
+
+impl Server {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The status without regions.
+    fn status(&self) -> ServerStatus {
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            size: self.config.size,
+            used: self.regions.used(),
+            clients: self.sessions().len() as u64,
+            regions: Vec::new(),
+        }
+    }
+
+    /// Serves a connection on a thread of its own.
+    fn welcome(self: &Arc<Self>, socket: Socket) {
+        if self.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
+            // Whoever connects so often without proving anything gets no answer.
+            self.strangers.fetch_sub(1, Ordering::Relaxed);
+            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let socket = Arc::new(socket);
+        let mut connections = self.connections();
+        connections.next += 1;
+        let number = connections.next;
+        let server = Arc::clone(self);
+        let served = Arc::clone(&socket);
+        let thread = thread::Builder::new()
+            .name("outercore-far-serve".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                server.serve_connection(number, &served);
+                served.shutdown();
+                server.connections().open.remove(&number);
+            });
+        match thread {
+            // The thread takes itself off the list, for which it waits until it is on it.
+            Ok(thread) => {
+                connections.open.insert(number, OpenConnection { socket, thread: Some(thread) });
+            }
+            Err(_) => {
+                self.strangers.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn serve_connection(&self, number: u64, socket: &Arc<Socket>) {
+        let greeted = self.greet(number, socket);
+        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        match greeted {
+            // However a connection ends, its client learns it from the connection.
+            Ok(Greeted::Client(session)) => {
+                let _ = control::serve(self, &session, socket);
+                self.end_session(&session);
+            }
+            Ok(Greeted::Queue(session)) => {
+                let _ = data::serve(self, &session, socket);
+                session.queues().open.remove(&number);
+            }
+            Err(_) => {
+                self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Finds out who it is, and answers.
+    fn greet(&self, number: u64, socket: &Arc<Socket>) -> Result<Greeted> {
+        let deadline = Instant::now() + HELLO_PATIENCE;
+        socket.prepare(self.config.session_timeout)?;
+        let mut preamble = [0; protocol::PREAMBLE];
+        socket.read_before(&mut preamble, deadline)?;
+        // Also to a client of another version, which then can say so.
+        socket.write_before(&protocol::preamble(), deadline)?;
+        protocol::check_preamble(preamble, "memory server", "client")?;
+        let mut hello = [0; protocol::HELLO];
+        socket.read_before(&mut hello, deadline)?;
+        let hello = Hello::decode(&hello)?;
+        let mut nonce = [0; NONCE];
+        random(&mut nonce)?;
+        socket.write_before(&nonce, deadline)?;
+        let mut proof = [0; PROOF];
+        socket.read_before(&mut proof, deadline)?;
+
+        let greeted = if self.config.token.proves(Prover::Client, &hello, &nonce, &proof) {
+            self.admit(number, &hello, socket)
+        } else {
+            Err(Error::invalid("this is not the server's token")
+                .hint("give the client the token file that the server was started with"))
+        };
+        let verdict = match &greeted {
+            Ok(greeted) => Verdict {
+                status: protocol::OK,
+                text_len: 0,
+                session_timeout_ms: self.config.session_timeout.as_millis() as u32,
+                session: greeted.session().id,
+                proof: self.config.token.prove(Prover::Server, &hello, &nonce),
+            }
+            .encode()
+            .to_vec(),
+            Err(error) => {
+                let (status, text) = protocol::encode_error(error);
+                let verdict = Verdict {
+                    status,
+                    text_len: text.len() as u16,
+                    session_timeout_ms: 0,
+                    session: 0,
+                    proof: [0; PROOF],
+                };
+                [&verdict.encode()[..], text.as_bytes()].concat()
+            }
+        };
+        if let Err(error) = socket.write_before(&verdict, deadline) {
+            if let Ok(Greeted::Client(session)) = &greeted {
+                self.end_session(session);
+            }
+            return Err(error.into());
+        }
+        greeted
+    }
+
+    /// Opens a session, or lets a data connection join one.
+    fn admit(&self, number: u64, hello: &Hello, socket: &Arc<Socket>) -> Result<Greeted> {
+        let too_many = |what: &str, most: usize| {
+            Error::new(ErrorKind::Io, format!("the memory server has {most} {what} already"))
+        };
+        let mut sessions = self.sessions();
+        match hello.role {
+            Role::Control => {
+                if sessions.len() >= self.config.sessions {
+                    return Err(too_many("clients", self.config.sessions));
+                }
+                let session = Arc::new(Session { id: random_number()?, queues: Mutex::default() });
+                sessions.insert(session.id, Arc::clone(&session));
+                Ok(Greeted::Client(session))
+            }
+            Role::Data => {
+                let gone = || Error::new(ErrorKind::Io, "the session has ended");
+                let session = sessions.get(&hello.session).cloned().ok_or_else(gone)?;
+                drop(sessions);
+                let mut queues = session.queues();
+                if queues.ended {
+                    return Err(gone());
+                }
+                if queues.open.len() >= self.config.queues_per_session {
+                    return Err(too_many("queues of this client", self.config.queues_per_session));
+                }
+                queues.open.insert(number, Arc::clone(socket));
+                drop(queues);
+                Ok(Greeted::Queue(session))
+            }
+        }
+    }
+
+    /// Closes what a client had and frees what it leaves.
+    fn end_session(&self, session: &Session) {
+        self.sessions().remove(&session.id);
+        let mut queues = session.queues();
+        queues.ended = true;
+        for socket in queues.open.values() {
+            socket.shutdown();
+        }
+        drop(queues);
+        let _order = self.plane_order();
+        let left = self.regions.session_ended(session.id);
+        if let Some(plane) = &self.plane {
+            plane.session_ended(session.id);
+            for region in &left {
+                plane.withdraw(region.key);
+            }
+        }
+    }
+
+    fn plane_order(&self) -> MutexGuard<'_, ()> {
+        self.plane_order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who a connection turned out to be.
+#[derive(Debug)]
+enum Greeted {
+    /// The control connection of a new session.
+    Client(Arc<Session>),
+    /// A data connection of a session.
+    Queue(Arc<Session>),
+}
+
+impl Greeted {
+    fn session(&self) -> &Session {
+        match self {
+            Self::Client(session) | Self::Queue(session) => session,
+        }
+    }
+}
+
+/// A socket file that is removed with its listener, unless another server has replaced it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and number of the file.
+    identity: (u64, u64),
+}
