@@ -26,3 +26,21 @@ pub struct FarCounters {
     /// Why the server was given up, where it was.
     pub lost: Option<String>,
 }
+
+impl FarCounters {
+    /// What has been counted since `before`; memory and the loss of the server stand as they are.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            far_requests: self.far_requests - before.far_requests,
+            far_bytes: self.far_bytes - before.far_bytes,
+            disk_requests: self.disk_requests - before.disk_requests,
+            disk_bytes: self.disk_bytes - before.disk_bytes,
+            failed_over: self.failed_over - before.failed_over,
+            placed_bytes: self.placed_bytes - before.placed_bytes,
+            found_bytes: self.found_bytes - before.found_bytes,
+            queue_bytes: self.queue_bytes,
+            lost: self.lost.clone(),
+        }
+    }
+}

@@ -213,7 +213,7 @@ mod tests {
     fn ranges_become_whole_pages_and_end_with_the_file() {
         let pages = whole_pages(&[9000..9001, 4000..4200, 3..3, 20_000..90_000], 20_500);
         assert_eq!(pages, [0..12288, 16384..20_500]);
-        assert!(whole_pages(&[8000..9000], 8000).is_empty());
+        assert!(whole_pages(&[8000..9000, 9000..9001], 8000).is_empty());
     }
 
     #[test]

@@ -12,7 +12,9 @@ use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_io::{Arena, Engine, Reader, Tier};
 use serde::{Deserialize, Serialize};
 
+use crate::client::Connection;
 use crate::counters::FarCounters;
+use crate::data_plane::DataPlane;
 use crate::options::FarOptions;
 use crate::place::{self, Failure, OnProgress};
 use crate::placement::{self, Extent, Placement};
@@ -127,6 +129,25 @@ impl Tally {
 }
 
 impl FarTier {
+    /// Connects to the server of `options`.
+    ///
+    /// A server that cannot be reached is an error with fallback too: nothing has begun, and the
+    /// address may be mistyped.
+    ///
+    /// # Errors
+    /// Those of [`Connection::build`].
+    pub fn connect(options: &FarOptions) -> Result<Self> {
+        Self::connect_with(options, None)
+    }
+
+    /// The same with the plane that moves data to and from `fabric://` addresses.
+    ///
+    /// # Errors
+    /// Those of [`Connection::build_with`].
+    pub fn connect_with(options: &FarOptions, plane: Option<&dyn DataPlane>) -> Result<Self> {
+        Self::over_remote(Arc::new(Connection::build_with(options, plane)?), options)
+    }
+
     /// A tier over a connection that is there already.
     ///
     /// # Errors

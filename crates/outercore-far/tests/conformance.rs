@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,9 +36,9 @@ impl MakeReader for FarOver {
 
     fn written(&self, path: &Path) {
         let len = std::fs::metadata(path).unwrap().len();
-        let ranges = match self.share {
+        let ranges: Vec<Range<u64>> = match self.share {
             Share::Nothing => return,
-            Share::All => vec![0..len],
+            Share::All => std::iter::once(0..len).collect(),
             Share::EveryOtherPage => {
                 (0..len).step_by(8192).map(|start| start..len.min(start + 4096)).collect()
             }

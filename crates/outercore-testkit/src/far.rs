@@ -89,7 +89,7 @@ impl Heap {
 
     /// Counts a request.
     fn answer(&self) -> Result<()> {
-        let left = self.left.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
             if left == u64::MAX { Some(left) } else { left.checked_sub(1) }
         });
         match left {
