@@ -21,6 +21,7 @@ mod reader;
 pub mod remote;
 pub mod segments;
 pub mod server;
+mod shared;
 mod socket;
 mod tcp;
 pub mod tier;

@@ -63,6 +63,14 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(self, Timeout::Send, Some(at_least_a_tick(timeout)))?)
     }
 
+    /// From now on a read fails with `WouldBlock` when `deadline` passes.
+    ///
+    /// # Errors
+    /// `TimedOut`: it has passed.
+    pub(crate) fn set_deadline(&self, deadline: Instant) -> io::Result<()> {
+        self.set_read_timeout(left_until(deadline)?)
+    }
+
     fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(self, Timeout::Recv, Some(at_least_a_tick(timeout)))?)
     }
@@ -76,7 +84,7 @@ impl Socket {
     /// Fills `buffer`, or fails with `TimedOut` when `deadline` passes.
     pub(crate) fn read_before(&self, mut buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
         while !buffer.is_empty() {
-            self.set_read_timeout(left_until(deadline)?)?;
+            self.set_deadline(deadline)?;
             match (&mut &*self).read(buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => buffer = &mut buffer[bytes..],

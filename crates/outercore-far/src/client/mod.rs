@@ -13,6 +13,7 @@ use crate::options::{FarAddress, FarOptions};
 use crate::protocol::{MAX_TRANSFER, Reply, Request, check_name};
 use crate::queue::{Arrivals, Queue};
 use crate::remote::{Region, Remote, ServerStatus};
+use crate::shared::{SharedMemory, SharedQueue};
 use crate::tcp::SocketQueue;
 use control::{Control, Pulse};
 use greet::Door;
@@ -51,6 +52,8 @@ pub struct Connection {
 enum Data {
     /// Over sockets.
     Socket,
+    /// From memory shared with the server; writes over sockets.
+    Shared(Arc<SharedMemory>),
     /// By a plane of its own.
     Plane(Box<dyn PlaneClient>),
 }
@@ -96,6 +99,9 @@ impl Connection {
                 let control: Arc<dyn PlaneControl> = Arc::<Control>::clone(&control);
                 Data::Plane(plane.connect(&door.address, door.timeout, control)?)
             }
+            (FarAddress::Unix(_), None) => {
+                Data::Shared(Arc::new(SharedMemory::new(door.clone(), control.session)))
+            }
             _ => Data::Socket,
         };
         Ok(Self { _pulse: pulse, control, door, data })
@@ -114,8 +120,10 @@ impl Connection {
 
     /// The region is no longer what it was: what is known of it is forgotten.
     fn forget(&self, region: &Region) {
-        if let Data::Plane(plane) = &self.data {
-            plane.forget(region.key);
+        match &self.data {
+            Data::Socket => {}
+            Data::Shared(memory) => memory.forget(region.key),
+            Data::Plane(plane) => plane.forget(region.key),
         }
     }
 }
@@ -195,6 +203,9 @@ impl Remote for Connection {
             || SocketQueue::open(&self.door, self.control.session, length, chunk, arrivals);
         match &self.data {
             Data::Socket => Ok(Box::new(socket()?)),
+            Data::Shared(memory) => {
+                Ok(Box::new(SharedQueue::open(Arc::clone(memory), socket()?, arrivals)?))
+            }
             Data::Plane(plane) => plane.open_queue(length, chunk, arrivals),
         }
     }

@@ -66,7 +66,7 @@ impl ServerConfig {
             size,
             token,
             sessions: 64,
-            queues_per_session: 64,
+            queues_per_session: 128,
             regions_per_session: 65_536,
             session_timeout: Duration::from_secs(30),
             data_plane: None,

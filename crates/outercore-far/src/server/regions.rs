@@ -299,8 +299,8 @@ impl Regions {
         let (mut taken, mut last) = (0, None);
         for (&key, region) in table.by_key.range((from, Bound::Unbounded)) {
             let state = *region.state();
-            let own = state.owner == Some(session);
-            if !own && !(state.sealed && region.name.is_some()) {
+            let public = state.sealed && region.name.is_some();
+            if !public && state.owner != Some(session) {
                 continue;
             }
             // Each byte of a name may need one more to escape it.
