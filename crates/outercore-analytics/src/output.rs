@@ -88,6 +88,10 @@ pub struct Counters {
     pub prepare_seconds: f64,
     /// Seconds within passes.
     pub pass_seconds: f64,
+    /// Of those, seconds in which reads were in flight.
+    pub device_seconds: f64,
+    /// Seconds in which threads computed within passes, all together.
+    pub compute_seconds: f64,
     /// Of the seconds within passes, the share in which reads were in flight.
     pub device_busy: f64,
     /// Of the threads' seconds within passes, the share in which they computed.

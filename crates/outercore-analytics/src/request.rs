@@ -520,6 +520,7 @@ fn open<'a>(
     let engine = Engine::open(engine)?;
     let options = StreamOptions {
         threads: config.effective_threads()?,
+        buffering: config.buffering,
         profile: config.profile,
         reads_by_segment: config.reads_by_segment.clone(),
     };
