@@ -151,7 +151,7 @@ fn allocate_up_to(remote: &dyn Remote, wanted: u64) -> Result<Option<Region>> {
                 let status = remote.status()?;
                 let left = status.size.0.saturating_sub(status.used.0);
                 // Others may be faster, or a limit may be lower than what is free.
-                len = left.min(len / 2 + len / 4) / PAGE * PAGE;
+                len = if left < len { left } else { len / 2 + len / 4 } / PAGE * PAGE;
                 if len < LEAST_REGION {
                     return Ok(None);
                 }

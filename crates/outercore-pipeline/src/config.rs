@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use outercore_cache::Policy;
 use outercore_core::{Bytes, Error, Result};
+use outercore_far::FarOptions;
 use outercore_io::Backend;
 use outercore_sample::{FanOut, SampleConfig};
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,8 @@ pub struct LoaderConfig {
     pub look_ahead: u32,
     /// Share of the row slots given to the constant part; chosen by the plan where absent.
     pub constant_share: Option<f64>,
+    /// Memory server that holds, or gets, copies of features and topology.
+    pub far: Option<FarOptions>,
 }
 
 impl Default for LoaderConfig {
@@ -105,6 +108,7 @@ impl Default for LoaderConfig {
             group: None,
             look_ahead: 1,
             constant_share: None,
+            far: None,
         }
     }
 }
@@ -146,7 +150,7 @@ impl LoaderConfig {
         if self.features.is_some() && self.features_path.is_some() {
             return Err(Error::invalid("both features and features_path are given, expected one"));
         }
-        Ok(())
+        self.far.as_ref().map_or(Ok(()), FarOptions::validate)
     }
 
     /// The part that concerns the sampler.
