@@ -124,6 +124,11 @@ class Settings:
     partition_log2: int | None = None
     queue_length: int | None = None
 
+    def __str__(self) -> str:
+        words = [] if self.partition_log2 is None else [f"partitions 2^{self.partition_log2}"]
+        words += [] if self.queue_length is None else [f"queue length {self.queue_length}"]
+        return ", ".join(words) or "as they are"
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -424,4 +429,13 @@ def _measurement(value: Mapping[str, Any]) -> Measurement:
     unknown = set(value) - known
     if unknown:
         raise ValueError(f"unknown keys {sorted(unknown)}")
-    return Measurement(**{**value, "graph": GraphShape(**value["graph"])})
+    one = Measurement(**{**value, "graph": GraphShape(**value["graph"])})
+    counts = (one.threads, one.bytes_read, one.memory, one.peak_memory, one.graph.nodes)
+    if not all(isinstance(count, int) for count in (*counts, one.graph.arcs)):
+        raise ValueError(f"expected whole numbers, found {counts}")
+    if one.threads < 1 or not 0 <= one.far_ratio <= 1 or not 0 <= one.seconds < math.inf:
+        raise ValueError(
+            f"threads {one.threads}, far ratio {one.far_ratio}, seconds {one.seconds}: "
+            "expected 1 or more, 0 to 1, 0 or more"
+        )
+    return one

@@ -314,6 +314,16 @@ def test_a_table_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong", [{"threads": 0}, {"threads": 1.5}, {"far_ratio": 2.0}, {"seconds": float("nan")}]
+)
+def test_measurements_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    value = Table([point(1, 0.0, 1.0)]).to_dict()
+    value["measurements"][0] |= wrong
+    with pytest.raises(CorruptError, match="hint: measure again"):
+        Table.from_dict(value)
+
+
+@pytest.mark.parametrize(
     ("value", "error"),
     [
         ([], CorruptError),

@@ -22,6 +22,7 @@ from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
 from outercore.cli.train import train
+from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.threads import share_cores
 
@@ -56,6 +57,7 @@ app.command("probe", no_args_is_help=True)(probe)
 app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
+app.command("tune", no_args_is_help=True)(tune)
 app.command("report", no_args_is_help=True)(report)
 
 
