@@ -46,7 +46,9 @@ class Run:
     plan: dict[str, Any]
     """How the budget was divided."""
     counters: dict[str, Any]
-    """Passes, reads, seconds."""
+    """Passes, reads, seconds; ``far`` where there was a memory server."""
+    profile: dict[str, Any] | None = None
+    """What was held, group by group, and the reads of each segment, where they were counted."""
 
 
 def grid(
@@ -751,6 +753,7 @@ def run(
     far_ratio: float | None = None,
     buffering: bool = True,
     profile: bool = False,
+    reads_by_segment: Sequence[int] | None = None,
     save: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -769,6 +772,7 @@ def run(
         far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         buffering: whether to read ahead of what is computed; only experiments turn it off.
         profile: count the reads of each segment.
+        reads_by_segment: of an earlier run's profile, by which to choose what stays in memory.
         save: keep the result in the data set as a node array of this name.
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
@@ -788,6 +792,8 @@ def run(
     # Absent where it is the default, so that records of runs stay comparable.
     config |= {} if buffering else {"buffering": False}
     config |= {"profile": True} if profile else {}
+    if reads_by_segment is not None:
+        config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
     request = {"algorithm": _algorithm(algorithm, options), "config": config}
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
@@ -799,7 +805,14 @@ def run(
     if save is not None:
         opened.reload()
         opened.add_node_array(save, values, overwrite=overwrite, origin=_described(request))
-    return Run(algorithm, values, outcome["facts"], outcome["plan"], outcome["counters"])
+    return Run(
+        algorithm,
+        values,
+        outcome["facts"],
+        outcome["plan"],
+        outcome["counters"],
+        outcome.get("profile"),
+    )
 
 
 def plan(

@@ -28,6 +28,7 @@ from outercore.sizes import parse_size
 DEFAULT_LISTEN = "127.0.0.1:7411"
 """Where a memory server listens if nobody says otherwise: this machine alone."""
 
+_AGAIN = "run the same command again"
 _PROFILE = "far.json"
 _PROFILE_VERSION = 1
 
@@ -113,7 +114,7 @@ def store_profile(root: Path, address: str, profile: dict[str, Any]) -> Path:
     servers[_core.far_address(address)] = {"measured": measured, **profile}
     text = json.dumps({"version": _PROFILE_VERSION, "servers": servers}, indent=2) + "\n"
     path = root / _PROFILE
-    with device_errors(f"far memory profile `{path}`"):
+    with device_errors(f"far memory profile `{path}`", _AGAIN):
         replace_file(Storage(), path, text.encode())
     return path
 
@@ -151,7 +152,7 @@ def new_token(path: str | os.PathLike[str]) -> Path:
     from outercore.train.storage import device_errors
 
     file = Path(path)
-    with device_errors(f"token file `{file}`"):
+    with device_errors(f"token file `{file}`", _AGAIN):
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
@@ -489,7 +490,7 @@ def put(
 def probe(
     far: Far,
     *,
-    size: str | int = "64MiB",
+    size: str | int | None = None,
     seconds: float = 0.3,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -497,7 +498,8 @@ def probe(
 
     Args:
         far: the server.
-        size: of the region that is allocated there, written, read and given back.
+        size: of the region that is allocated there, written, read and given back; 64 MiB by
+            default, less where the server has less.
         seconds: time for each point.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -507,7 +509,10 @@ def probe(
         NoSpaceError: the server has less room.
         DeviceError: the server is gone.
     """
-    chosen = {"size": parse_size(size), "seconds_per_point": seconds}
+    chosen = {
+        "size": None if size is None else parse_size(size),
+        "seconds_per_point": seconds,
+    }
     text = _core.far_probe(json.dumps(options_of(far)), json.dumps(chosen), progress)
     return json.loads(text)
 

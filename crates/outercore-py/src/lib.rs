@@ -5,8 +5,10 @@
 mod analytics;
 mod dataset;
 mod errors;
+mod far;
 mod import;
 mod loader;
+mod memory_server;
 mod progress;
 mod tools;
 
@@ -19,6 +21,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
+    module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
+    far::register(module)?;
     tools::register(module)
 }

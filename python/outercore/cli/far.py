@@ -177,7 +177,10 @@ def probe(
         ),
     ] = None,
     token_file: options.FarTokenFile = None,
-    size: Annotated[str, typer.Option(help="Size of the region that is read.")] = "64MiB",
+    size: Annotated[
+        str | None,
+        typer.Option(help="Size of the region that is read; 64MiB if the server has that."),
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 0.3,
     json: options.Json = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from outercore import record as records
 from outercore.cli import console, options
-from outercore.errors import DeviceError, InvalidError
+from outercore.errors import DeviceError, InvalidError, NotFoundError
 from outercore.far import FarOptions
 from outercore.sizes import format_size
 
@@ -74,9 +75,14 @@ class Job:
             "--buffering/--no-buffering", help="Read ahead of what is computed, or one by one."
         ),
     ] = True
-    profile: Annotated[bool, typer.Option("--profile", help="Count the reads of each segment.")] = (
-        False
-    )
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Count the reads of each segment; write them to this file."),
+    ] = None
+    by_profile: Annotated[
+        Path | None,
+        typer.Option("--by-profile", help="Keep in memory what this profile says is read most."),
+    ] = None
     record: Annotated[
         Path | None,
         typer.Option(
@@ -327,13 +333,17 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             save=job.save,
             overwrite=job.overwrite,
             buffering=job.buffering,
-            profile=job.profile,
+            profile=job.profile is not None,
+            reads_by_segment=None if job.by_profile is None else _reads(job.by_profile),
             progress=progress,
             **shared,
             **chosen,
         )
+    _tell_lost(done)
     if job.out is not None:
         np.save(job.out, done.values)
+    if job.profile is not None and done.profile is not None:
+        _write(job.profile, done.profile)
     if kept is not None:
         told = {**shared, "buffering": job.buffering}
         kept = _keep(kept, done, job, told, chosen)
@@ -367,6 +377,7 @@ def _described(done: Any, top: int, record: Path | None) -> dict[str, Any]:
         "top": [list(pair) for pair in _largest(done.algorithm, done.values, top)],
         "plan": done.plan,
         "counters": done.counters,
+        **({} if done.profile is None else {"profile": done.profile}),
         "record": None if record is None else str(record),
     }
 
@@ -380,11 +391,20 @@ def _show(done: Any, job: Job, record: Path | None) -> None:
         ("read", format_size(reads["bytes"])),
         ("from memory", f"{counters['pinned_bytes'] / fetched:.0%}" if fetched else "-"),
     ]
+    far = counters.get("far") or {}
+    if far:
+        rows += [
+            ("prepared in", f"{counters['prepare_seconds']:.3g} s"),
+            ("from far memory", format_size(far["far_bytes"])),
+        ]
     kept = {"array": job.save, "file": job.out}
     rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
     rows += [] if record is None else [("record", str(record))]
     facts = [row for row in console.flat(done.facts) if row[1] != "none"]
     console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
+    if done.profile is not None:
+        console.data("")
+        console.table("what the run held, by group", _classes(done.profile))
     largest = _largest(done.algorithm, done.values, job.top)
     if largest:
         console.data("")
@@ -393,6 +413,48 @@ def _show(done: Any, job: Job, record: Path | None) -> None:
             "largest, by smallest node" if named else "largest, by node",
             [(f"{node}", _number(value) + (" nodes" if named else "")) for node, value in largest],
         )
+
+
+def _tell_lost(done: Any) -> None:
+    """A warning where the memory server was given up."""
+    far = done.counters.get("far") or {}
+    if far.get("lost"):
+        console.note(
+            f"warning: {far['lost']}; {far['failed_over']:,} of its reads were made again, and all "
+            "later ones went to the disk"
+        )
+
+
+def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
+    """Groups 1 to 4 of what a run held (Fargraph+ 5.1)."""
+    rows = []
+    for held in profile["classes"]:
+        reads = "" if held["reads"] is None else f", wanted {held['reads']:,} times"
+        local = f", {format_size(held['local'])} of it in memory"
+        rows.append(
+            (f"{held['group']}  {held['what']}", format_size(held["bytes"]) + local + reads)
+        )
+    return rows
+
+
+def _write(path: Path, profile: dict[str, Any]) -> None:
+    from outercore.train.storage import Storage, device_errors, replace_file
+
+    with device_errors(f"profile `{path}`", "run the same command again"):
+        replace_file(Storage(), path, (json.dumps(profile, indent=1) + "\n").encode())
+
+
+def _reads(path: Path) -> list[int]:
+    """How often each segment is read, by the profile of an earlier run."""
+    try:
+        found = json.loads(path.read_text())
+        return [int(reads) for reads in found["reads_by_segment"]]
+    except FileNotFoundError:
+        raise NotFoundError(f"profile `{path}` does not exist") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidError(
+            f"profile `{path}` is none\nhint: write one with `outercore run ... --profile {path}`"
+        ) from None
 
 
 def _plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
