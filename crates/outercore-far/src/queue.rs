@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use outercore_core::{Error, Result};
+use outercore_core::{Bytes, Error, Result};
 use outercore_io::Lease;
 
 use crate::remote::Region;
@@ -53,6 +53,12 @@ pub trait Queue: Send + fmt::Debug {
 
     /// Transfers that may be in flight at once.
     fn length(&self) -> usize;
+
+    /// Memory that the queue itself holds, in this process and in the kernel; leases are the
+    /// caller's.
+    fn memory_bytes(&self) -> Bytes {
+        Bytes(0)
+    }
 }
 
 /// Where ended transfers are put by whoever ends them and taken by whoever waits for them.
@@ -93,12 +99,7 @@ impl Arrivals {
 
     /// Takes everything that has ended, once at least `at_least` are there or the deadline has
     /// passed; returns how many were taken.
-    pub fn take(
-        &self,
-        at_least: usize,
-        deadline: Duration,
-        done: &mut Vec<Transferred>,
-    ) -> usize {
+    pub fn take(&self, at_least: usize, deadline: Duration, done: &mut Vec<Transferred>) -> usize {
         let end = Instant::now() + deadline;
         let mut state = self.state();
         while state.done.len() < at_least {

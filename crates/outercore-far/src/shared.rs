@@ -212,6 +212,7 @@ fn checked(memory: OwnedFd, region: &Region) -> Result<File> {
 pub(crate) struct SharedQueue {
     inbox: Arc<Inbox>,
     length: usize,
+    memory: Bytes,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -236,7 +237,7 @@ impl SharedQueue {
         arrivals: &Arrivals,
     ) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
-        let length = socket.length();
+        let (length, memory_bytes) = (socket.length(), socket.memory_bytes());
         let worker =
             Worker { inbox: Arc::clone(&inbox), memory, socket, arrivals: arrivals.clone() };
         let thread = thread::Builder::new()
@@ -244,7 +245,7 @@ impl SharedQueue {
             .stack_size(128 << 10)
             .spawn(move || worker.run())
             .context("thread of a data queue")?;
-        Ok(Self { inbox, length, thread: Some(thread) })
+        Ok(Self { inbox, length, memory: memory_bytes, thread: Some(thread) })
     }
 
     fn start(&self, operation: Operation, transfer: Transfer) {
@@ -268,6 +269,10 @@ impl Queue for SharedQueue {
 
     fn length(&self) -> usize {
         self.length
+    }
+
+    fn memory_bytes(&self) -> Bytes {
+        self.memory
     }
 }
 

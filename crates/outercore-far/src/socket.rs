@@ -75,6 +75,12 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(self, Timeout::Recv, Some(at_least_a_tick(timeout)))?)
     }
 
+    /// What the kernel may buffer for this socket in both directions, as of now.
+    pub(crate) fn buffered_bytes(&self) -> io::Result<u64> {
+        let sent = sockopt::socket_send_buffer_size(self)?;
+        Ok((sent + sockopt::socket_recv_buffer_size(self)?) as u64)
+    }
+
     /// Ends both directions: whoever waits on this socket, here or there, is woken.
     pub(crate) fn shutdown(&self) {
         // It fails where the other end was first.

@@ -30,6 +30,8 @@ pub(crate) struct SocketQueue {
     inbox: Arc<Inbox>,
     arrivals: Arrivals,
     length: usize,
+    /// What the kernel buffers of the socket.
+    buffered: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -68,6 +70,7 @@ impl SocketQueue {
     ) -> Result<Self> {
         let socket = door.enter(Role::Data, session)?.socket;
         socket.set_nonblocking(true)?;
+        let buffered = socket.buffered_bytes()?;
         let inbox = Arc::new(Inbox {
             state: Mutex::default(),
             wake: Wake::new().context("data queue")?,
@@ -91,7 +94,7 @@ impl SocketQueue {
             .stack_size(128 << 10)
             .spawn(move || worker.run())
             .context("thread of a data queue")?;
-        Ok(Self { inbox, arrivals: arrivals.clone(), length, thread: Some(thread) })
+        Ok(Self { inbox, arrivals: arrivals.clone(), length, buffered, thread: Some(thread) })
     }
 
     fn start(&self, operation: Operation, transfer: Transfer) {
@@ -141,6 +144,11 @@ impl Queue for SocketQueue {
 
     fn length(&self) -> usize {
         self.length
+    }
+
+    fn memory_bytes(&self) -> Bytes {
+        let entries = self.length * size_of::<InFlight>();
+        Bytes(self.buffered + (GATHERED + entries) as u64)
     }
 }
 
