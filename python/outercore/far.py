@@ -185,6 +185,7 @@ class MemoryServer:
         listen: Sequence[str] = (DEFAULT_LISTEN,),
         max_clients: int | None = None,
         session_timeout_s: float | None = None,
+        fabric_provider: str | None = None,
     ) -> None:
         """Bind the addresses and start to serve.
 
@@ -196,6 +197,8 @@ class MemoryServer:
             max_clients: clients at once.
             session_timeout_s: seconds of silence after which a client counts as dead, and what it
                 had not kept is freed.
+            fabric_provider: libfabric's provider for ``fabric://``, such as ``verbs`` or ``tcp``;
+                the one that it holds for the best by default.
 
         Raises:
             InvalidError: an address, a limit or a token that will not do.
@@ -207,6 +210,7 @@ class MemoryServer:
             "token_file": os.fspath(token_file),
             "max_clients": max_clients,
             "session_timeout_s": session_timeout_s,
+            "fabric_provider": fabric_provider,
         }
         self._core = _core.MemoryServer(json.dumps(wanted))
 

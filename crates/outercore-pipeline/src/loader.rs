@@ -8,6 +8,7 @@ use std::time::Duration;
 use outercore_core::{
     CacheCounters, Error, NodeId, ReadCounters, Result, StageClock, StageCounters,
 };
+use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
@@ -259,7 +260,8 @@ impl Loader {
     fn prepared_with(&mut self, on_progress: OnProgress<'_>) -> Result<&mut Prepared> {
         if self.prepared.is_none() {
             if let (None, Some(options)) = (&self.far, &self.config.far) {
-                self.far = Some(Arc::new(FarTier::connect(options)?));
+                let plane = FabricPlane::default();
+                self.far = Some(Arc::new(FarTier::connect_with(options, Some(&plane))?));
             }
             let (input, far) = (self.input.clone(), self.far.as_ref());
             self.prepared = Some(prepare(&self.dataset, input, &self.config, far, on_progress)?);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Result};
+use outercore_fabric::FabricPlane;
 use outercore_far::segments::{FarSegment, add_transferable_flag as flag_transferable};
 use outercore_far::{
     Connection, FarAddress, FarOptions, FarProbeConfig, FarProbeStep, FarTier, Placed, Remote,
@@ -113,7 +114,7 @@ fn far_put(
     let result = py.detach(|| -> Result<Vec<&'static str>> {
         let options: FarOptions = parse("far memory", options)?;
         let data_set = DataSet::open(path)?;
-        let tier = FarTier::connect(&options)?;
+        let tier = FarTier::connect_with(&options, Some(&FabricPlane::default()))?;
         let mut engine =
             Engine::open(EngineConfig { depth: COPY_DEPTH, ..EngineConfig::default() })?;
         keys.iter()
@@ -155,7 +156,7 @@ fn far_probe(
     let result = py.detach(|| -> Result<String> {
         let options: FarOptions = parse("far memory", options)?;
         let chosen: ProbeOptions = parse("probe options", config)?;
-        let remote = Connection::build(&options)?;
+        let remote = Connection::build_with(&options, Some(&FabricPlane::default()))?;
         let config = FarProbeConfig {
             size: match chosen.size {
                 Some(size) => size,

@@ -1,10 +1,11 @@
 //! A memory server within this process.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use outercore_core::{Bytes, Error, Result};
+use outercore_fabric::FabricPlane;
 use outercore_far::{FarAddress, ServerConfig, ServerHandle, Token, serve};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -29,6 +30,7 @@ struct ServerOptions {
     token_file: PathBuf,
     max_clients: Option<usize>,
     session_timeout_s: Option<f64>,
+    fabric_provider: Option<String>,
 }
 
 impl ServerOptions {
@@ -39,6 +41,7 @@ impl ServerOptions {
         };
         let mut config = ServerConfig::new(first.clone(), self.size, token);
         config.listen = self.listen;
+        config.data_plane = Some(Arc::new(FabricPlane::new(self.fabric_provider.as_deref())));
         if let Some(clients) = self.max_clients {
             config.sessions = clients;
         }

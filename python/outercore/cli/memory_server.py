@@ -44,6 +44,10 @@ def memory_server(
             help="Seconds of silence after which a client counts as dead; 30 by default.",
         ),
     ] = None,
+    fabric_provider: Annotated[
+        str | None,
+        typer.Option(help="Provider of libfabric for `fabric://`: `verbs`, `tcp`; else the best."),
+    ] = None,
     make_token: Annotated[
         Path | None,
         typer.Option("--new-token", help="Write a new token to this file, and end."),
@@ -90,6 +94,7 @@ def memory_server(
             listen=listen,
             max_clients=max_clients,
             session_timeout_s=session_timeout,
+            fabric_provider=fabric_provider,
         ) as server,
     ):
         if json:
