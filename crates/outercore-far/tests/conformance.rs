@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use common::Server;
 use outercore_core::{Bytes, Result};
-use outercore_far::{FarOptions, FarTier, Remote};
+use outercore_far::{Connection, FarOptions, FarTier, Remote};
 use outercore_io::{Arena, Backend, Engine, EngineConfig, Reader, Tier};
 use outercore_testkit::{HeapRemote, MakeReader, reader_conformance};
 
@@ -75,5 +76,23 @@ fn a_server_on_the_heap_keeps_the_contract() {
     for (queues, queue_length) in [(1, 1), (1, 32), (3, 2)] {
         let remote: Arc<dyn Remote> = Arc::new(HeapRemote::new(Bytes::mib(64)));
         conforms(&remote, &FarOptions { queues, queue_length, ..common::options() });
+    }
+}
+
+#[test]
+fn a_server_over_tcp_keeps_the_contract() {
+    for (queues, queue_length) in [(1, 32), (3, 2)] {
+        let server = Server::tcp(Bytes::mib(64));
+        let options = FarOptions { queues, queue_length, ..server.options() };
+        conforms(&(Arc::new(Connection::build(&options).unwrap()) as _), &options);
+    }
+}
+
+#[test]
+fn a_server_on_this_host_keeps_the_contract() {
+    for (queues, queue_length) in [(1, 32), (3, 2)] {
+        let server = Server::unix(Bytes::mib(64));
+        let options = FarOptions { queues, queue_length, ..server.options() };
+        conforms(&(Arc::new(Connection::build(&options).unwrap()) as _), &options);
     }
 }

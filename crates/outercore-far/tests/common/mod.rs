@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Result, Stream};
-use outercore_far::{FarOptions, FarTier};
+use outercore_far::{FarAddress, FarOptions, FarTier, ServerConfig, ServerHandle, Token, serve};
 use outercore_io::{Engine, EngineConfig, PlannedRead, Tier};
 
 /// Options with short chunks, so that small files have several.
@@ -87,4 +87,46 @@ pub fn read_all(engine: &mut Engine, path: &Path, content: &[u8]) -> Result<()> 
 
 pub fn place(tier: &FarTier, sample: &Sample, all: bool) -> Result<outercore_far::Placed> {
     tier.place(&sample.path, &sample.ranges(all), &mut disk(), &mut |_, _| Ok(()))
+}
+
+/// A memory server with its token, in this process.
+pub struct Server {
+    directory: tempfile::TempDir,
+    handle: Option<ServerHandle>,
+    address: FarAddress,
+}
+
+impl Server {
+    pub fn tcp(size: Bytes) -> Self {
+        Self::start(|_| "127.0.0.1:0".to_owned(), size)
+    }
+
+    pub fn unix(size: Bytes) -> Self {
+        Self::start(|directory| format!("unix:{}", directory.join("s").display()), size)
+    }
+
+    fn start(listen: impl Fn(&Path) -> String, size: Bytes) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let token = Token::create_file(&directory.path().join("token")).unwrap();
+        let listen = listen(directory.path()).parse().unwrap();
+        let handle = serve(ServerConfig::new(listen, size, token)).unwrap();
+        let address = handle.addresses()[0].clone();
+        Self { directory, handle: Some(handle), address }
+    }
+
+    pub fn options(&self) -> FarOptions {
+        let token_file = Some(self.directory.path().join("token"));
+        FarOptions { address: self.address.clone(), token_file, ..options() }
+    }
+
+    pub fn used(&self) -> Bytes {
+        self.handle.as_ref().unwrap().status().used
+    }
+
+    /// Ends the server; what is connected is cut off.
+    pub fn kill(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            handle.stop();
+        }
+    }
 }
