@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+pub mod far;
 pub mod gather;
 mod memory_run;
 mod output;
@@ -25,6 +26,8 @@ pub use output::{
 pub use plan::{FarShare, PlanInput, RunPlan};
 pub use profile::{Profile, SegmentClass};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
-pub use request::{Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, stream};
+pub use request::{
+    Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through, stream, stream_through,
+};
 pub use segments::{SEGMENT_BYTES, Segment, segments};
 pub use stream_run::{OnProgress, StreamOptions, StreamRun};

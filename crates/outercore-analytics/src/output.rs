@@ -1,6 +1,7 @@
 //! What algorithms need and return.
 
 use outercore_core::{Bytes, ReadCounters, Result, StageCounters};
+use outercore_far::FarCounters;
 use serde::Serialize;
 
 use crate::program::Passes;
@@ -86,6 +87,9 @@ pub struct Counters {
     /// Seconds before the first pass in which far memory was filled and pins were read; not part of
     /// `seconds`.
     pub prepare_seconds: f64,
+    /// What far memory has served, where there is any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarCounters>,
     /// Seconds within passes.
     pub pass_seconds: f64,
     /// Of those, seconds in which reads were in flight.

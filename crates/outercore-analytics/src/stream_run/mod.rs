@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_far::{FarCounters, FarTier};
 use outercore_grid::{Arcs, Decoder, Grid, GridShape};
 use outercore_io::{Engine, return_free_memory};
 use outercore_store::dataset::DataSet;
@@ -60,6 +61,8 @@ pub struct StreamRun<'a> {
     counters: Counters,
     /// By segment: how many passes wanted it, where that is asked for.
     wanted: Option<Vec<u32>>,
+    /// Far memory below the engine, and what it had done before.
+    far: Option<(Arc<FarTier>, FarCounters)>,
     started: Instant,
     phase: Phase,
     on_progress: OnProgress<'a>,
@@ -152,6 +155,7 @@ impl<'a> StreamRun<'a> {
             decoders: (0..threads).map(|_| Decoder::default()).collect(),
             counters: Counters { peak_state: plan.state, ..Counters::default() },
             wanted,
+            far: None,
             started: Instant::now(),
             phase: Phase { what: "pass".into(), done: 0, total: 0 },
             dealt: None,
@@ -168,6 +172,7 @@ impl<'a> StreamRun<'a> {
         let mut counters = self.counters.clone();
         counters.reads = self.reader.engine().counters();
         counters.io = self.shared.lock().reader.counters;
+        counters.far = self.far.as_ref().map(|(far, before)| far.counters().since(before));
         counters.seconds = self.started.elapsed().as_secs_f64();
         counters
     }
@@ -184,6 +189,21 @@ impl<'a> StreamRun<'a> {
     /// The plan that is followed.
     pub fn plan(&self) -> &RunPlan {
         &self.plan
+    }
+
+    /// Reads what stays in memory before the first pass, and counts from here on; `far`, whose
+    /// counters were `counted` before, has been filled since `began`.
+    pub(crate) fn prepare(
+        &mut self,
+        far: Arc<FarTier>,
+        counted: FarCounters,
+        began: Instant,
+    ) -> Result<()> {
+        self.far = Some((far, counted));
+        self.preload()?;
+        self.started = Instant::now();
+        self.counters.prepare_seconds = (self.started - began).as_secs_f64();
+        Ok(())
     }
 
     /// Reads what stays in memory before the first pass, instead of in it.
