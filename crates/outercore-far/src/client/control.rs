@@ -164,7 +164,7 @@ fn ping(control: &Control, ended: &(Mutex<bool>, Condvar)) {
     let (flag, changed) = ended;
     let mut over = flag.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let waited = changed.wait_timeout(over, interval);
+        let waited = changed.wait_timeout_while(over, interval, |over| !*over);
         over = waited.unwrap_or_else(PoisonError::into_inner).0;
         if *over {
             return;
