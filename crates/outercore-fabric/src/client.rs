@@ -42,7 +42,7 @@ impl FabricClient {
         Self { library, host, server, timeout, grants, near: Mutex::default() }
     }
 
-    fn near(&self, info: &Info) -> Result<Arc<Near>> {
+    fn near(&self, info: &Arc<Info>) -> Result<Arc<Near>> {
         let mut near = self.near.lock().unwrap_or_else(PoisonError::into_inner);
         match &*near {
             Some(near) if near.provider == info.provider() => Ok(Arc::clone(near)),
@@ -182,7 +182,7 @@ impl RegisteredArena {
 }
 
 impl Near {
-    fn open(library: &Arc<Library>, info: &Info) -> Result<Self> {
+    fn open(library: &Arc<Library>, info: &Arc<Info>) -> Result<Self> {
         let fabric = Fabric::open(library, info)?;
         let domain = Domain::open(&fabric, info)?;
         Ok(Self {

@@ -22,6 +22,9 @@
 //! behind several ports. EFA has no connected endpoints, so it cannot be used. Other versions than
 //! 1.17 are untested; the structures that grew since are read by their first fields only.
 //!
+//! To try a device: `OUTERCORE_TEST_FABRIC="verbs 10.0.0.1" cargo test -p outercore-fabric`, with the
+//! address of its interface.
+//!
 //! Neither data nor tickets are encrypted: a fabric belongs on a network whose every machine is
 //! trusted.
 //!

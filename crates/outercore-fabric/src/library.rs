@@ -112,7 +112,7 @@ impl Library {
         port: u16,
         side: Side,
         provider: Option<&str>,
-    ) -> Result<Info> {
+    ) -> Result<Arc<Info>> {
         let what = match side {
             Side::Server => format!("listening on fabric://{host}"),
             Side::Client => format!("reaching fabric://{host}"),
@@ -146,7 +146,7 @@ impl Library {
         }
         self.check(result, &what)?;
         let first = NonNull::new(found).ok_or_else(|| Error::internal("no fi_info"))?;
-        Ok(Info { first, library: Arc::clone(self) })
+        Ok(Arc::new(Info { first, library: Arc::clone(self) }))
     }
 
     fn hints(self: &Arc<Self>, provider: Option<&str>) -> Result<Hints> {
@@ -199,6 +199,8 @@ pub(crate) enum Side {
 }
 
 /// What libfabric found, best first, freed when dropped.
+///
+/// Whatever is opened from it holds it: some providers keep its pointers instead of a copy.
 pub(crate) struct Info {
     first: NonNull<ffi::InfoRaw>,
     library: Arc<Library>,

@@ -77,12 +77,16 @@ impl<T> Drop for Object<T> {
 }
 
 /// An opened provider.
-pub(crate) struct Fabric(Object<ffi::FabricFid>);
+pub(crate) struct Fabric {
+    object: Object<ffi::FabricFid>,
+    _info: Arc<Info>,
+}
 
 impl Fabric {
-    pub(crate) fn open(library: &Arc<Library>, info: &Info) -> Result<Arc<Self>> {
+    pub(crate) fn open(library: &Arc<Library>, info: &Arc<Info>) -> Result<Arc<Self>> {
         let fabric = library.open_fabric(info)?;
-        Ok(Arc::new(Self(Object { at: fabric, library: Arc::clone(library) })))
+        let object = Object { at: fabric, library: Arc::clone(library) };
+        Ok(Arc::new(Self { object, _info: Arc::clone(info) }))
     }
 
     /// Whether nothing is waiting in the two queues, so that their descriptors may be slept on.
@@ -99,9 +103,9 @@ impl Fabric {
             list[count] = fid;
             count += 1;
         }
-        let trywait = self.0.get().ops.trywait;
+        let trywait = self.object.get().ops.trywait;
         // SAFETY: the list holds `count` open queues of this fabric.
-        let result = unsafe { trywait(self.0.at.as_ptr(), list.as_mut_ptr(), count as c_int) };
+        let result = unsafe { trywait(self.object.at.as_ptr(), list.as_mut_ptr(), count as c_int) };
         result == 0
     }
 }
@@ -109,7 +113,7 @@ impl Fabric {
 /// What a connection asks for, as the listener sees it.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub info: Info,
+    pub info: Arc<Info>,
     /// What the client sent along; a provider may pad it with zeros.
     pub data: Vec<u8>,
 }
@@ -148,12 +152,13 @@ impl EventQueue {
             wait_set: ptr::null_mut(),
         };
         let mut queue = ptr::null_mut();
-        let open = fabric.0.get().ops.eq_open;
+        let open = fabric.object.get().ops.eq_open;
         // SAFETY: the fabric is open; both structures live until the call returns.
-        let result =
-            unsafe { open(fabric.0.at.as_ptr(), &mut attributes, &mut queue, ptr::null_mut()) };
-        fabric.0.library.check(result, what)?;
-        let object = Object::new(&fabric.0.library, queue, what)?;
+        let result = unsafe {
+            open(fabric.object.at.as_ptr(), &mut attributes, &mut queue, ptr::null_mut())
+        };
+        fabric.object.library.check(result, what)?;
+        let object = Object::new(&fabric.object.library, queue, what)?;
         let fd = object.descriptor(what)?;
         Ok(Arc::new(Self { object, fd, _fabric: Arc::clone(fabric) }))
     }
@@ -194,7 +199,7 @@ impl EventQueue {
                 let info = unsafe { Info::adopt(&self.object.library, entry.info) };
                 let info = info.ok_or_else(|| Error::internal("a request without fi_info"))?;
                 let data = entry.data[..got.saturating_sub(head).min(ffi::CM_DATA_ROOM)].to_vec();
-                Event::Requested(Box::new(Request { info, data }))
+                Event::Requested(Box::new(Request { info: Arc::new(info), data }))
             }
             ffi::FI_CONNECTED => Event::Connected,
             ffi::FI_SHUTDOWN => Event::Shutdown(about),
@@ -230,20 +235,21 @@ impl EventQueue {
 /// What shares memory registrations: a protection domain.
 pub(crate) struct Domain {
     object: Object<ffi::DomainFid>,
+    _info: Arc<Info>,
     fabric: Arc<Fabric>,
 }
 
 impl Domain {
-    pub(crate) fn open(fabric: &Arc<Fabric>, info: &Info) -> Result<Arc<Self>> {
+    pub(crate) fn open(fabric: &Arc<Fabric>, info: &Arc<Info>) -> Result<Arc<Self>> {
         let what = "opening a domain";
         let mut domain = ptr::null_mut();
-        let open = fabric.0.get().ops.domain;
+        let open = fabric.object.get().ops.domain;
         // SAFETY: fabric and info are alive.
         let result =
-            unsafe { open(fabric.0.at.as_ptr(), info.as_ptr(), &mut domain, ptr::null_mut()) };
-        fabric.0.library.check(result, what)?;
-        let object = Object::new(&fabric.0.library, domain, what)?;
-        Ok(Arc::new(Self { object, fabric: Arc::clone(fabric) }))
+            unsafe { open(fabric.object.at.as_ptr(), info.as_ptr(), &mut domain, ptr::null_mut()) };
+        fabric.object.library.check(result, what)?;
+        let object = Object::new(&fabric.object.library, domain, what)?;
+        Ok(Arc::new(Self { object, _info: Arc::clone(info), fabric: Arc::clone(fabric) }))
     }
 
     pub(crate) fn fabric(&self) -> &Fabric {
@@ -411,6 +417,7 @@ impl CompletionQueue {
 /// Where connections are asked for.
 pub(crate) struct Listener {
     object: Object<ffi::PepFid>,
+    _info: Arc<Info>,
     _events: Arc<EventQueue>,
 }
 
@@ -418,23 +425,24 @@ impl Listener {
     /// Listens where `info` says; requests arrive in `events`.
     pub(crate) fn open(
         fabric: &Arc<Fabric>,
-        info: &Info,
+        info: &Arc<Info>,
         events: &Arc<EventQueue>,
     ) -> Result<Self> {
         let what = "listening";
         let mut listener = ptr::null_mut();
-        let open = fabric.0.get().ops.passive_ep;
+        let open = fabric.object.get().ops.passive_ep;
         // SAFETY: fabric and info are alive.
-        let result =
-            unsafe { open(fabric.0.at.as_ptr(), info.as_ptr(), &mut listener, ptr::null_mut()) };
-        fabric.0.library.check(result, what)?;
-        let object = Object::new(&fabric.0.library, listener, what)?;
+        let result = unsafe {
+            open(fabric.object.at.as_ptr(), info.as_ptr(), &mut listener, ptr::null_mut())
+        };
+        fabric.object.library.check(result, what)?;
+        let object = Object::new(&fabric.object.library, listener, what)?;
         object.bind(events.object.fid(), 0, what)?;
         let listen = object.get().cm.listen;
         // SAFETY: open and bound to its events.
         let result = unsafe { listen(object.at.as_ptr()) };
-        fabric.0.library.check(result, what)?;
-        Ok(Self { object, _events: Arc::clone(events) })
+        fabric.object.library.check(result, what)?;
+        Ok(Self { object, _info: Arc::clone(info), _events: Arc::clone(events) })
     }
 
     /// The port it got.
@@ -486,13 +494,14 @@ pub(crate) struct Piece<'a> {
 /// One end of a connection. Once it is dropped the provider touches no memory for it any more.
 pub(crate) struct Endpoint {
     object: Object<ffi::EpFid>,
+    _info: Arc<Info>,
     _done: Arc<CompletionQueue>,
     _events: Arc<EventQueue>,
 }
 
 impl Endpoint {
     pub(crate) fn open(
-        info: &Info,
+        info: &Arc<Info>,
         events: &Arc<EventQueue>,
         done: &Arc<CompletionQueue>,
     ) -> Result<Self> {
@@ -513,7 +522,12 @@ impl Endpoint {
         // SAFETY: enabling takes no argument.
         let result = unsafe { control(object.fid(), ffi::FI_ENABLE, ptr::null_mut()) };
         library.check(result, what)?;
-        Ok(Self { object, _done: Arc::clone(done), _events: Arc::clone(events) })
+        Ok(Self {
+            object,
+            _info: Arc::clone(info),
+            _done: Arc::clone(done),
+            _events: Arc::clone(events),
+        })
     }
 
     pub(crate) fn id(&self) -> EndpointId {

@@ -1,6 +1,7 @@
 //! The server's end: lets clients in, and opens regions to their sessions.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,14 +222,18 @@ impl Shared {
             // endpoints, so that an old event cannot mean a new one.
             Some(Event::Shutdown(gone) | Event::Failed(gone, _)) => self.close(gone),
             Some(Event::Connected | Event::Other) => {}
-            None if self.fabric.may_sleep(Some(&self.events), None) => {
-                if !self.closed.load(Ordering::Acquire) {
-                    sleep(&[self.events.descriptor(), self.wake.as_fd()], None)?;
-                }
-            }
-            None => {}
+            None => self.rest()?,
         }
         Ok(())
+    }
+
+    /// Sleeps until there is an event, or until the listener is dropped.
+    fn rest(&self) -> Result<()> {
+        let closed = self.closed.load(Ordering::Acquire);
+        if closed || !self.fabric.may_sleep(Some(&self.events), None) {
+            return Ok(());
+        }
+        sleep(&[self.events.descriptor(), self.wake.as_fd()], None)
     }
 
     /// Lets a client in that shows a valid ticket; turns all others away.
@@ -240,17 +245,16 @@ impl Shared {
         let Some(Invitation { session, .. }) = valid else {
             return self.reject(request);
         };
-        if !state.sessions.contains_key(&session) {
-            match Session::open(&self.fabric, &request.info) {
-                Ok(opened) => state.sessions.insert(session, opened),
+        let session = match state.sessions.entry(session) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => match Session::open(&self.fabric, &request.info) {
+                Ok(opened) => free.insert(opened),
                 Err(_) => return self.reject(request),
-            };
-        }
-        if let Some(session) = state.sessions.get_mut(&session) {
-            // Where it fails the client sees its connection closed.
-            if let Ok(queue) = session.accept(request, &self.events) {
-                session.queues.push(queue);
-            }
+            },
+        };
+        // Where it fails the client sees its connection closed.
+        if let Ok(queue) = session.accept(request, &self.events) {
+            session.queues.push(queue);
         }
     }
 
@@ -267,7 +271,7 @@ impl Shared {
 }
 
 impl Session {
-    fn open(fabric: &Arc<Fabric>, info: &Info) -> Result<Self> {
+    fn open(fabric: &Arc<Fabric>, info: &Arc<Info>) -> Result<Self> {
         let domain = Domain::open(fabric, info)?;
         let done = CompletionQueue::open(&domain, COMPLETIONS)?;
         let (mode, key_size) = info.registration();

@@ -75,7 +75,7 @@ fn a_sealed_region_is_read_by_every_session_and_written_by_none() {
     assert_eq!(writing.read(region, 0, 8192).unwrap(), bytes);
     let error = writing.write(region, 0, &[1; 100]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-    assert!(error.to_string().contains("fabric://127.0.0.1"), "{error}");
+    assert!(error.to_string().contains("fabric://"), "{error}");
     // The queue is of no use any more, and says so at once; nobody else is harmed.
     assert_eq!(writing.read(region, 0, 1).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(reading.read(region, 0, 8192).unwrap(), bytes);
@@ -199,12 +199,12 @@ fn several_queues_share_arrivals_and_an_arena() {
     for round in 0..10 {
         for tag in 0..32 {
             bench.queue = Some(queues.remove(0));
-            bench.read_start(tag, region, tag * 32 << 10, 32 << 10);
+            bench.read_start(tag, region, (tag * 32) << 10, 32 << 10);
             queues.push(bench.queue.take().unwrap());
         }
         for transferred in bench.wait(32) {
             transferred.result.unwrap();
-            let at = transferred.tag as usize * 32 << 10;
+            let at = (transferred.tag as usize * 32) << 10;
             assert!(transferred.lease[..32 << 10] == bytes[at..][..32 << 10], "round {round}");
         }
     }

@@ -1,4 +1,5 @@
 //! A memory server cut down to what a plane asks of it, in this process.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -18,9 +19,17 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 /// Longer than any transfer here takes, shorter than a test may.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The plane under test, over a provider that every machine with libfabric has.
+/// Provider and address under test: what every machine with libfabric has, or what
+/// `OUTERCORE_TEST_FABRIC` says (`verbs 10.0.0.1`).
+fn under_test() -> (String, String) {
+    let set = std::env::var("OUTERCORE_TEST_FABRIC").unwrap_or("tcp 127.0.0.1".into());
+    let (provider, host) = set.split_once(' ').expect("OUTERCORE_TEST_FABRIC: provider and host");
+    (provider.to_owned(), host.to_owned())
+}
+
+/// The plane under test.
 pub fn plane() -> Option<FabricPlane> {
-    let plane = FabricPlane::new(Some("tcp"));
+    let plane = FabricPlane::new(Some(&under_test().0));
     match plane.check() {
         Ok(()) => Some(plane),
         Err(error) => {
@@ -64,7 +73,7 @@ pub struct Server {
 
 impl Server {
     pub fn start(plane: &FabricPlane) -> Arc<Self> {
-        let listener = plane.listen("127.0.0.1").unwrap();
+        let listener = plane.listen(&under_test().1).unwrap();
         Arc::new(Self { listener, regions: Mutex::default() })
     }
 
@@ -123,7 +132,7 @@ impl PlaneControl for Control {
 }
 
 pub fn address() -> FarAddress {
-    "fabric://127.0.0.1:1".parse().unwrap()
+    format!("fabric://{}:1", under_test().1).parse().unwrap()
 }
 
 pub fn client(plane: &FabricPlane, server: &Arc<Server>, session: u64) -> Box<dyn PlaneClient> {
