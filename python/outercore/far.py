@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -143,26 +142,14 @@ def _damaged(path: Path, problem: str) -> CorruptError:
 
 
 def new_token(path: str | os.PathLike[str]) -> Path:
-    """Write a new token to a file that only its owner may read.
+    """Write a new token to a new file that only its owner may read; returns the file.
 
     Raises:
         InvalidError: there is such a file.
         DeviceError: it cannot be written.
     """
-    from outercore.train.storage import device_errors
-
-    file = Path(path)
-    with device_errors(f"token file `{file}`", _AGAIN):
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            raise InvalidError(
-                f"token file `{file}` exists"
-                "\nhint: serve with `--token-file`, or choose another name"
-            ) from None
-        with os.fdopen(descriptor, "w") as opened:
-            opened.write(secrets.token_hex(32) + "\n")
-    return file
+    _core.far_new_token(os.fspath(path))
+    return Path(path)
 
 
 class MemoryServer:
@@ -341,7 +328,7 @@ class Connection:
 
         Raises:
             InvalidError: beyond the end of the region, no bytes, no such thread.
-            DeviceError: the server is gone, or has not answered earlier writes.
+            DeviceError: the server is gone, or an earlier write has failed.
         """
         self._core.write_start(thread, region.key, region.length, offset, _as_bytes(data))
 
@@ -357,8 +344,9 @@ class Connection:
         """Start reading ``length`` bytes of a region; returns a ticket.
 
         Raises:
-            InvalidError: beyond the end of the region, no such thread.
-            DeviceError: the server is gone, or all buffers are in flight or not yet completed.
+            InvalidError: beyond the end of the region, longer than all receive buffers together,
+                no such thread.
+            BudgetError: all receive buffers stay in use for the time-out.
         """
         return self._core.read_start(thread, region.key, region.length, offset, length)
 

@@ -1,5 +1,6 @@
 //! Far memory: servers, connections, what a data set has for them, and what they are like.
 
+use std::path::Path;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Result};
@@ -7,7 +8,7 @@ use outercore_fabric::FabricPlane;
 use outercore_far::segments::{FarSegment, add_transferable_flag as flag_transferable};
 use outercore_far::{
     Connection, FarAddress, FarOptions, FarProbeConfig, FarProbeStep, FarTier, Placed, Remote,
-    placement,
+    Token, placement,
 };
 use outercore_format::keys;
 use outercore_grid::Grid;
@@ -27,6 +28,7 @@ const COPY_DEPTH: usize = 16;
 /// Adds classes and functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(far_address, module)?)?;
+    module.add_function(wrap_pyfunction!(far_new_token, module)?)?;
     module.add_function(wrap_pyfunction!(add_transferable_flag, module)?)?;
     module.add_function(wrap_pyfunction!(far_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(far_put, module)?)?;
@@ -38,6 +40,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn far_address(text: &str) -> PyResult<String> {
     let address: Result<FarAddress> = text.parse();
     address.map(|address| address.to_string()).map_err(to_python)
+}
+
+/// Writes a new token to a new file.
+#[pyfunction]
+fn far_new_token(path: &str) -> PyResult<()> {
+    Token::create_file(Path::new(path)).map(|_| ()).map_err(to_python)
 }
 
 /// Which of some segments, as JSON, are to be far away.

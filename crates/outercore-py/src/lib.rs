@@ -6,6 +6,7 @@ mod analytics;
 mod dataset;
 mod errors;
 mod far;
+mod far_connection;
 mod import;
 mod loader;
 mod memory_server;
@@ -14,6 +15,18 @@ mod tools;
 
 use pyo3::prelude::*;
 
+/// Python's allocator aligns objects to this and no more; a class that wants more is undefined
+/// behaviour.
+const PYTHON_ALIGNS_TO: usize = 16;
+
+const _: () = {
+    assert!(align_of::<dataset::DataSet>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<loader::Loader>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
+};
+
 /// Native part of Outercore.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -21,6 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
+    module.add_class::<far_connection::FarConnection>()?;
     module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
     far::register(module)?;
