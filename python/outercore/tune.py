@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
 import math
@@ -37,6 +36,7 @@ from outercore.errors import (
 )
 from outercore.far import FarOptions
 from outercore.graph import Graph
+from outercore.lock import only_one
 
 FAR_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LIMIT_S = 3600.0
@@ -278,7 +278,7 @@ def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | Non
     if Graph(data_set).num_nodes == 0:
         raise InvalidError(f"data set `{data_set}` has no nodes, expected something to measure")
     with ExitStack() as stack:
-        stack.enter_context(_only_one(out))
+        stack.enter_context(only_one(out, "outercore tune"))
         table, machine = load_table(out)
         if not same_machine(machine):
             raise InvalidError(
@@ -522,24 +522,6 @@ def _ratio(planned: dict[str, Any]) -> float:
 def _machine() -> dict[str, Any]:
     described = records.machine()
     return {"processor": described["processor"], "cores": os.cpu_count()}
-
-
-@contextmanager
-def _only_one(out: Path) -> Iterator[None]:
-    """Holds the table for this process alone."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = out.with_name(f".{out.name}.lock").open("w")
-    except OSError as error:
-        raise DeviceError(f"table `{out}`: {error.strerror}: {error.filename}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidError(
-                f"table `{out}`: another `outercore tune` writes it\nhint: wait, or choose `--out`"
-            ) from None
-        yield
 
 
 @contextmanager

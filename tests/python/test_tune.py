@@ -22,6 +22,7 @@ from outercore import analytics, tune
 from outercore.controller import GraphShape, Table
 from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.graph import Graph
+from outercore.lock import only_one
 from outercore.tune import TuneConfig, least_budget, load_table, local_budget, points
 
 CORES = len(os.sched_getaffinity(0))
@@ -207,7 +208,7 @@ def test_the_table_is_in_the_users_data_directory(
 
 def test_two_cannot_write_one_table(data_set: Path, tmp_path: Path) -> None:
     with (
-        tune._only_one(tmp_path / "t.json"),
+        only_one(tmp_path / "t.json", "outercore tune"),
         pytest.raises(InvalidError, match="another `outercore tune` writes it"),
     ):
         tune.tune(data_set, TuneConfig(), tmp_path / "t.json")

@@ -16,6 +16,7 @@ from outercore.cli.generate import generate
 from outercore.cli.grid import grid
 from outercore.cli.import_ import import_
 from outercore.cli.info import info
+from outercore.cli.jobs import jobs
 from outercore.cli.memory_server import memory_server
 from outercore.cli.plan import plan
 from outercore.cli.probe import probe
@@ -58,6 +59,7 @@ app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
 app.command("tune", no_args_is_help=True)(tune)
+app.command("jobs", no_args_is_help=True)(jobs)
 app.command("report", no_args_is_help=True)(report)
 
 
