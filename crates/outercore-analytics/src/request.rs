@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_fabric::FabricPlane;
 use outercore_far::segments::check_ratio;
 use outercore_far::{FarOptions, FarTier};
 use outercore_format::keys;
@@ -551,7 +552,10 @@ fn open<'a>(
     let plan = divide(data_set, &grid, purpose, config, share)?;
     let began = Instant::now();
     let far = match (far, &config.far) {
-        (None, Some(options)) => Some(Arc::new(FarTier::connect(options)?)),
+        (None, Some(options)) => {
+            let plane = FabricPlane::default();
+            Some(Arc::new(FarTier::connect_with(options, Some(&plane))?))
+        }
         (far, _) => far,
     };
     let engine = |tier: Option<Arc<dyn Tier>>| {

@@ -86,8 +86,13 @@ fn found_arrays(path: &str) -> Result<Vec<(&'static str, ArrayRef)>> {
     let mut found = Vec::new();
     if Grid::is_built(&data_set) {
         let grid = Grid::open(&data_set)?;
-        let read_in_passes = [Some(grid.blocks()), grid.weights()];
-        found.extend(read_in_passes.into_iter().flatten().map(|array| ("grid", array.clone())));
+        let whole = [grid.weights(), grid.order(), Some(grid.out_degrees())];
+        let mut arrays = vec![grid.blocks()];
+        arrays.extend(whole.into_iter().flatten());
+        if !grid.shape().symmetric {
+            arrays.push(grid.in_degrees());
+        }
+        found.extend(arrays.into_iter().map(|array| ("grid", array.clone())));
     }
     if data_set.manifest().roles.features.is_some() {
         found.push(("features", data_set.features()?));
