@@ -119,6 +119,9 @@ pub struct FarOptions {
     pub fallback: bool,
 }
 
+/// An engine gives every read 30 seconds; the disk needs the rest when the server is gone.
+const LONGEST_TIMEOUT_S: f64 = 20.0;
+
 fn default_chunk() -> Bytes {
     Bytes::kib(256)
 }
@@ -174,9 +177,9 @@ impl FarOptions {
                 self.queue_length
             )));
         }
-        if !(self.timeout_s > 0.0 && self.timeout_s <= 3600.0) {
+        if !(self.timeout_s > 0.0 && self.timeout_s <= LONGEST_TIMEOUT_S) {
             return Err(Error::invalid(format!(
-                "timeout is {} s, expected more than 0, at most 3600",
+                "timeout is {} s, expected more than 0, at most {LONGEST_TIMEOUT_S}",
                 self.timeout_s
             )));
         }

@@ -18,6 +18,9 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 /// Chunks in flight to the server: enough to keep a network busy while the disk is read.
 const CHUNKS: usize = 8;
 
+/// Pieces that are planned at once.
+const READS: usize = 1024;
+
 /// A region smaller than this is not worth its entry on a server that is nearly full.
 const LEAST_REGION: u64 = 64 << 10;
 
@@ -186,26 +189,42 @@ impl<'a> Copy<'a> {
 
     /// Copies `layout`, one range after the other, to a region.
     fn region(&mut self, region: &Region, layout: &[Range<u64>]) -> Result<(), Failure> {
-        let piece = (self.writer.chunk as u64).min(self.engine.max_read().0);
+        let longest = (self.writer.chunk as u64).min(self.engine.max_read().0);
         let mut offset = 0;
-        for range in layout {
-            let reads: Vec<PlannedRead> = placement::cut(range, piece, 0)
-                .into_iter()
-                .map(|part| PlannedRead { offset: part.start, len: (part.end - part.start) as u32 })
-                .collect();
-            let Self { engine, file, writer, on_progress, done, total } = self;
-            let mut at_server = false;
-            let read = engine.read(*file, &reads, &mut |index, bytes| {
-                let at = offset + (reads[index].offset - range.start);
-                writer.write(region, at, bytes).inspect_err(|_| at_server = true)?;
-                *done += bytes.len() as u64;
-                // Ranges that overlap are sent twice.
-                on_progress((*done).min(*total), *total)
-            });
-            read.map_err(|error| Failure { error, at_server })?;
-            offset += range.end - range.start;
+        // What is read together, so that short ranges keep the disk busy too.
+        let mut reads = Vec::with_capacity(READS);
+        let mut offsets = Vec::with_capacity(READS);
+        for piece in layout.iter().flat_map(|range| placement::cut(range, longest, 0)) {
+            let len = piece.end - piece.start;
+            reads.push(PlannedRead { offset: piece.start, len: len as u32 });
+            offsets.push(offset);
+            offset += len;
+            if reads.len() == READS {
+                self.pieces(region, &reads, &offsets)?;
+                reads.clear();
+                offsets.clear();
+            }
         }
+        self.pieces(region, &reads, &offsets)?;
         self.writer.finish().map_err(Failure::at_server)
+    }
+
+    /// Reads pieces of the file and writes them to their offsets in a region.
+    fn pieces(
+        &mut self,
+        region: &Region,
+        reads: &[PlannedRead],
+        offsets: &[u64],
+    ) -> Result<(), Failure> {
+        let Self { engine, file, writer, on_progress, done, total } = self;
+        let mut at_server = false;
+        let read = engine.read(*file, reads, &mut |index, bytes| {
+            writer.write(region, offsets[index], bytes).inspect_err(|_| at_server = true)?;
+            *done += bytes.len() as u64;
+            // Ranges that overlap are sent twice.
+            on_progress((*done).min(*total), *total)
+        });
+        read.map(|_| ()).map_err(|error| Failure { error, at_server })
     }
 }
 

@@ -410,7 +410,7 @@ impl Shared {
         let server = self.options.address.to_string();
         let named = error.to_string().contains(&server);
         let error = if named { error } else { error.context(format!("memory server {server}")) };
-        error.hint(NO_FALLBACK)
+        if error.kind() == ErrorKind::Io { error.hint(NO_FALLBACK) } else { error }
     }
 
     /// The entry of a file; a new one where the path has come to mean another file.
