@@ -1,5 +1,6 @@
 //! How a connection begins: versions, and who is who.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use outercore_core::{Error, ErrorKind, Result};
@@ -78,23 +79,30 @@ impl Door {
         Ok(Greeted { socket, session: verdict.session, session_timeout })
     }
 
-    /// The error with the server's name; what the network does to a connection is `Io`.
+    /// The error with the server's name.
     pub(crate) fn named(&self, error: Error) -> Error {
-        self.lost(error).context(format!("memory server {}", self.address))
+        plain(error, self.timeout).context(format!("memory server {}", self.address))
     }
+}
 
-    fn lost(&self, error: Error) -> Error {
-        let timed_out =
-            || Error::new(ErrorKind::Io, format!("no answer for {} s", self.timeout.as_secs_f64()));
-        match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
-            Some(source) => match std::io::Error::kind(source) {
-                std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => timed_out(),
-                std::io::ErrorKind::UnexpectedEof => closed(),
-                _ => error,
-            },
-            None => error,
-        }
+/// What the network did to a connection, in plain words.
+pub(crate) fn plain(error: Error, timeout: Duration) -> Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+    match source.map(io::Error::kind) {
+        Some(io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => no_answer(timeout),
+        Some(
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted,
+        ) => closed(),
+        _ => error,
     }
+}
+
+/// The other end has said nothing for so long.
+pub(crate) fn no_answer(timeout: Duration) -> Error {
+    Error::new(ErrorKind::Io, format!("no answer for {} s", timeout.as_secs_f64()))
 }
 
 /// The other end has closed the connection.
