@@ -1,7 +1,7 @@
 //! Far memory: the memory of another process or another machine as one more tier (Fargraph+).
 //!
 //! A memory server lends regions of its memory; a client writes to them and reads from them by
-//! region key, in chunks, many at a time. [`FarTier`](tier::FarTier) puts that under the I/O engine.
+//! region key, in chunks, many at a time. [`FarTier`] puts that under the I/O engine.
 //!
 //! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
 #![forbid(unsafe_code)]
