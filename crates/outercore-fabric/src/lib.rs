@@ -40,6 +40,7 @@ mod objects;
 mod plane;
 mod queue;
 mod server;
+mod signals;
 mod wake;
 
 pub use plane::FabricPlane;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use outercore_core::{Error, ErrorKind, Result};
 
 use crate::ffi;
+use crate::signals::keep_handlers;
 
 /// The name under which every distribution installs it; the number is that of its binary interface.
 const FILE: &str = "libfabric.so.1";
@@ -33,8 +34,9 @@ impl Library {
     /// # Errors
     /// `Unsupported`: it is not installed, or too old; with what to install.
     pub(crate) fn load() -> Result<Arc<Self>> {
-        // SAFETY: the initialisers of libfabric only register its providers.
-        let code = unsafe { libloading::Library::new(FILE) };
+        // SAFETY: the initialisers of libfabric register its providers; what those of the libraries
+        // behind it do to signals is undone.
+        let code = keep_handlers(|| unsafe { libloading::Library::new(FILE) });
         let code = code.map_err(|error| {
             Error::new(ErrorKind::Unsupported, format!("no {FILE} on this machine: {error}"))
                 .hint(INSTALL)
@@ -126,7 +128,7 @@ impl Library {
         };
         let mut found = ptr::null_mut();
         // SAFETY: the strings and the hints live until the call returns; `found` is ours.
-        let result = unsafe {
+        let result = keep_handlers(|| unsafe {
             (self.getinfo)(
                 ffi::API_VERSION,
                 node.as_ptr(),
@@ -135,7 +137,7 @@ impl Library {
                 hints.0.first.as_ptr(),
                 &mut found,
             )
-        };
+        });
         if result == -libc::ENODATA {
             let name = provider.unwrap_or("any provider");
             return Err(Error::new(
