@@ -125,9 +125,14 @@ class Settings:
     queue_length: int | None = None
 
     def __str__(self) -> str:
-        words = [] if self.partition_log2 is None else [f"partitions 2^{self.partition_log2}"]
-        words += [] if self.queue_length is None else [f"queue length {self.queue_length}"]
-        return ", ".join(words) or "as they are"
+        words = [] if self.partition_log2 is None else [f"2^{self.partition_log2} nodes"]
+        words += [] if self.queue_length is None else [f"queue {self.queue_length}"]
+        return ", ".join(words) or "default"
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Small ones first, and what was left as it is before all."""
+        return (self.partition_log2 or 0, self.queue_length or 0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ class Profile:
         # Measured at more points is better known; then the first in a fixed order.
         return min(
             slowdowns,
-            key=lambda one: (statistics.median(slowdowns[one]), -len(slowdowns[one]), _order(one)),
+            key=lambda one: (statistics.median(slowdowns[one]), -len(slowdowns[one]), one.order),
         )
 
     @cached_property
@@ -418,10 +423,6 @@ def _at(line: Sequence[tuple[float, float]], x: float) -> float:
 
 def _level(value: float, levels: Sequence[tuple[float, str]]) -> str:
     return next(name for bound, name in levels if value < bound)
-
-
-def _order(settings: Settings) -> tuple[int, int]:
-    return (settings.partition_log2 or 0, settings.queue_length or 0)
 
 
 def _measurement(value: Mapping[str, Any]) -> Measurement:

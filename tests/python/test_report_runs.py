@@ -62,7 +62,7 @@ def record(**counters: Any) -> dict[str, Any]:
             "pass_seconds": 2.0,
             "pinned_bytes": 4 << 20,
             "reads": {"requests": 12, "bytes": 12 << 20, "useful_bytes": 12 << 20},
-            "far": {"far_bytes": 9 << 20, "disk_bytes": 3 << 20, "lost": None},
+            "far": {"far_bytes": 9 << 20, "disk_bytes": 3 << 20, "failed_over": 7, "lost": "gone"},
             "device_busy": 0.8,
             "cores_busy": 0.25,
             "by_pass": [one] * 4,
@@ -71,7 +71,7 @@ def record(**counters: Any) -> dict[str, Any]:
         "profile": {
             "classes": [
                 {
-                    "group": "edges",
+                    "group": 3,
                     "what": "edges",
                     "bytes": 20 << 20,
                     "local": 16 << 20,
@@ -168,6 +168,8 @@ def test_one_page_compares_algorithms_and_refers_to_nothing_outside(tmp_path: Pa
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)</script>" not in page
     assert "seconds of preparing" in page
+    assert "7 reads" in page
+    assert "group 3: edges" in page
     assert "20.0 MiB, 16.0 MiB in memory, wanted 160 times" in page
 
 

@@ -129,12 +129,12 @@ def _print(title: str, profile: Profile) -> None:
     console.data(title)
     several = len({one.settings for one in profile.measured}) > 1
     heads = ["threads", "ratio", *(["settings"] if several else []), *_HEADS, ""]
-    table = RichTable(box=box.SIMPLE_HEAD)
+    table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     ordered = sorted(
         profile.measured,
-        key=lambda one: (str(one.settings), one.threads, one.far_ratio),
+        key=lambda one: (one.settings.order, one.threads, one.far_ratio),
     )
     for _, same in groupby(ordered, key=lambda one: (one.settings, one.threads)):
         for one in same:

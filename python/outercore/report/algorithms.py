@@ -64,6 +64,9 @@ def _summary(run: AlgorithmRun, place: int) -> str:
         tiles.insert(2, ("seconds of preparing", f"{run.prepare_seconds:.3g}"))
     if "far" in tiers:
         tiles.insert(4, ("read from far memory", format_size(tiers["far"])))
+    lost = (counters.get("far") or {}).get("failed_over", 0)
+    if lost:
+        tiles.append(("read from the disk instead of far memory", f"{lost:,} reads"))
     return summary(run, place, tiles)
 
 
@@ -82,7 +85,7 @@ def _profiles(runs: Sequence[AlgorithmRun]) -> list[str]:
 
 def _profile(run: AlgorithmRun) -> dict[str, str]:
     classes = (run.record.get("profile") or {}).get("classes") or []
-    return {f"{one['group']}: {one['what']}": _class_text(one) for one in classes}
+    return {f"group {one['group']}: {one['what']}": _class_text(one) for one in classes}
 
 
 def _class_text(one: Mapping[str, Any]) -> str:

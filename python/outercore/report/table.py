@@ -44,7 +44,7 @@ def _figures(profile: Profile) -> list[go.Figure]:
         line={"color": GREY, "dash": "dash"},
         annotation={"text": "turning point"},
     )
-    settings = sorted({one.settings for one in profile.measured}, key=str)
+    settings = sorted({one.settings for one in profile.measured}, key=lambda one: one.order)
     if len(settings) > 1:
         figures.append(_by_settings(profile.measured, settings))
     return figures
