@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{base, deliver};
 use outercore_core::{Bytes, ErrorKind, Result};
-use outercore_far::{FarOptions, FarTier};
+use outercore_far::{FarAddress, FarOptions, FarTier, ServerConfig, Token, serve};
 use outercore_io::{Engine, EngineConfig};
 use outercore_pipeline::{Advance, Counters, Loader, LoaderConfig, TopologyMode};
 use outercore_store::dataset::DataSet;
@@ -166,11 +166,41 @@ fn an_epoch_without_fallback_ends_with_an_error_that_names_server_and_file() {
 }
 
 #[test]
+fn batches_from_a_memory_server_are_the_same_also_when_it_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    graph(directory.path());
+    let secrets = tempfile::tempdir().unwrap();
+    let token_file = secrets.path().join("token");
+    let token = Token::create_file(&token_file).unwrap();
+    let expected: Vec<_> = {
+        let mut loader = loader(directory.path(), &config());
+        (0..3).map(|epoch| deliver(&mut loader, epoch, 0)).collect()
+    };
+    let socket = FarAddress::Unix(secrets.path().join("socket"));
+    for listen in ["127.0.0.1:0".parse().unwrap(), socket] {
+        let server = serve(ServerConfig::new(listen, Bytes::mib(8), token.clone())).unwrap();
+        let address = server.addresses()[0].clone();
+        let far = FarOptions { address, token_file: Some(token_file.clone()), ..options() };
+        let config = LoaderConfig { far: Some(far), ..config() };
+        let mut loader = loader(directory.path(), &config);
+        assert!(deliver(&mut loader, 0, 0) == expected[0], "{:?}", config.far);
+        let (far, disk) = served(loader.take_counters().0);
+        assert!(far > disk, "{far} far, {disk} from the disk");
+        assert!(deliver(&mut loader, 1, 0) == expected[1], "{:?}", config.far);
+        let (far, disk) = served(loader.take_counters().0);
+        assert!(far > 0 && disk == 0, "{far} far, {disk} from the disk");
+        server.stop();
+        assert!(deliver(&mut loader, 2, 0) == expected[2], "{:?}", config.far);
+        loader.take_counters();
+    }
+}
+
+#[test]
 fn a_server_that_nobody_runs_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     graph(directory.path());
     let socket = directory.path().join("nobody.sock");
-    let address = outercore_far::FarAddress::Unix(socket);
+    let address = FarAddress::Unix(socket);
     let token_file = directory.path().join("token");
     std::fs::write(&token_file, "0123456789abcdef0123456789abcdef").unwrap();
     std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o600)).unwrap();
