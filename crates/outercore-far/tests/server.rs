@@ -1,5 +1,6 @@
 //! The memory server, as its clients see it over real sockets.
 
+#[allow(dead_code)] // A part of it is used.
 #[path = "common/proxy.rs"]
 mod proxy;
 mod served;

@@ -8,6 +8,8 @@ mod control;
 mod data;
 mod listener;
 mod regions;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
+    memfd_create,
 };
 
 use crate::auth::random_number;
@@ -237,11 +238,10 @@ impl Regions {
     /// Makes the content of a region final.
     pub(super) fn seal(&self, session: u64, key: RegionKey, keep: bool) -> Result<()> {
         self.check_seal(session, key, keep)?;
-        let mut table = self.change_table();
-        let region = table.by_key.get(&key.0).cloned().ok_or_else(not_there)?;
-        region.seal(keep)?;
+        // The kernel may take its time, for which nobody else has to wait.
+        self.get(key)?.seal(keep)?;
         if keep {
-            table.disown(session);
+            self.change_table().disown(session);
         }
         Ok(())
     }
@@ -379,9 +379,9 @@ impl Region {
         if state.sealed {
             return Err(sealed());
         }
-        // Where a writable mapping is left the kernel refuses; then nobody but us gets the memory
-        // itself, and we no longer write.
-        let _ = fcntl_add_seals(&self.memory, SealFlags::WRITE);
+        // Where a writable mapping is left the kernel refuses; as long as it does, nobody but us
+        // gets the memory itself, and we no longer write.
+        let _ = self.forbid_writing();
         state.sealed = true;
         if keep {
             state.kept = true;
@@ -392,12 +392,18 @@ impl Region {
 
     /// The memory itself, where nobody can change it any more.
     pub(super) fn unchangeable(&self) -> Result<BorrowedFd<'_>> {
-        let seals = rustix::fs::fcntl_get_seals(&self.memory).map_err(io::Error::from)?;
-        if self.state().sealed && seals.contains(SealFlags::WRITE | SealFlags::SHRINK) {
-            Ok(self.memory.as_fd())
-        } else {
-            Err(Error::new(ErrorKind::Unsupported, "the region can still be written: not shared"))
+        if self.is_sealed() && self.forbid_writing().is_ok() {
+            return Ok(self.memory.as_fd());
         }
+        Err(Error::new(ErrorKind::Unsupported, "the region can still be written: not shared"))
+    }
+
+    fn forbid_writing(&self) -> rustix::io::Result<()> {
+        // A client with the memory may have forbidden further seals.
+        if fcntl_get_seals(&self.memory)?.contains(SealFlags::WRITE) {
+            return Ok(());
+        }
+        fcntl_add_seals(&self.memory, SealFlags::WRITE)
     }
 }
 
