@@ -165,11 +165,16 @@ Observer = Callable[[Sequence[JobState]], None]
 
 
 def estimate(
-    request: Request, table: Table, most_memory: int, progress: Progress | None = None
+    request: Request,
+    table: Table,
+    most_memory: int,
+    progress: Progress | None = None,
+    *,
+    shapes: dict[Path, GraphShape] | None = None,
 ) -> Estimate:
     """What a request needs at its turning point, and how its time depends on threads.
 
-    Builds the grid where there is none.
+    Builds the grid where there is none. `shapes` keeps those of the data sets that were seen.
 
     Errors: `InvalidError` where not even all the memory is enough; what the memory plan raises.
     """
@@ -178,7 +183,10 @@ def estimate(
         analytics.plan(request.algorithm, request.data_set, memory=1 << 50, **request.options)
     except NotFoundError:
         analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
-    profile = table.profile(request.algorithm, graph_shape(graph), medium_of(request.far))
+    known = {} if shapes is None else shapes
+    root = request.data_set.resolve()
+    shape = known[root] = known.get(root) or graph_shape(graph)
+    profile = table.profile(request.algorithm, shape, medium_of(request.far))
     ratio, notes = _wanted_ratio(request, profile)
     overhead = _overhead(profile)
     least = request.threads or 1
@@ -188,7 +196,7 @@ def estimate(
         per_thread = max(second - first, 0)
     else:
         first, reached, per_thread = request.memory, ratio, 0
-    times = _ideal(graph_shape(graph)) if profile is None else profile.times(reached)
+    times = _ideal(shape) if profile is None else profile.times(reached)
     return Estimate(
         job=Job(
             name=request.name,
@@ -294,11 +302,14 @@ class _Running:
     def prepare(self, progress: Progress | None) -> None:
         """Estimates all; refuses those that can never run."""
         cores, memory = self._machine.most()
+        shapes: dict[Path, GraphShape] = {}
         for state in self.states:
             if state.status != "waiting":
                 continue
             try:
-                estimated = estimate(self._requests[state.name], self._table, memory, progress)
+                estimated = estimate(
+                    self._requests[state.name], self._table, memory, progress, shapes=shapes
+                )
                 _check(estimated.job, cores, memory)
             except InterruptError:
                 raise KeyboardInterrupt from None
@@ -478,6 +489,9 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
     notes = []
     if not profile.same_class:
         notes.append("measured on a graph of another class")
+    measured = profile.measured[0].medium
+    if measured != medium_of(request.far):
+        notes.append(f"measured with edges from {measured}")
     partition = profile.settings.partition_log2
     if partition is not None:
         notes.append(f"fastest with `outercore grid --partition-log2 {partition}`")

@@ -183,6 +183,13 @@ def test_training_and_algorithms_share_a_page(tmp_path: Path) -> None:
     assert "bfs on papers" in page
 
 
+def test_a_directory_of_several_runs_stands_for_all_of_them(tmp_path: Path) -> None:
+    for name in ("02-b", "01-a"):
+        write(tmp_path / "night" / name, record())
+    (tmp_path / "night" / "03-c").mkdir()
+    assert [run.name for run in load_runs([tmp_path / "night"])] == ["01-a", "02-b"]
+
+
 def test_counters_that_are_absent_count_as_nothing(tmp_path: Path) -> None:
     bare = {**record(), "counters": {"passes": 2, "seconds": 1.0}, "plan": {}, "profile": None}
     write_report([write(tmp_path / "a", bare)], tmp_path / "report.html")

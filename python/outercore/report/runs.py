@@ -100,10 +100,11 @@ class AlgorithmRun(Recorded):
 
 
 def load_runs(paths: Sequence[Path]) -> list[Recorded]:
-    """The records in run directories.
+    """The records in run directories; of a directory of several runs all of theirs.
 
     Errors: `NotFoundError` and `CorruptError` name the file.
     """
+    paths = [run for path in paths for run in _runs_in(path)]
     names = _names(paths)
     return [_run(name, _record(path)) for name, path in zip(names, paths, strict=True)]
 
@@ -111,6 +112,13 @@ def load_runs(paths: Sequence[Path]) -> list[Recorded]:
 def _run(name: str, record: Mapping[str, Any]) -> Recorded:
     kind = AlgorithmRun if record.get("job") == records.ALGORITHM else Run
     return kind(name, record)
+
+
+def _runs_in(path: Path) -> list[Path]:
+    """The run itself, or those one level below it, as `outercore jobs` leaves them."""
+    if (path / records.FILE).exists():
+        return [path]
+    return sorted(file.parent for file in path.glob(f"*/{records.FILE}")) or [path]
 
 
 def _record(path: Path) -> Mapping[str, Any]:
