@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_far::queue::refuse;
 use outercore_far::{Arrivals, Queue, Transfer, Transferred};
 
@@ -114,6 +114,12 @@ impl Queue for FabricQueue {
 
     fn length(&self) -> usize {
         self.length
+    }
+
+    /// What the provider holds beside, nobody says.
+    fn memory_bytes(&self) -> Bytes {
+        let slots = self.length * (size_of::<Option<Move>>() + size_of::<(Way, Transfer)>());
+        Bytes(slots as u64)
     }
 }
 

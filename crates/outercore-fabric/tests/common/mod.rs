@@ -21,7 +21,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Provider and address under test: what every machine with libfabric has, or what
 /// `OUTERCORE_TEST_FABRIC` says (`verbs 10.0.0.1`).
-fn under_test() -> (String, String) {
+pub fn under_test() -> (String, String) {
     let set = std::env::var("OUTERCORE_TEST_FABRIC").unwrap_or("tcp 127.0.0.1".into());
     let (provider, host) = set.split_once(' ').expect("OUTERCORE_TEST_FABRIC: provider and host");
     (provider.to_owned(), host.to_owned())
