@@ -169,12 +169,14 @@ def test_jobs_are_bound_to_different_nodes() -> None:
     assert [one.cores for one in launched] == [(0, 1), (8, 9)]
 
 
+@settings(deadline=None)
 @given(curves)
 def test_the_turning_point_is_within_what_was_measured(curve: list[tuple[float, float]]) -> None:
     ratios = [ratio for ratio, _ in curve]
     assert min(ratios) <= turning_point(curve) <= max(ratios)
 
 
+@settings(deadline=None)
 @given(curves, st.floats(0.1, 10.0))
 def test_the_turning_point_does_not_depend_on_the_unit_of_time(
     curve: list[tuple[float, float]], scale: float
@@ -183,6 +185,7 @@ def test_the_turning_point_does_not_depend_on_the_unit_of_time(
     assert turning_point(scaled) == pytest.approx(turning_point(curve), abs=2e-3)
 
 
+@settings(deadline=None)
 @given(curves, st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_who_accepts_more_goes_further(
     curve: list[tuple[float, float]], slack: float, more: float
@@ -190,6 +193,7 @@ def test_who_accepts_more_goes_further(
     assert turning_point(curve, slack) <= turning_point(curve, slack + more)
 
 
+@settings(deadline=None)
 @given(st.lists(times, min_size=2, max_size=8).map(sorted))
 def test_times_that_never_fall_stay_within_the_slack_up_to_the_turning_point(
     rising: list[float],
@@ -302,6 +306,7 @@ def test_classes_of_known_graphs(nodes: int, arcs: int, skew: float, expected: s
 shapes = st.builds(GraphShape, st.integers(0, 10**12), st.integers(0, 10**13), st.floats(0, 1000))
 
 
+@settings(deadline=None)
 @given(shapes, shapes)
 def test_distance_is_symmetric_and_nothing_to_itself(one: GraphShape, other: GraphShape) -> None:
     assert one.distance(other) == pytest.approx(other.distance(one))

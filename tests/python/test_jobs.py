@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
@@ -376,6 +376,7 @@ nodes = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(
 )
 
 
+@settings(deadline=None)
 @given(nodes, st.sets(st.integers(0, 40)), st.dictionaries(st.integers(0, 40), st.floats(0, 1)))
 def test_free_cores_are_not_held_and_the_idlest_of_their_machine(
     cores: list[list[int]], held: set[int], shares: dict[int, float]

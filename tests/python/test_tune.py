@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
@@ -39,6 +39,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 1 << 31))
 def test_the_least_budget_is_found_by_halving(least: int, most: int) -> None:
     found = least_budget(lambda budget: budget >= least, most)
