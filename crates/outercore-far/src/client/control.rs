@@ -18,12 +18,13 @@ pub(super) struct Control {
     door: Door,
     pub(super) session: u64,
     session_timeout: Duration,
+    /// Whoever holds `line` asks and listens; anybody may shut it down.
+    socket: Socket,
     line: Mutex<Line>,
 }
 
 #[derive(Debug)]
 struct Line {
-    socket: Socket,
     next_id: u64,
     /// Why nothing more can be asked.
     dead: Option<String>,
@@ -32,12 +33,12 @@ struct Line {
 impl Control {
     pub(super) fn connect(door: Door) -> Result<Self> {
         let greeted = door.enter(Role::Control, 0)?;
-        let line = Line { socket: greeted.socket, next_id: 1, dead: None };
         Ok(Self {
             door,
             session: greeted.session,
             session_timeout: greeted.session_timeout,
-            line: Mutex::new(line),
+            socket: greeted.socket,
+            line: Mutex::new(Line { next_id: 1, dead: None }),
         })
     }
 
@@ -54,13 +55,15 @@ impl Control {
         if let Some(dead) = &line.dead {
             return Err(Error::new(ErrorKind::Io, dead.clone()));
         }
-        match exchange(&mut line, request, self.door.timeout) {
+        let id = line.next_id;
+        line.next_id += 1;
+        match exchange(&self.socket, id, request, self.door.timeout) {
             Ok(answer) => answer.map_err(|error| self.door.named(error)),
             Err(error) => {
                 // Whatever else this connection brings may belong to the request that failed.
                 let error = self.door.named(error);
                 line.dead = Some(error.to_string());
-                line.socket.shutdown();
+                self.socket.shutdown();
                 Err(Error::new(ErrorKind::Io, error.to_string()))
             }
         }
@@ -70,21 +73,23 @@ impl Control {
         self.line().dead.is_none()
     }
 
-    /// Ends the session.
+    /// Ends the session, and whatever somebody still waits for.
     fn hang_up(&self) {
-        let mut line = self.line();
-        line.dead.get_or_insert_with(|| {
+        self.socket.shutdown();
+        self.line().dead.get_or_insert_with(|| {
             format!("memory server {}: the connection is closed", self.door.address)
         });
-        line.socket.shutdown();
     }
 }
 
 /// One request and its answer; the outer error is the connection's.
-fn exchange(line: &mut Line, request: &Request, timeout: Duration) -> Result<Result<Reply>> {
-    let id = line.next_id;
-    line.next_id += 1;
-    line.socket.write_before(&request.encode(id), Instant::now() + timeout)?;
+fn exchange(
+    socket: &Socket,
+    id: u64,
+    request: &Request,
+    timeout: Duration,
+) -> Result<Result<Reply>> {
+    socket.write_before(&request.encode(id), Instant::now() + timeout)?;
     let mut signs_of_life = match request {
         Request::Allocate { len, .. } => len / ALLOCATION_STEP,
         _ => 0,
@@ -92,10 +97,10 @@ fn exchange(line: &mut Line, request: &Request, timeout: Duration) -> Result<Res
     loop {
         let deadline = Instant::now() + timeout;
         let mut header = [0; protocol::MESSAGE_HEADER];
-        line.socket.read_before(&mut header, deadline)?;
+        socket.read_before(&mut header, deadline)?;
         let header = MessageHeader::decode(&header)?;
         let mut body = vec![0; header.len as usize];
-        line.socket.read_before(&mut body, deadline)?;
+        socket.read_before(&mut body, deadline)?;
         if (header.id, header.kind) != (id, request.kind()) {
             return Err(out_of_step());
         }

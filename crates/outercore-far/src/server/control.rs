@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 
-use super::{Server, Session};
+use super::Server;
+use super::session::Session;
 use crate::data_plane::{Access, MAX_BLOB};
 use crate::protocol::{self, MessageHeader, Reply, Request, StatusPage};
 use crate::remote::{Region, RegionKey};

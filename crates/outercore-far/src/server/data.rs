@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use outercore_core::{Error, ErrorKind, Result};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 
+use super::Server;
 use super::regions::Region;
-use super::{Server, Session};
+use super::session::Session;
 use crate::protocol::{
     self, DataReply, DataRequest, Operation, REPLY_HEADER, REQUEST_HEADER, encode_error,
 };

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use outercore_core::{Context, Error, Result};
 use rustix::event::PollFlags;
 use rustix::net::{self as sockets, AddressFamily, SocketAddrUnix};
 
-use super::{Server, SocketFile};
+use super::Server;
 use crate::options::FarAddress;
 use crate::socket::{Socket, new_socket, wait_for};
 
@@ -154,6 +154,14 @@ fn remove_stale(path: &Path) -> Result<()> {
         Err(error) => Err(error.into()),
         Ok(_) => Err(io::Error::from(rustix::io::Errno::ADDRINUSE).into()),
     }
+}
+
+/// A socket file that is removed with its listener, unless another server has replaced it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and number of the file.
+    identity: (u64, u64),
 }
 
 impl SocketFile {

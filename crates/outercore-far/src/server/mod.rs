@@ -8,29 +8,26 @@ mod control;
 mod data;
 mod listener;
 mod regions;
+mod session;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 
-use crate::auth::{Prover, Token, random, random_number};
+use crate::auth::Token;
 use crate::data_plane::{DataPlane, PlaneListener};
 use crate::options::FarAddress;
-use crate::protocol::{self, Hello, NONCE, PROOF, Role, Verdict};
 use crate::remote::ServerStatus;
 use crate::socket::{Socket, Wake};
 use listener::Listener;
 use regions::Regions;
-
-/// Seconds that a client has to prove who it is.
-const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+use session::{Greeted, Session};
 
 /// Connections that have not yet proved who they are.
 const MOST_STRANGERS: usize = 64;
@@ -291,30 +288,6 @@ impl Counters {
     }
 }
 
-/// A client.
-#[derive(Debug)]
-struct Session {
-    id: u64,
-    queues: Mutex<Queues>,
-}
-
-/// The data connections of a client.
-#[derive(Debug, Default)]
-struct Queues {
-    ended: bool,
-    open: HashMap<u64, Arc<Socket>>,
-}
-
-impl Session {
-    fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn has_ended(&self) -> bool {
-        self.queues().ended
-    }
-}
-
 impl Server {
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
@@ -379,7 +352,7 @@ impl Server {
             }
             Ok(Greeted::Queue(session)) => {
                 let _ = data::serve(self, &session, socket);
-                session.queues().open.remove(&number);
+                session.left(number);
             }
             Err(_) => {
                 self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -387,139 +360,7 @@ impl Server {
         }
     }
 
-    /// Finds out who it is, and answers.
-    fn greet(&self, number: u64, socket: &Arc<Socket>) -> Result<Greeted> {
-        let deadline = Instant::now() + HELLO_PATIENCE;
-        socket.prepare(self.config.session_timeout)?;
-        let mut preamble = [0; protocol::PREAMBLE];
-        socket.read_before(&mut preamble, deadline)?;
-        // Also to a client of another version, which then can say so.
-        socket.write_before(&protocol::preamble(), deadline)?;
-        protocol::check_preamble(preamble, "memory server", "client")?;
-        let mut hello = [0; protocol::HELLO];
-        socket.read_before(&mut hello, deadline)?;
-        let hello = Hello::decode(&hello)?;
-        let mut nonce = [0; NONCE];
-        random(&mut nonce)?;
-        socket.write_before(&nonce, deadline)?;
-        let mut proof = [0; PROOF];
-        socket.read_before(&mut proof, deadline)?;
-
-        let greeted = if self.config.token.proves(Prover::Client, &hello, &nonce, &proof) {
-            self.admit(number, &hello, socket)
-        } else {
-            Err(Error::invalid("this is not the server's token")
-                .hint("give the client the token file that the server was started with"))
-        };
-        let verdict = match &greeted {
-            Ok(greeted) => Verdict {
-                status: protocol::OK,
-                text_len: 0,
-                session_timeout_ms: self.config.session_timeout.as_millis() as u32,
-                session: greeted.session().id,
-                proof: self.config.token.prove(Prover::Server, &hello, &nonce),
-            }
-            .encode()
-            .to_vec(),
-            Err(error) => {
-                let (status, text) = protocol::encode_error(error);
-                let verdict = Verdict {
-                    status,
-                    text_len: text.len() as u16,
-                    session_timeout_ms: 0,
-                    session: 0,
-                    proof: [0; PROOF],
-                };
-                [&verdict.encode()[..], text.as_bytes()].concat()
-            }
-        };
-        if let Err(error) = socket.write_before(&verdict, deadline) {
-            if let Ok(Greeted::Client(session)) = &greeted {
-                self.end_session(session);
-            }
-            return Err(error.into());
-        }
-        greeted
-    }
-
-    /// Opens a session, or lets a data connection join one.
-    fn admit(&self, number: u64, hello: &Hello, socket: &Arc<Socket>) -> Result<Greeted> {
-        let too_many = |what: &str, most: usize| {
-            Error::new(ErrorKind::Io, format!("the memory server has {most} {what} already"))
-        };
-        let mut sessions = self.sessions();
-        match hello.role {
-            Role::Control => {
-                if sessions.len() >= self.config.sessions {
-                    return Err(too_many("clients", self.config.sessions));
-                }
-                let session = Arc::new(Session { id: random_number()?, queues: Mutex::default() });
-                sessions.insert(session.id, Arc::clone(&session));
-                Ok(Greeted::Client(session))
-            }
-            Role::Data => {
-                let gone = || Error::new(ErrorKind::Io, "the session has ended");
-                let session = sessions.get(&hello.session).cloned().ok_or_else(gone)?;
-                drop(sessions);
-                let mut queues = session.queues();
-                if queues.ended {
-                    return Err(gone());
-                }
-                if queues.open.len() >= self.config.queues_per_session {
-                    return Err(too_many("queues of this client", self.config.queues_per_session));
-                }
-                queues.open.insert(number, Arc::clone(socket));
-                drop(queues);
-                Ok(Greeted::Queue(session))
-            }
-        }
-    }
-
-    /// Closes what a client had and frees what it leaves.
-    fn end_session(&self, session: &Session) {
-        self.sessions().remove(&session.id);
-        let mut queues = session.queues();
-        queues.ended = true;
-        for socket in queues.open.values() {
-            socket.shutdown();
-        }
-        drop(queues);
-        let _order = self.plane_order();
-        let left = self.regions.session_ended(session.id);
-        if let Some(plane) = &self.plane {
-            plane.session_ended(session.id);
-            for region in &left {
-                plane.withdraw(region.key);
-            }
-        }
-    }
-
     fn plane_order(&self) -> MutexGuard<'_, ()> {
         self.plane_order.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Who a connection turned out to be.
-#[derive(Debug)]
-enum Greeted {
-    /// The control connection of a new session.
-    Client(Arc<Session>),
-    /// A data connection of a session.
-    Queue(Arc<Session>),
-}
-
-impl Greeted {
-    fn session(&self) -> &Session {
-        match self {
-            Self::Client(session) | Self::Queue(session) => session,
-        }
-    }
-}
-
-/// A socket file that is removed with its listener, unless another server has replaced it.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    /// Device and number of the file.
-    identity: (u64, u64),
 }

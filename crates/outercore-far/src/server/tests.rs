@@ -1,14 +1,15 @@
 //! Clients that hold the token and break the protocol.
 
 use std::io::{Read, Write};
+use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::client::greet::Door;
 use crate::protocol::{
-    DataReply, DataRequest, MAX_MESSAGE, MAX_TRANSFER, MESSAGE_HEADER, MessageHeader, Operation,
-    REPLY_HEADER, Request,
+    self, DataReply, DataRequest, MAX_MESSAGE, MAX_TRANSFER, MESSAGE_HEADER, MessageHeader,
+    Operation, REPLY_HEADER, Request, Role,
 };
 use crate::remote::RegionKey;
 
