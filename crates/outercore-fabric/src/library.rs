@@ -1,5 +1,6 @@
 //! The library itself: found at run time, never linked.
 
+use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -34,11 +35,16 @@ impl Library {
     /// # Errors
     /// `Unsupported`: it is not installed, or too old; with what to install.
     pub(crate) fn load() -> Result<Arc<Self>> {
+        Self::load_file(FILE)
+    }
+
+    fn load_file(file: &str) -> Result<Arc<Self>> {
         // SAFETY: the initialisers of libfabric register its providers; what those of the libraries
         // behind it do to signals is undone.
-        let code = keep_handlers(|| unsafe { libloading::Library::new(FILE) });
+        let code = keep_handlers(|| unsafe { libloading::Library::new(file) });
         let code = code.map_err(|error| {
-            Error::new(ErrorKind::Unsupported, format!("no {FILE} on this machine: {error}"))
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            Error::new(ErrorKind::Unsupported, format!("libfabric cannot be loaded: {why}"))
                 .hint(INSTALL)
         })?;
         let code = ManuallyDrop::new(code);
@@ -184,7 +190,8 @@ unsafe fn symbol<T: Copy>(code: &libloading::Library, name: &str) -> Result<T> {
     // SAFETY: the caller knows the type.
     let found = unsafe { code.get::<T>(name) };
     found.map(|symbol| *symbol).map_err(|error| {
-        Error::new(ErrorKind::Unsupported, format!("{FILE} without {name}: {error}")).hint(INSTALL)
+        Error::new(ErrorKind::Unsupported, format!("libfabric without {name}: {error}"))
+            .hint(INSTALL)
     })
 }
 
@@ -315,5 +322,26 @@ impl Hints {
             fabric.prov_name = unsafe { libc::strdup(name.as_ptr()) };
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_library_an_error_says_what_to_install() {
+        let error = Library::load_file("libfabric-of-nobody.so.1").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        for words in ["libfabric-of-nobody.so.1", "install libfabric 1.17", "tcp://HOST:PORT"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn another_library_is_not_taken_for_it() {
+        let error = Library::load_file("libc.so.6").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("fi_version"), "{error}");
     }
 }
