@@ -113,7 +113,7 @@ pub struct PassCounters {
     pub bytes: u64,
     /// Bytes of blocks and weights that pins served.
     pub pinned_bytes: u64,
-    /// Bytes of blocks and weights that were read before the pass began.
+    /// Bytes of blocks and weights that had been read, or asked for, before the pass began.
     pub ahead_bytes: u64,
     /// Stored edges applied.
     pub arcs: u64,

@@ -522,13 +522,23 @@ fn divide(
         Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
         Err(error) => return Err(error),
     };
+    let segments = segments(grid.pieces());
+    let profiled = config.reads_by_segment.as_ref().map_or(segments.len(), Vec::len);
+    if profiled != segments.len() {
+        return Err(Error::invalid(format!(
+            "the profile has {profiled} segments, the grid of `{}` has {}",
+            data_set.root().display(),
+            segments.len()
+        ))
+        .hint("profile a run on this grid"));
+    }
     RunPlan::new(&PlanInput {
         algorithm: purpose.name,
         budget: config.memory,
         threads: config.effective_threads()?,
         shape: grid.shape(),
         pieces: grid.pieces().len(),
-        segments: &segments(grid.pieces()),
+        segments: &segments,
         weighted: purpose.weighted,
         need: purpose.need,
         cost: &cost,

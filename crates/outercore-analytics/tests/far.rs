@@ -227,6 +227,9 @@ fn far_ratios_that_cannot_be_met_are_refused_with_what_would_work() {
     let error = near(&pair, &bfs(), &RunConfig { far_ratio: Some(0.5), ..config() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("--far HOST:PORT"), "{error}");
+    let other_grid = RunConfig { reads_by_segment: Some(vec![1; 3]), ..config() };
+    let error = plan(&pair.data_set, &bfs(), &other_grid).unwrap_err();
+    assert!(error.to_string().contains("profile has 3 segments"), "{error}");
     let far = Some(options());
     let wrong = RunConfig { far: far.clone(), far_ratio: Some(1.2), ..config() };
     let error = plan(&pair.data_set, &bfs(), &wrong).unwrap_err();

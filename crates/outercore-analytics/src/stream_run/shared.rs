@@ -124,8 +124,8 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Begins the next pass, and returns how many bytes were read ahead for it: `wanted` is what it has to read, `next` what may be read for the one
-    /// after as soon as there is room.
+    /// Begins the next pass: `wanted` is what it has to read, `next` what may be read for the one
+    /// after as soon as there is room. Returns how many bytes had been asked for before.
     ///
     /// What was read ahead is used as far as it is the beginning of what is wanted. A segment further
     /// on would hold room until those before it are done, which then could not be read.
@@ -150,12 +150,12 @@ impl Shared {
         let mut bytes = 0;
         for (at, Ahead { part, loaded }) in std::mem::take(&mut state.ahead).into_iter().enumerate()
         {
-            let Some(loaded) = loaded else { continue };
             if at < usable {
+                // What is still on its way arrives as if this pass had asked for it.
                 bytes += part.bytes();
-                state.data[part.segment] = Some(Arc::new(loaded));
+                state.data[part.segment] = loaded.map(Arc::new);
             } else {
-                state.admitted -= loaded.admitted;
+                state.admitted -= loaded.map_or(0, |loaded| loaded.admitted);
             }
         }
         wanted.drain(..usable);
