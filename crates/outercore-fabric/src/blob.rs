@@ -1,4 +1,14 @@
 //! What the two ends tell each other over the control connection: offers and grants.
+//!
+//! | offer | bytes | grant | bytes |
+//! |---|---|---|---|
+//! | version, 1 | 1 | version, 1 | 1 |
+//! | port, little endian | 2 | address, little endian | 8 |
+//! | ticket | 16 | key, little endian | 8 |
+//! | provider's name, ASCII | 1 to 64 | length, little endian | 8 |
+//!
+//! A client sends its ticket as the private data of its connection request; a provider may add
+//! zeros. The address is 0 where the provider counts from the start of a region.
 
 use outercore_core::{Error, ErrorKind, Result};
 
