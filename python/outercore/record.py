@@ -57,6 +57,10 @@ def device_profile(root: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text())
 
 
+_HIGHEST = ("queue_bytes",)
+"""Counters that are the most of something at once, and no sum."""
+
+
 def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Nested counters, summed; what is no number is taken from `more`.
 
@@ -70,7 +74,8 @@ def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             combined[key] = add(before if isinstance(before, Mapping) else {}, value)
         elif _is_number(value):
-            combined[key] = value + (before if _is_number(before) else 0)
+            counted = before if _is_number(before) else 0
+            combined[key] = max(value, counted) if key in _HIGHEST else value + counted
         else:
             combined[key] = value
     return combined
@@ -119,6 +124,13 @@ def cores_busy(counters: Mapping[str, Any]) -> float | None:
     if "cores_busy" in counters:
         return float(counters["cores_busy"])
     return _share_of(counters.get("compute") or {}, ("busy_s",))
+
+
+def far_share(counters: Mapping[str, Any]) -> float | None:
+    """Share of the bytes read that far memory served; `None` without far memory, or reads."""
+    far = counters.get("far") or {}
+    near, distant = far.get("disk_bytes", 0), far.get("far_bytes", 0)
+    return distant / (near + distant) if near + distant else None
 
 
 def stages(counters: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:

@@ -92,6 +92,14 @@ def crash(problem: Exception) -> None:
     )
 
 
+def lost(far: Mapping[str, Any]) -> str:
+    """What became of the reads from a memory server that was given up."""
+    return (
+        f"{far['lost']}; {far['failed_over']:,} reads were made again, and all later ones went to "
+        "the disk"
+    )
+
+
 class Bars:
     """Progress bars on stderr, one for each phase of a long task."""
 

@@ -419,10 +419,7 @@ def _tell_lost(done: Any) -> None:
     """A warning where the memory server was given up."""
     far = done.counters.get("far") or {}
     if far.get("lost"):
-        console.note(
-            f"warning: {far['lost']}; {far['failed_over']:,} of its reads were made again, and all "
-            "later ones went to the disk"
-        )
+        console.note(f"warning: {console.lost(far)}")
 
 
 def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
