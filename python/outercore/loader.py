@@ -67,7 +67,7 @@ class NeighborLoader:
         threads: int | None = None,
         topology: Literal["auto", "resident", "paged"] = "auto",
         policy: Literal["window", "lru"] = "window",
-        hotness: Literal["presample", "in_degree", "none"] = "presample",
+        hotness: str = "presample",
         look_ahead: int = 1,
         group: int | None = None,
         constant_share: float | None = None,
@@ -96,7 +96,9 @@ class NeighborLoader:
             threads: sampling and assembly threads; ``None`` means one per core.
             topology: where the edges live.
             policy: eviction in the dynamic part of the cache.
-            hotness: how the constant part of the cache is chosen.
+            hotness: how the constant part of the cache is chosen: ``"presample"``, ``"in_degree"``,
+                ``"none"``, or the name of a node array whose largest values are kept, such as a
+                reverse PageRank that `pagerank` saved.
             look_ahead: groups of batches sampled ahead of the one that is being fetched.
             group: batches fetched together; ``None`` leaves it to the plan.
             constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
@@ -133,7 +135,7 @@ class NeighborLoader:
             "backend": backend,
             "topology": topology,
             "policy": policy,
-            "hotness": hotness,
+            "hotness": graph.hotness(hotness),
             "look_ahead": look_ahead,
             "group": group,
             "constant_share": constant_share,

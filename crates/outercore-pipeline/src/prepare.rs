@@ -165,7 +165,13 @@ fn prepare_with(
     run_trial(&sampling, &mut trial)?;
     if source.is_some() {
         let slots = free.0 / slot_bytes.0.max(1);
-        trial.hot = hot_rows(&sampling, config, slots.min(num_nodes) as usize, free)?;
+        let slots = slots.min(num_nodes) as usize;
+        trial.hot = match &config.hotness {
+            Hotness::Array(key) if config.constant_share != Some(0.0) => {
+                hot::by_array(dataset, key, slots, &mut engine)?
+            }
+            _ => hot_rows(&sampling, config, slots, free)?,
+        };
     }
     let layout = match &source {
         Some(source) => {

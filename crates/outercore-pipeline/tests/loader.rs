@@ -52,11 +52,12 @@ fn batches_are_those_of_the_naive_sampler_under_every_setting() {
         }
     }
     for policy in [Policy::Window, Policy::Lru] {
-        for hotness in [Hotness::Presample, Hotness::InDegree, Hotness::None] {
+        let heat = Hotness::Array("nodes/node/heat".into());
+        for hotness in [Hotness::Presample, Hotness::InDegree, heat, Hotness::None] {
             for (group, look_ahead) in [(1, 0), (1, 1), (3, 2), (32, 1)] {
                 settings.push(LoaderConfig {
                     policy,
-                    hotness,
+                    hotness: hotness.clone(),
                     group: Some(group),
                     look_ahead,
                     constant_share: Some(0.3),

@@ -43,7 +43,10 @@ Topology = Annotated[
 Policy = Annotated[str, typer.Option("--policy", help="Cache eviction: `window` or `lru`.")]
 Hotness = Annotated[
     str,
-    typer.Option("--hotness", help="What is cached for good: `presample`, `in_degree` or `none`."),
+    typer.Option(
+        "--hotness",
+        help="What is cached for good: `presample`, `in_degree`, `none`, or a node array.",
+    ),
 ]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)

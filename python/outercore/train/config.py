@@ -23,7 +23,6 @@ Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
 TopologyMode = Literal["auto", "resident", "paged"]
 Policy = Literal["window", "lru"]
-Hotness = Literal["presample", "in_degree", "none"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class BudgetConfig:
     threads: int | None = None
     topology: TopologyMode = "auto"
     policy: Policy = "window"
-    hotness: Hotness = "presample"
+    hotness: str = "presample"
     far: FarOptions | None = None
     """A memory server that holds features and topology too."""
 

@@ -18,6 +18,11 @@ pub fn feature_row(node: u64) -> [f32; WIDTH] {
 }
 
 /// Writes `graph` with features as a data set of format 1.
+/// Values with ties.
+pub fn heat_of(node: u64) -> f32 {
+    (node * 7919 % 97) as f32 - 40.0
+}
+
 pub fn write(root: &Path, graph: &Csc) {
     let nodes = graph.num_nodes();
     let narrow = |values: &[u64]| values.iter().flat_map(|&v| (v as u32).to_le_bytes()).collect();
@@ -26,11 +31,13 @@ pub fn write(root: &Path, graph: &Csc) {
         .flat_map(|node| feature_row(node).into_iter().flat_map(f32::to_le_bytes))
         .collect();
     let edges = graph.num_edges();
-    let arrays: [(&str, DType, Vec<u64>, Vec<u8>); 4] = [
+    let heat = (0..nodes).flat_map(|node| heat_of(node).to_le_bytes()).collect();
+    let arrays: [(&str, DType, Vec<u64>, Vec<u8>); 5] = [
         ("edges/edge/offsets", DType::U64, vec![nodes + 1], wide(&graph.offsets)),
         ("edges/edge/sources", DType::U32, vec![edges], narrow(&graph.sources)),
         ("edges/edge/ids", DType::U32, vec![edges], narrow(&graph.ids)),
         ("nodes/node/x", DType::F32, vec![nodes, WIDTH as u64], features),
+        ("nodes/node/heat", DType::F32, vec![nodes], heat),
     ];
     let mut entries = serde_json::Map::new();
     for (key, dtype, shape, bytes) in arrays {
