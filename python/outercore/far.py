@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
 from outercore._native import Progress
-from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.errors import CorruptError, DeviceError, InvalidError, NotFoundError
 from outercore.sizes import parse_size
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
@@ -477,6 +477,19 @@ def put(
     options = json.dumps(options_of(far, root))
     states = _core.far_put(os.fspath(root), options, keys, progress)
     return [{**array, "state": state} for array, state in zip(chosen, states, strict=True)]
+
+
+def holds(root: Path, far: Far, *, what: Sequence[str] = ("features", "topology")) -> bool:
+    """Whether a memory server holds parts of a data set for good, all of what there is of them.
+
+    ``False`` also where the server does not answer.
+    """
+    names = [name for array in arrays(root) if array["what"] in what for name in array["names"]]
+    try:
+        with build_connection(far) as connection:
+            return bool(names) and all(connection.find(name) is not None for name in names)
+    except DeviceError:
+        return False
 
 
 def probe(

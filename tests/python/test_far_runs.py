@@ -307,3 +307,27 @@ class TestTraining:
             epoch["loss"] for epoch in near["epochs"]
         ]
         assert distant["config"]["budget"]["far"]["address"] == server.addresses[transport]
+
+    def test_a_run_goes_on_with_another_server_or_none(
+        self, data_set: Path, tmp_path: Path, outcome: Any
+    ) -> None:
+        flags = ["--fanout", "3", "--hidden", "8", "--epochs", "1", "--memory", "32MiB", "--json"]
+        run = tmp_path / "run"
+        with FarServer(tmp_path / "first") as first:
+            code, out, err = outcome("train", data_set, *flags, *first.flags(), "--out", run)
+            assert code == 0, err
+            scores = json.loads(out)["result"]["scores"]
+        code, out, err = outcome("train", "--resume", run, "--far", "none", "--json")
+        assert code == 0, err
+        assert json.loads(out)["result"]["scores"] == scores
+        with FarServer(tmp_path / "second") as second:
+            far.put(data_set, second.options(), what=["features", "topology"])
+            assert far.holds(data_set, second.options())
+            command = ["evaluate", run, "--split", "test", "--json"]
+            code, out, err = outcome(*command, *second.flags())
+            assert code == 0, err
+            assert json.loads(out)["score"] == scores["test"]
+            assert second.process.poll() is None
+        assert not far.holds(data_set, second.options())
+        code, out, _ = outcome(*command)
+        assert (code, json.loads(out)["score"]) == (0, scores["test"])

@@ -13,6 +13,8 @@ from outercore.cli.watch import Watch
 from outercore.errors import InvalidError
 from outercore.train.config import TrainConfig
 
+_NO_SERVER = "none"
+
 
 def train(
     data_set: Annotated[
@@ -77,7 +79,11 @@ def train(
         Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run; its configuration is used.")
+        Path | None,
+        typer.Option(
+            help="Go on with this run; its configuration is used, but `--far` may be another "
+            "server, or `none`."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -96,7 +102,7 @@ def train(
     if (data_set is None) == (resume is None):
         raise InvalidError("train: expected a data set, or `--resume RUN`")
     server = options.far(
-        far,
+        None if far == _NO_SERVER else far,
         token_file=far_token_file,
         chunk=far_chunk,
         queues=far_queues,
@@ -154,7 +160,12 @@ def train(
     command = options.command_line()
     with Watch(quiet=json) as watch:
         if resume is not None:
-            record = training.resume(resume, observer=watch, command=command)
+            record = training.resume(
+                resume,
+                far=False if far == _NO_SERVER else server,
+                observer=watch,
+                command=command,
+            )
         else:
             assert data_set is not None
             record = training.train(data_set, config, out=out, observer=watch, command=command)

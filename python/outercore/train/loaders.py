@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from outercore.errors import BudgetError
+from outercore.far import FarOptions, holds
 from outercore.sizes import format_size, parse_size
 from outercore.train.config import TrainConfig
 
@@ -83,7 +84,12 @@ class Loaders:
             self._close_training()
         # Every row is wanted about as often as its node has out-neighbours: sampling an epoch to
         # find that out would cost as much as the pass itself.
-        loader = self._open(memory=self.evaluation_memory, hotness="in_degree", **arguments)
+        loader = self._open(
+            memory=self.evaluation_memory,
+            hotness="in_degree",
+            far=self._evaluation_far(),
+            **arguments,
+        )
         try:
             yield loader
         finally:
@@ -130,7 +136,16 @@ class Loaders:
             features=sampling.features,
             labels=sampling.labels,
             hotness=self._config.budget.hotness,
+            far=self._config.budget.far,
         )
+
+    def _evaluation_far(self) -> FarOptions | None:
+        """The memory server where it holds the data set for good.
+
+        An evaluation reads nearly everything once: copying it there first would only cost time.
+        """
+        far = self._config.budget.far
+        return far if far is not None and holds(self._graph.root, far) else None
 
     def _open(self, **arguments: Any) -> Any:
         budget = self._config.budget
@@ -141,7 +156,6 @@ class Loaders:
             threads=budget.threads,
             topology=budget.topology,
             policy=budget.policy,
-            far=budget.far,
             edge_ids=False,
             **arguments,
         )
