@@ -30,8 +30,9 @@
 //! Neither data nor tickets are encrypted: a fabric belongs on a network whose every machine is
 //! trusted.
 //!
-//! Layer 3, beside the store. `unsafe` is what a foreign library takes: [`ffi`](self) declares it,
-//! `objects` wraps it, and two other places answer for memory that a network card writes.
+//! Layer 3, beside the store. `unsafe` is what a foreign library takes: `ffi` declares it, `library`
+//! and `objects` wrap it; `server`, `client` and `queue` answer for the memory that a network card
+//! reads and writes, `mapping` makes it, `signals` keeps our handlers.
 
 mod blob;
 mod client;
