@@ -14,7 +14,7 @@ import pytest
 import outercore as oc
 from far_server import FarServer
 from outercore import _native, analytics, far
-from outercore.errors import DeviceError, InvalidError
+from outercore.errors import DeviceError, InvalidError, NotFoundError
 
 TRANSPORTS = ["tcp", "unix"]
 RUNS: dict[str, dict[str, Any]] = {
@@ -93,6 +93,35 @@ def test_a_run_finds_what_was_put_there(data_set: Path, tmp_path: Path) -> None:
         assert counters["placed_bytes"] == 0
         assert counters["found_bytes"] > 0
         assert counters["disk_bytes"] == 0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_is_dropped_under_a_run_is_read_from_the_disk(
+    transport: str, data_set: Path, tmp_path: Path, expected: dict[str, np.ndarray]
+) -> None:
+    with FarServer(tmp_path) as server:
+
+        def drop(phase: str, *_: object) -> None:
+            if phase != "iteration":
+                return
+            with far.build_connection(server.options()) as other:
+                for array in far.arrays(data_set):
+                    for name in array["names"]:
+                        region = other.find(name)
+                        if region is not None:
+                            other.free(region)
+
+        def run(fallback: bool) -> oc.Run:
+            far.put(data_set, server.options(), what=["grid"])
+            there = server.options(transport, fallback=fallback)
+            options = RUNS["pagerank"]
+            return oc.run("pagerank", data_set, far=there, far_ratio=1.0, progress=drop, **options)
+
+        done = run(fallback=True)
+        np.testing.assert_array_equal(done.values, expected["pagerank"])
+        assert done.counters["far"]["lost"] is None
+        with pytest.raises(NotFoundError, match=r"blocks\.npy.*no such region"):
+            run(fallback=False)
 
 
 def test_without_buffering_and_by_a_profile_results_stay(

@@ -128,7 +128,7 @@ def drop(
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
-    Runs that read from it go on from the disk.
+    Runs that read from it go on from the disk, or fail if they were told `--no-fallback`.
 
     **Examples**
 
