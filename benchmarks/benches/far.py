@@ -36,8 +36,8 @@ WHAT = (
     "R-MAT, both directions of every edge. The memory server runs in a network namespace of its "
     "own behind a pair of virtual links (`tcp`), or shares memory through a Unix socket "
     "(`shared`). Seconds of the algorithm; placing the edges in far memory and reading the kept "
-    f"ones comes before and is told apart. PageRank does {ITERATIONS} iterations. Far ratio 0 keeps "
-    "all edges in local memory, 1 none. "
+    f"ones comes before and is told apart. PageRank does {ITERATIONS} iterations. Far ratio 0 "
+    "keeps all edges in local memory, 1 none. "
     f"`swap`: all edges in local memory (`--memory {BUDGET}`), the process in a cgroup of what far "
     "memory takes at that ratio, with a swap file on the disk."
 )
