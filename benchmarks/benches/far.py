@@ -123,8 +123,12 @@ def run(settings: Settings) -> Result:
     run_limited(command("memory-server", "--new-token", token)).check()
     with _servers(settings, token) as servers:
         bench = Bench(result, settings, graph, source, servers, token)
-        for figure in (_ratios, _threads, _chunks, _partitions, _buffering, _queues):
-            figure(bench)
+        for figure in (_ratios, _buffering, _queues, _threads, _chunks, _partitions):
+            try:
+                figure(bench)
+            except RuntimeError as failure:
+                # One figure that cannot be made must not lose the others.
+                say(f"{figure.__name__.strip('_')} did not run: {failure}")
     drawn = page(result, HERE / "results" / "far.html")
     say(f"drawn: {drawn}")
     return result
