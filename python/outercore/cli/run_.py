@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +29,7 @@ Direction = Annotated[
 ]
 EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
 
+_BLOCK = 1 << 16
 _COMPONENTS = ("wcc", "scc", "label_propagation")
 """Their values name a set of nodes; the largest sets are shown."""
 
@@ -471,24 +472,33 @@ def _number(value: float) -> str:
 def _largest(algorithm: str, values: NDArray[Any], top: int) -> list[tuple[int, float]]:
     """The nodes with the largest finite values, or the components with the most nodes.
 
-    Equals come by their ids.
+    Equals come by their ids. Works in blocks: the result is all that a budget has room for.
     """
-    if top <= 0 or len(values) == 0:
+    if top <= 0:
         return []
-    ids: NDArray[Any] = np.arange(len(values))
     if algorithm in _COMPONENTS:
-        ids, values = np.unique(values, return_counts=True)
-    elif values.dtype.kind == "f":
-        ids = np.flatnonzero(np.isfinite(values))
-        values = values[ids]
-    count = min(top, len(values))
-    if count == 0:
-        return []
-    # All that are at least as large as the smallest shown, so that the choice among equals is ours.
-    least = np.partition(values, len(values) - count)[len(values) - count]
-    places = np.flatnonzero(values >= least)
-    order = np.lexsort((ids[places], -values[places].astype(np.float64)))[:count]
-    return [(int(ids[place]), values[place].item()) for place in places[order]]
+        sizes = np.zeros(len(values), np.uint32)
+        for _, block in _blocks(values):
+            names, nodes = np.unique(block, return_counts=True)
+            sizes[names] += nodes.astype(np.uint32)
+        values = sizes
+    ids, best = np.empty(0, np.int64), values[:0]
+    for first, block in _blocks(values):
+        wanted = block > 0 if algorithm in _COMPONENTS else np.isfinite(block)
+        if len(best) == top:
+            # Of equals the smaller ids, which are there already.
+            wanted &= block > best[-1]
+        places = np.flatnonzero(wanted)
+        ids, best = np.concatenate([ids, first + places]), np.concatenate([best, block[places]])
+        order = np.lexsort((ids, -best.astype(np.float64)))[:top]
+        ids, best = ids[order], best[order]
+    return [(int(node), value.item()) for node, value in zip(ids, best, strict=True)]
+
+
+def _blocks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Where each begins, and a part of the values."""
+    for first in range(0, len(values), _BLOCK):
+        yield first, values[first : first + _BLOCK]
 
 
 def _nodes(option: str, text: str) -> list[int]:
