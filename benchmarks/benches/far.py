@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -23,7 +24,8 @@ from benches.inputs import workload
 ITERATIONS = 5
 BUDGET = "1GiB"
 """Room for all edges; the far ratio says how much of them is kept."""
-INTERPRETER = 96 << 20
+INTERPRETER = 64 << 20
+"""Room for Python, its libraries and the command line where the memory is limited."""
 RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 CHUNKS = ("4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB")
 THREADS = (1, 2, 4)
@@ -64,10 +66,17 @@ class Bench:
             "radii": ("--sources", 16),
         }[case]
 
-    def call(self, case: str, transport: str, *more: object, graph: Path | None = None) -> list:
+    def call(
+        self,
+        case: str,
+        transport: str,
+        *more: object,
+        graph: Path | None = None,
+        memory: str = BUDGET,
+    ) -> list[str]:
         """A run over far memory."""
         return command(
-            "run", case, graph or self.graph, *self.options(case), "--memory", BUDGET, "--json",
+            "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json", "--no-record",
             "--far", self.servers[transport], "--far-token-file", self.token, "--no-fallback",
             *more,
         )  # fmt: skip
@@ -159,23 +168,26 @@ def _ratios(bench: Bench) -> None:
 
 
 def _swap(bench: Bench, case: str, ratio: float) -> None:
-    """Both ways in cgroups of the same size: the least that far memory needs at this ratio."""
-    plan = command(
-        "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json", "--plan",
-        "--far", next(iter(bench.servers.values())), "--far-token-file", bench.token,
-        "--far-ratio", ratio,
+    """Both ways in cgroups of the same size: the least that far memory works in at this ratio."""
+    server = ("--far", bench.servers["tcp"], "--far-token-file", bench.token)
+    refused = run_limited(
+        command(
+            "run", case, bench.graph, *bench.options(case), "--memory", "1MiB", "--plan",
+            *server, "--far-ratio", ratio,
+        )
     )  # fmt: skip
-    outcome = run_limited(plan).check()
-    planned = json.loads(outcome.stdout[outcome.stdout.index("{") :])
-    planned = planned.get("plan", planned)
-    parts = ("state", "index", "staging", "window", "scratch", "working", "pinned")
-    limit = sum(planned[part] for part in parts)
-    limit = max(limit, planned["output"] + planned["index"]) + INTERPRETER
+    least = re.search(r"the least that works is ([0-9.]+) ?([KMG]iB)", refused.stderr)
+    if least is None:
+        raise RuntimeError(f"no least budget in: {refused.stderr[-500:]}")
+    budget = least[1] + least[2]
+    limit = parse_bytes(budget) + INTERPRETER
     bench.result.details[f"limit {case} at {ratio}"] = limit
     for transport in bench.servers:
-        call = bench.call(case, transport, "--far-ratio", ratio)
+        call = bench.call(case, transport, "--far-ratio", ratio, memory=budget)
         bench.measure(f"{transport}, limited", f"{case} at {ratio}", call, memory=limit)
-    local = command("run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json")
+    local = command(
+        "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json", "--no-record"
+    )
     with swap_file(bench.settings.work / "swap", parse_bytes("2GiB")) as swapped:
         if not swapped:
             say("no swap: this process may not switch it on")
