@@ -20,10 +20,11 @@ ITERATIONS = 20
 WHAT = (
     "BFS from the node of the largest degree, weakly connected components, and 20 iterations of "
     "PageRank on the R-MAT graph, both directions of every edge. Outercore within "
-    f"`--memory {BUDGET}`, the whole process in a cgroup of {LIMIT}, page cache included; the data "
-    "set's cached pages dropped before every run: seconds from the opened grid to the result, and bytes read. NetworKit and igraph each in one "
-    "process without a limit, seconds of the algorithm alone, the graph built before. A third of "
-    "NetworKit's PageRank stands for GAP, which takes about that long on the same machine."
+    f"`--memory {BUDGET}`, the whole process in a cgroup of {LIMIT}, page cache included; the "
+    "data set's cached pages dropped before every run: seconds from the opened grid to the "
+    "result, and bytes read. NetworKit and igraph each in one process without a limit, seconds of "
+    "the algorithm alone, the graph built before. A third of NetworKit's PageRank stands for GAP, "
+    "which takes about that long on the same machine."
 )
 CASES = ("bfs", "wcc", "pagerank")
 PEERS = {

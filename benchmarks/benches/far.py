@@ -76,8 +76,8 @@ class Bench:
     ) -> list[str]:
         """A run over far memory."""
         return command(
-            "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json", "--no-record",
-            "--far", self.servers[transport], "--far-token-file", self.token, "--no-fallback",
+            "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json",
+            "--no-record", "--far", self.servers[transport], "--far-token-file", self.token, "--no-fallback",
             *more,
         )  # fmt: skip
 
