@@ -77,8 +77,8 @@ class Bench:
         """A run over far memory."""
         return command(
             "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json",
-            "--no-record", "--far", self.servers[transport], "--far-token-file", self.token, "--no-fallback",
-            *more,
+            "--no-record", "--far", self.servers[transport], "--far-token-file", self.token,
+            "--no-fallback", *more,
         )  # fmt: skip
 
     def measure(
