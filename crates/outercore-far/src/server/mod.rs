@@ -6,6 +6,7 @@
 
 mod control;
 mod data;
+mod descriptors;
 mod listener;
 mod regions;
 mod session;
@@ -114,6 +115,8 @@ pub struct ServerCounters {
 
 /// Starts a server; it runs on threads of its own.
 ///
+/// Raises this process's soft limit on file descriptors to the hard one: each region takes one.
+///
 /// # Example
 /// ```
 /// use outercore_core::Bytes;
@@ -144,7 +147,8 @@ pub fn serve(config: ServerConfig) -> Result<ServerHandle> {
         listeners.push(listener);
     }
     let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
-    let regions = Regions::new(config.size, config.regions_per_session);
+    let most = descriptors::most_regions(&config);
+    let regions = Regions::new(config.size, config.regions_per_session, most);
     let shared = Arc::new(Server {
         config,
         regions,

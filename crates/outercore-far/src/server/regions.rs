@@ -29,7 +29,10 @@ const PAGE: u64 = 4096;
 pub(super) struct Regions {
     size: u64,
     regions_per_session: usize,
+    /// Regions at a time, kept ones too: each takes a file descriptor.
+    most: u64,
     used: Arc<AtomicU64>,
+    open: Arc<AtomicU64>,
     table: RwLock<Table>,
 }
 
@@ -50,6 +53,8 @@ pub(super) struct Region {
     name: Option<String>,
     memory: File,
     state: RwLock<State>,
+    /// One of the file descriptors that regions may take.
+    _place: Room,
     _room: Room,
 }
 
@@ -61,22 +66,41 @@ struct State {
     owner: Option<u64>,
 }
 
-/// Bytes taken from what the server lends; they go back when the last user of the memory is done.
+/// A share of what the server has, bytes or file descriptors; it goes back when dropped.
 #[derive(Debug)]
 struct Room {
-    bytes: u64,
+    share: u64,
     used: Arc<AtomicU64>,
+}
+
+impl Room {
+    /// Takes `share` of `size`.
+    ///
+    /// # Errors
+    /// What is used already, where too little is left.
+    fn take(used: &Arc<AtomicU64>, share: u64, size: u64) -> std::result::Result<Self, u64> {
+        let more = |used: u64| used.checked_add(share).filter(|&after| after <= size);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)?;
+        Ok(Self { share, used: Arc::clone(used) })
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.used.fetch_sub(self.share, Ordering::Relaxed);
     }
 }
 
 impl Regions {
-    pub(super) fn new(size: Bytes, regions_per_session: usize) -> Self {
-        Self { size: size.0, regions_per_session, used: Arc::default(), table: RwLock::default() }
+    pub(super) fn new(size: Bytes, regions_per_session: usize, most: u64) -> Self {
+        Self {
+            size: size.0,
+            regions_per_session,
+            most,
+            used: Arc::default(),
+            open: Arc::default(),
+            table: RwLock::default(),
+        }
     }
 
     pub(super) fn used(&self) -> Bytes {
@@ -155,6 +179,7 @@ impl Regions {
         name: Option<&str>,
         alive: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Region> {
+        let place = self.take_place()?;
         let room = self.take_room(len)?;
         let memory = new_memory(len, alive)?;
         Ok(Region {
@@ -163,7 +188,20 @@ impl Regions {
             name: name.map(str::to_owned),
             memory,
             state: RwLock::new(State { sealed: false, kept: false, owner: Some(session) }),
+            _place: place,
             _room: room,
+        })
+    }
+
+    fn take_place(&self) -> Result<Room> {
+        Room::take(&self.open, 1, self.most).map_err(|open| {
+            Error::new(
+                ErrorKind::NoSpace,
+                format!(
+                    "the memory server has {open} regions, more it has no file descriptors for"
+                ),
+            )
+            .hint("raise its hard limit (`ulimit -Hn`), or take fewer and larger regions")
         })
     }
 
@@ -183,11 +221,7 @@ impl Regions {
         let bytes = len
             .checked_next_multiple_of(PAGE)
             .ok_or_else(|| full(self.used.load(Ordering::Relaxed)))?;
-        let more = |used: u64| used.checked_add(bytes).filter(|&after| after <= self.size);
-        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Room { bytes, used: Arc::clone(&self.used) }),
-            Err(used) => Err(full(used)),
-        }
+        Room::take(&self.used, bytes, self.size).map_err(full)
     }
 
     /// A region that a session may read.
@@ -467,7 +501,7 @@ mod tests {
     const LEN: u64 = 10_000;
 
     fn regions() -> Regions {
-        Regions::new(Bytes::kib(64), 3)
+        Regions::new(Bytes::kib(64), 3, 1000)
     }
 
     fn allocate(regions: &Regions, session: u64, name: Option<&str>) -> Result<Arc<Region>> {
@@ -549,6 +583,19 @@ mod tests {
     }
 
     #[test]
+    fn regions_of_all_sessions_together_leave_descriptors_for_others() {
+        let regions = Regions::new(Bytes::mib(1), 3, 2);
+        let kept = allocate(&regions, 1, Some("kept")).unwrap().key;
+        regions.seal(1, kept, true).unwrap();
+        allocate(&regions, 2, None).unwrap();
+        let error = allocate(&regions, 3, Some("x")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("has 2 regions"), "{error}");
+        regions.free(3, kept).unwrap();
+        allocate(&regions, 3, Some("x")).unwrap();
+    }
+
+    #[test]
     fn bad_names_and_unnamed_regions_to_keep_are_refused() {
         let regions = regions();
         for name in ["", "a\nb", &"x".repeat(256)] {
@@ -565,7 +612,7 @@ mod tests {
 
     #[test]
     fn an_allocation_that_is_given_up_leaves_nothing() {
-        let regions = Regions::new(Bytes::mib(256), 3);
+        let regions = Regions::new(Bytes::mib(256), 3, 1000);
         let mut steps = 0;
         let given_up = regions.allocate(1, 2 * ALLOCATION_STEP, Some("x"), &mut || {
             steps += 1;
@@ -578,7 +625,7 @@ mod tests {
 
     #[test]
     fn a_long_list_comes_in_pages_without_gaps() {
-        let regions = Regions::new(Bytes::mib(4), 1000);
+        let regions = Regions::new(Bytes::mib(4), 1000, 1000);
         for number in 0..100 {
             let name = format!("region {number}");
             regions.allocate(1, 1, Some(&name), &mut || Ok(())).unwrap();
