@@ -27,7 +27,6 @@ from outercore.sizes import parse_size
 DEFAULT_LISTEN = "127.0.0.1:7411"
 """Where a memory server listens if nobody says otherwise: this machine alone."""
 
-_AGAIN = "run the same command again"
 _PROFILE = "far.json"
 _PROFILE_VERSION = 1
 
@@ -106,14 +105,14 @@ def probed_chunk(root: Path, address: str) -> int | None:
 
 def store_profile(root: Path, address: str, profile: dict[str, Any]) -> Path:
     """Keep what a probe measured beside the device profile of ``root``; returns the file."""
-    from outercore.train.storage import Storage, device_errors, replace_file
+    from outercore.storage import Storage, device_errors, replace_file
 
     servers = _profiles(root)
     measured = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     servers[_core.far_address(address)] = {"measured": measured, **profile}
     text = json.dumps({"version": _PROFILE_VERSION, "servers": servers}, indent=2) + "\n"
     path = root / _PROFILE
-    with device_errors(f"far memory profile `{path}`", _AGAIN):
+    with device_errors(f"far memory profile `{path}`"):
         replace_file(Storage(), path, text.encode())
     return path
 

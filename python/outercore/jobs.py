@@ -456,7 +456,7 @@ class _Running:
 
     def _keep(self) -> None:
         """Writes the state file, whole or not at all."""
-        from outercore.train.storage import Storage, device_errors, replace_file
+        from outercore.storage import Storage, device_errors, replace_file
 
         storage = Storage()
         with device_errors(f"`{self._directory / STATE}`"):

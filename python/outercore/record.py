@@ -195,7 +195,7 @@ def write_run(
     Errors: `DeviceError`, `NoSpaceError`.
     """
     from outercore.graph import Graph
-    from outercore.train.storage import Storage, device_errors, replace_file
+    from outercore.storage import Storage, device_errors, replace_file
 
     graph = Graph(data_set)
     record = {

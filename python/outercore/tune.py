@@ -439,7 +439,7 @@ class _Tuning:
 
     def _keep(self, measurement: Measurement) -> None:
         """Adds a point to the table, in memory and in the file."""
-        from outercore.train.storage import Storage, device_errors, replace_file
+        from outercore.storage import Storage, device_errors, replace_file
 
         self._table = Table([*self._table.measurements, measurement])
         value = {**self._table.to_dict(), "machine": _machine()}

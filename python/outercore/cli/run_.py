@@ -436,9 +436,9 @@ def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _write(path: Path, profile: dict[str, Any]) -> None:
-    from outercore.train.storage import Storage, device_errors, replace_file
+    from outercore.storage import Storage, device_errors, replace_file
 
-    with device_errors(f"profile `{path}`", "run the same command again"):
+    with device_errors(f"profile `{path}`"):
         replace_file(Storage(), path, (json.dumps(profile, indent=1) + "\n").encode())
 
 

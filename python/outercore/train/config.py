@@ -21,6 +21,9 @@ Validation = Literal["auto", "sampled", "full"]
 MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
+RESUME = "go on with `outercore train --resume RUN`"
+"""What to do when the device is full in the midst of a run."""
+
 TopologyMode = Literal["auto", "resident", "paged"]
 Policy = Literal["window", "lru"]
 

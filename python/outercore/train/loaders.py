@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from outercore.errors import BudgetError
+from outercore.errors import BudgetError, DeviceError
 from outercore.far import FarOptions, holds
 from outercore.sizes import format_size, parse_size
 from outercore.train.config import TrainConfig
@@ -49,6 +49,8 @@ class Loaders:
         self.training_plan: dict[str, Any] = {}
         """What the training loader opened last keeps where."""
         self._share = config.budget.validation_share
+        self._far = config.budget.far
+        self._far_answered = False
         total = parse_size(config.budget.memory)
         if reserved >= total:
             raise BudgetError(
@@ -136,7 +138,7 @@ class Loaders:
             features=sampling.features,
             labels=sampling.labels,
             hotness=self._config.budget.hotness,
-            far=self._config.budget.far,
+            far=self._far,
         )
 
     def _evaluation_far(self) -> FarOptions | None:
@@ -144,10 +146,30 @@ class Loaders:
 
         An evaluation reads nearly everything once: copying it there first would only cost time.
         """
-        far = self._config.budget.far
-        return far if far is not None and holds(self._graph.root, far) else None
+        if self._far is None or not holds(self._graph.root, self._far):
+            return None
+        self._far_answered = True
+        return self._far
 
-    def _open(self, **arguments: Any) -> Any:
+    def _open(self, *, far: FarOptions | None, **arguments: Any) -> Any:
+        """A loader; without far memory where its server has answered before and is gone.
+
+        A server that never answered is an error: its address may be mistyped.
+        """
+        try:
+            loader = self._open_planned(far=far, **arguments)
+        except DeviceError as error:
+            if far is None or not far.fallback or not self._far_answered:
+                raise
+            loader = self._open_planned(far=None, **arguments)
+            self._far = None
+            why = str(error).splitlines()[0]
+            self._note(f"{why}: from now on everything is read from the disk")
+        else:
+            self._far_answered = self._far_answered or far is not None
+        return loader
+
+    def _open_planned(self, **arguments: Any) -> Any:
         budget = self._config.budget
         loader = self._open_loader(
             self._graph,
@@ -159,8 +181,12 @@ class Loaders:
             edge_ids=False,
             **arguments,
         )
-        # Only the plan finds out whether the budget is enough.
-        loader.plan()
+        try:
+            # Only the plan finds out whether the budget is enough.
+            loader.plan()
+        except BaseException:
+            loader.close()
+            raise
         return loader
 
     def _close_training(self) -> None:

@@ -52,9 +52,7 @@ def replace_file(storage: Storage, path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def device_errors(
-    what: str, then: str = "go on with `outercore train --resume RUN`"
-) -> Iterator[None]:
+def device_errors(what: str, then: str = "run the same command again") -> Iterator[None]:
     """Turns the operating system's errors while writing `what` into ours.
 
     `then` is what to do after space was freed.
