@@ -108,8 +108,10 @@ impl Server {
             }
         };
         if let Err(error) = socket.write_before(&verdict, deadline) {
-            if let Ok(Greeted::Client(session)) = &greeted {
-                self.end_session(session);
+            match &greeted {
+                Ok(Greeted::Client(session)) => self.end_session(session),
+                Ok(Greeted::Queue(session)) => session.left(number),
+                Err(_) => {}
             }
             return Err(error.into());
         }

@@ -91,6 +91,37 @@ fn a_data_connection_needs_a_session_and_ends_with_it() {
 }
 
 #[test]
+fn a_queue_that_never_hears_of_it_is_counted_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = Token::new(&[b'x'; 16]).unwrap();
+    let address = FarAddress::Unix(directory.path().join("s"));
+    let config = ServerConfig {
+        queues_per_session: 1,
+        ..ServerConfig::new(address.clone(), Bytes::mib(1), token.clone())
+    };
+    let server = serve(config).unwrap();
+    let door = Door { address, token, timeout: PATIENCE };
+    let greeted = door.enter(Role::Control, 0).unwrap();
+
+    let deadline = Instant::now() + PATIENCE;
+    let socket = Socket::connect(&door.address, deadline).unwrap();
+    let hello = protocol::Hello { role: Role::Data, session: greeted.session, nonce: [1; 32] };
+    let opening = [&protocol::preamble()[..], &hello.encode()].concat();
+    socket.write_before(&opening, deadline).unwrap();
+    let mut answer = [0; protocol::PREAMBLE + protocol::NONCE];
+    socket.read_before(&mut answer, deadline).unwrap();
+    let nonce = answer[protocol::PREAMBLE..].try_into().unwrap();
+    // From here on the server can write nothing to it.
+    rustix::net::shutdown(&socket, rustix::net::Shutdown::Read).unwrap();
+    let proof = door.token.prove(crate::auth::Prover::Client, &hello, &nonce);
+    socket.write_before(&proof, deadline).unwrap();
+    while server.counters().turned_away == 0 {
+        thread::yield_now();
+    }
+    door.enter(Role::Data, greeted.session).unwrap();
+}
+
+#[test]
 fn refused_transfers_are_answered_in_order_and_the_connection_goes_on() {
     let (_server, door) = server();
     let greeted = door.enter(Role::Control, 0).unwrap();
