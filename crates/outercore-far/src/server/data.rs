@@ -126,7 +126,9 @@ fn map(
         (Socket::Tcp(_), _) => {
             Err(Error::new(ErrorKind::Unsupported, "memory is shared over Unix sockets only"))
         }
-        (Socket::Unix(_), memory) => memory,
+        (Socket::Unix(_), memory) => {
+            memory.and_then(|memory| session.hold(&region).map(|()| memory))
+        }
     };
     match memory {
         Ok(memory) => wire.send_descriptor(request.tag, memory),

@@ -55,7 +55,7 @@ pub(super) struct Region {
     state: RwLock<State>,
     /// One of the file descriptors that regions may take.
     _place: Room,
-    _room: Room,
+    room: Arc<Room>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,11 @@ struct State {
 }
 
 /// A share of what the server has, bytes or file descriptors; it goes back when dropped.
+///
+/// The bytes of a region are shared by the region and the sessions that have its memory itself:
+/// what a client can still read, the kernel cannot give to anybody else.
 #[derive(Debug)]
-struct Room {
+pub(super) struct Room {
     share: u64,
     used: Arc<AtomicU64>,
 }
@@ -189,7 +192,7 @@ impl Regions {
             memory,
             state: RwLock::new(State { sealed: false, kept: false, owner: Some(session) }),
             _place: place,
-            _room: room,
+            room: Arc::new(room),
         })
     }
 
@@ -380,6 +383,11 @@ impl Region {
     /// Whether the content is final.
     pub(super) fn is_sealed(&self) -> bool {
         self.state().sealed
+    }
+
+    /// The bytes that it takes, to be held by whoever is given the memory itself.
+    pub(super) fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     /// Checks that a range lies within the region.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use outercore_core::{Error, ErrorKind, Result};
 
 use super::Server;
+use super::regions::{Region, Room};
 use crate::auth::{Prover, random, random_number};
 use crate::protocol::{self, Hello, NONCE, PROOF, Role, Verdict};
 use crate::socket::Socket;
@@ -26,6 +27,9 @@ pub(super) struct Session {
 struct Queues {
     ended: bool,
     open: HashMap<u64, Arc<Socket>>,
+    /// Room of the regions whose memory the client was given, by key. Nobody sees it let go of one
+    /// before its session ends.
+    held: HashMap<u64, Arc<Room>>,
 }
 
 impl Session {
@@ -36,6 +40,19 @@ impl Session {
     /// A data connection has closed.
     pub(super) fn left(&self, number: u64) {
         self.queues().open.remove(&number);
+    }
+
+    /// Counts the memory of a region as used until the session ends; before the client is given it.
+    ///
+    /// # Errors
+    /// `Io`: the session has ended.
+    pub(super) fn hold(&self, region: &Region) -> Result<()> {
+        let mut queues = self.queues();
+        if queues.ended {
+            return Err(gone());
+        }
+        queues.held.entry(region.key.0).or_insert_with(|| region.room());
+        Ok(())
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -134,7 +151,6 @@ impl Server {
                 Ok(Greeted::Client(session))
             }
             Role::Data => {
-                let gone = || Error::new(ErrorKind::Io, "the session has ended");
                 let session = sessions.get(&hello.session).cloned().ok_or_else(gone)?;
                 drop(sessions);
                 let mut queues = session.queues();
@@ -159,6 +175,7 @@ impl Server {
         for socket in queues.open.values() {
             socket.shutdown();
         }
+        queues.held.clear();
         drop(queues);
         let _order = self.plane_order();
         let left = self.regions.session_ended(session.id);
@@ -169,4 +186,8 @@ impl Server {
             }
         }
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Io, "the session has ended")
 }
