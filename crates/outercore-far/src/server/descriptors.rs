@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{MOST_STRANGERS, ServerConfig};
+use super::ServerConfig;
+use super::strangers::MOST_STRANGERS;
 
 /// What a process has open besides: streams, listeners, a data plane.
 const OTHERS: u64 = 64;

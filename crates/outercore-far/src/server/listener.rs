@@ -2,20 +2,22 @@
 
 use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outercore_core::{Context, Error, Result};
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 use rustix::net::{self as sockets, AddressFamily, SocketAddrUnix};
 
 use super::Server;
+use super::strangers::Strangers;
 use crate::options::FarAddress;
 use crate::socket::{Socket, new_socket, wait_for};
 
@@ -25,11 +27,15 @@ const BACKLOG: i32 = 128;
 /// How long to wait when the operating system gives no more connections.
 const BREATH: Duration = Duration::from_millis(100);
 
+/// How long a server that may be there has to answer. One that is too busy for that is there.
+const PROBE: Duration = Duration::from_secs(1);
+
 /// An address that is bound.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: ListeningSocket,
     address: FarAddress,
+    strangers: Arc<Strangers>,
     _file: Option<SocketFile>,
 }
 
@@ -60,13 +66,19 @@ impl Listener {
                     FarAddress::Fabric(_) => FarAddress::Fabric(at),
                     _ => FarAddress::Tcp(at),
                 };
-                Ok(Self { socket: ListeningSocket::Tcp(listener), address, _file: None })
+                Ok(Self {
+                    socket: ListeningSocket::Tcp(listener),
+                    address,
+                    strangers: Arc::default(),
+                    _file: None,
+                })
             }
             FarAddress::Unix(path) => {
                 let (listener, file) = bind_unix(path)?;
                 Ok(Self {
                     socket: ListeningSocket::Unix(listener),
                     address: address.clone(),
+                    strangers: Arc::default(),
                     _file: Some(file),
                 })
             }
@@ -84,7 +96,7 @@ impl Listener {
                 return;
             }
             match self.accept() {
-                Ok(socket) => server.welcome(socket),
+                Ok((socket, peer)) => server.welcome(socket, peer, &self.strangers),
                 Err(error) if is_of_one_connection(&error) => {}
                 // Out of descriptors or memory: those that wait are served once others leave.
                 Err(_) => {
@@ -95,10 +107,14 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<Socket> {
+    /// A connection, and the machine that it comes from.
+    fn accept(&self) -> io::Result<(Socket, Option<IpAddr>)> {
         match &self.socket {
-            ListeningSocket::Tcp(listener) => Ok(Socket::Tcp(listener.accept()?.0)),
-            ListeningSocket::Unix(listener) => Ok(Socket::Unix(listener.accept()?.0)),
+            ListeningSocket::Tcp(listener) => {
+                let (stream, from) = listener.accept()?;
+                Ok((Socket::Tcp(stream), Some(from.ip())))
+            }
+            ListeningSocket::Unix(listener) => Ok((Socket::Unix(listener.accept()?.0), None)),
         }
     }
 }
@@ -147,12 +163,17 @@ fn remove_stale(path: &Path) -> Result<()> {
     if !metadata.file_type().is_socket() {
         return Err(Error::invalid("there is a file of that name, and it is no socket"));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).context("removing the socket of a server that is gone")
-        }
-        Err(error) => Err(error.into()),
-        Ok(_) => Err(io::Error::from(rustix::io::Errno::ADDRINUSE).into()),
+    let in_use = || io::Error::from(Errno::ADDRINUSE).into();
+    let address = FarAddress::Unix(path.to_owned());
+    match Socket::connect(&address, Instant::now() + PROBE) {
+        Ok(_) => Err(in_use()),
+        Err(error) => match error.os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::CONNREFUSED) => {
+                fs::remove_file(path).context("removing the socket of a server that is gone")
+            }
+            Some(Errno::AGAIN | Errno::TIMEDOUT) => Err(in_use()),
+            _ => Err(error),
+        },
     }
 }
 
@@ -179,5 +200,31 @@ impl Drop for SocketFile {
             // What cannot be removed is found stale by the next server.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_too_busy_to_answer_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let busy = new_socket(AddressFamily::UNIX).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        sockets::bind(&busy, &address).unwrap();
+        sockets::listen(&busy, 0).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| {
+            let socket = new_socket(AddressFamily::UNIX).unwrap();
+            rustix::io::ioctl_fionbio(&socket, true).unwrap();
+            sockets::connect(&socket, &address).is_ok().then_some(socket)
+        })
+        .collect();
+        assert!(!waiting.is_empty());
+        let error = Listener::bind(&FarAddress::Unix(path.clone())).unwrap_err();
+        assert!(error.to_string().contains("the address is in use"), "{error}");
+        drop(busy);
+        Listener::bind(&FarAddress::Unix(path)).unwrap();
     }
 }

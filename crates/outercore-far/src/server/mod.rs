@@ -10,11 +10,13 @@ mod descriptors;
 mod listener;
 mod regions;
 mod session;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,9 +31,7 @@ use crate::socket::{Socket, Wake};
 use listener::Listener;
 use regions::Regions;
 use session::{Greeted, Session};
-
-/// Connections that have not yet proved who they are.
-const MOST_STRANGERS: usize = 64;
+use strangers::Strangers;
 
 /// Most addresses of one server.
 const MOST_ADDRESSES: usize = 64;
@@ -156,7 +156,6 @@ pub fn serve(config: ServerConfig) -> Result<ServerHandle> {
         plane_order: Mutex::default(),
         sessions: Mutex::default(),
         connections: Mutex::default(),
-        strangers: AtomicUsize::new(0),
         counters: Counters::default(),
         stopping: AtomicBool::new(false),
         stop: Wake::new().context("memory server")?,
@@ -253,7 +252,6 @@ struct Server {
     plane_order: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     connections: Mutex<Connections>,
-    strangers: AtomicUsize,
     counters: Counters,
     stopping: AtomicBool,
     /// Wakes the listeners; nobody clears it.
@@ -313,24 +311,20 @@ impl Server {
     }
 
     /// Serves a connection on a thread of its own.
-    fn welcome(self: &Arc<Self>, socket: Socket) {
-        if self.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
-            // Whoever connects so often without proving anything gets no answer.
-            self.strangers.fetch_sub(1, Ordering::Relaxed);
-            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
+    fn welcome(self: &Arc<Self>, socket: Socket, peer: Option<IpAddr>, strangers: &Arc<Strangers>) {
         let socket = Arc::new(socket);
         let mut connections = self.connections();
         connections.next += 1;
         let number = connections.next;
+        strangers.enter(number, peer, &socket);
         let server = Arc::clone(self);
         let served = Arc::clone(&socket);
+        let among = Arc::clone(strangers);
         let thread = thread::Builder::new()
             .name("outercore-far-serve".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
-                server.serve_connection(number, &served);
+                server.serve_connection(number, &served, &among);
                 served.shutdown();
                 server.connections().open.remove(&number);
             });
@@ -339,15 +333,13 @@ impl Server {
             Ok(thread) => {
                 connections.open.insert(number, OpenConnection { socket, thread: Some(thread) });
             }
-            Err(_) => {
-                self.strangers.fetch_sub(1, Ordering::Relaxed);
-            }
+            Err(_) => strangers.leave(number),
         }
     }
 
-    fn serve_connection(&self, number: u64, socket: &Arc<Socket>) {
+    fn serve_connection(&self, number: u64, socket: &Arc<Socket>, strangers: &Strangers) {
         let greeted = self.greet(number, socket);
-        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        strangers.leave(number);
         match greeted {
             // However a connection ends, its client learns it from the connection.
             Ok(Greeted::Client(session)) => {
