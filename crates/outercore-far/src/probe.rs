@@ -46,15 +46,15 @@ impl Default for FarProbeConfig {
 }
 
 impl FarProbeConfig {
-    /// The points to measure: chunk and queue length.
+    /// The points to measure: chunk and queue length. The smallest chunk is not empty.
     fn points(&self) -> Vec<(Bytes, usize)> {
         let largest = self.largest.0.min(self.size.0);
-        let chunks = std::iter::successors(Some(self.smallest.0), |chunk| Some(chunk * 4));
+        let chunks = std::iter::successors(Some(self.smallest.0), |chunk| chunk.checked_mul(4));
         chunks
             .take_while(|&chunk| chunk <= largest)
             .flat_map(|chunk| {
                 let most = self.length.min((self.staging.0 / chunk) as usize).max(1);
-                let lengths = std::iter::successors(Some(1), |length| Some(length * 4));
+                let lengths = std::iter::successors(Some(1usize), |length| length.checked_mul(4));
                 lengths
                     .take_while(move |&length| length <= most)
                     .map(move |length| (Bytes(chunk), length))
@@ -124,8 +124,8 @@ pub fn probe(
     config: &FarProbeConfig,
     on_step: &mut dyn FnMut(FarProbeStep) -> Result<()>,
 ) -> Result<FarProfile> {
-    let points = config.points();
-    if points.is_empty() || config.smallest.0 == 0 || config.staging < config.largest {
+    let points = if config.smallest.0 == 0 { Vec::new() } else { config.points() };
+    if points.is_empty() || config.staging < config.largest {
         return Err(Error::invalid(format!(
             "probe of chunks from {} to {} in a region of {}",
             config.smallest, config.largest, config.size,
@@ -416,10 +416,15 @@ mod tests {
     }
 
     #[test]
-    fn a_region_without_room_for_a_chunk_is_refused() {
-        let config = FarProbeConfig { size: Bytes(100), ..small() };
-        let error = probe(&Here::default(), &config, &mut |_| Ok(())).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
+    fn a_region_without_room_for_a_chunk_and_chunks_of_nothing_are_refused() {
+        for config in [
+            FarProbeConfig { size: Bytes(100), ..small() },
+            FarProbeConfig { smallest: Bytes(0), ..small() },
+            FarProbeConfig { smallest: Bytes(u64::MAX), ..small() },
+        ] {
+            let error = probe(&Here::default(), &config, &mut |_| Ok(())).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+        }
     }
 
     #[test]
