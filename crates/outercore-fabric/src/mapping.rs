@@ -18,6 +18,8 @@ use crate::wake::system;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// The system has refused to replace it: what lies at its address nobody knows.
+    dead: bool,
 }
 
 // SAFETY: plain memory that our own code never looks at; only providers do.
@@ -51,7 +53,7 @@ impl Mapping {
             libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, memory.as_raw_fd(), 0)
         };
         let start = mapped(start).with_context(|| format!("mapping a region of {len}"))?;
-        Ok(Self { start, len: length })
+        Ok(Self { start, len: length, dead: false })
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -65,7 +67,8 @@ impl Mapping {
     /// Gives the memory back and keeps the address.
     ///
     /// # Errors
-    /// `Io`: the system refuses; the mapping is as it was.
+    /// `Io`: the system refuses. The address may be another's by now, or still the region's: it is
+    /// never touched again, nor unmapped.
     pub(crate) fn bury(&mut self) -> Result<()> {
         // SAFETY: replaces exactly our own mapping, in one step, by private memory that costs
         // nothing until it is written to.
@@ -79,8 +82,9 @@ impl Mapping {
                 0,
             )
         };
-        mapped(start).context("giving a region back")?;
-        Ok(())
+        let buried = mapped(start).context("giving a region back");
+        self.dead |= buried.is_err();
+        buried.map(drop)
     }
 }
 
@@ -96,6 +100,9 @@ fn mapped(start: *mut libc::c_void) -> Result<NonNull<u8>> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.dead {
+            return;
+        }
         // SAFETY: our own mapping; its owner has closed whatever could still reach it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }

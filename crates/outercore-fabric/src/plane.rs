@@ -17,7 +17,7 @@ use crate::server::FabricListener;
 /// use outercore_far::DataPlane;
 /// use outercore_fabric::FabricPlane;
 /// let plane = FabricPlane::new(Some("tcp"));
-/// match plane.listen("127.0.0.1") {
+/// match plane.listen("127.0.0.1", 128) {
 ///     Ok(listener) => println!("{listener:?}"),
 ///     Err(error) => println!("{error}"),
 /// }
@@ -44,9 +44,10 @@ impl FabricPlane {
 }
 
 impl DataPlane for FabricPlane {
-    fn listen(&self, host: &str) -> Result<Box<dyn PlaneListener>> {
+    fn listen(&self, host: &str, queues_per_session: usize) -> Result<Box<dyn PlaneListener>> {
         let library = Library::load()?;
-        let listener = FabricListener::open(&library, plain(host), self.provider.as_deref())?;
+        let provider = self.provider.as_deref();
+        let listener = FabricListener::open(&library, plain(host), provider, queues_per_session)?;
         Ok(Box::new(listener))
     }
 

@@ -1,7 +1,7 @@
 //! The server's end: lets clients in, and opens regions to their sessions.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_far::auth::random;
 use outercore_far::{Access, PlaneListener, RegionKey};
 
 use crate::blob::{Grant, Offer, TICKET, Ticket};
@@ -21,9 +22,6 @@ use crate::objects::{
     Registration, Request,
 };
 use crate::wake::{Wake, sleep};
-
-/// Queues of one session, and invitations to such.
-const MAX_QUEUES: usize = 256;
 
 /// An invitation that nobody has taken up by then is void.
 const TICKET_LIFE: Duration = Duration::from_secs(30);
@@ -51,6 +49,8 @@ struct Shared {
     provider: String,
     port: u16,
     host: String,
+    /// Queues of one session, and invitations to such.
+    most_queues: usize,
     listener: Listener,
     events: Arc<EventQueue>,
     fabric: Arc<Fabric>,
@@ -60,6 +60,8 @@ struct Shared {
 struct State {
     invited: HashMap<Ticket, Invitation>,
     sessions: HashMap<u64, Session>,
+    /// Endpoints that other threads have closed, of which events may still be waiting.
+    retired: HashSet<EndpointId>,
     /// Why nobody is let in any more.
     broken: Option<String>,
 }
@@ -91,7 +93,12 @@ struct Granted {
 }
 
 impl FabricListener {
-    pub(crate) fn open(library: &Arc<Library>, host: &str, provider: Option<&str>) -> Result<Self> {
+    pub(crate) fn open(
+        library: &Arc<Library>,
+        host: &str,
+        provider: Option<&str>,
+        most_queues: usize,
+    ) -> Result<Self> {
         let info = library.info(host, 0, Side::Server, provider)?;
         let fabric = Fabric::open(library, &info)?;
         let events = EventQueue::open(&fabric)?;
@@ -104,6 +111,7 @@ impl FabricListener {
             provider: info.provider(),
             port: listener.port()?,
             host: host.to_owned(),
+            most_queues,
             listener,
             events,
             fabric,
@@ -149,12 +157,11 @@ impl PlaneListener for FabricListener {
         state.invited.retain(|_, invitation| invitation.until > now);
         let open = state.sessions.get(&session).map_or(0, |session| session.queues.len());
         let invited = state.invited.values().filter(|other| other.session == session).count();
-        if open + invited >= MAX_QUEUES {
+        let most = self.shared.most_queues;
+        if open + invited >= most {
             return Err(Error::new(
                 ErrorKind::Io,
-                format!(
-                    "{open} queues are open and {invited} offered, at most {MAX_QUEUES} a session"
-                ),
+                format!("{open} queues are open and {invited} offered, at most {most} a session"),
             )
             .hint("use fewer queues"));
         }
@@ -174,23 +181,35 @@ impl PlaneListener for FabricListener {
         access: Access,
     ) -> Result<Vec<u8>> {
         let mut state = self.shared.state();
-        let session = state.sessions.get_mut(&session).ok_or_else(|| {
+        let State { sessions, retired, .. } = &mut *state;
+        let session = sessions.get_mut(&session).ok_or_else(|| {
             Error::new(ErrorKind::Io, "a grant for a session that has no queue yet")
         })?;
+        if session.granted.get(&key).is_some_and(|granted| granted.access != access) {
+            session.withdraw(key, retired)?;
+        }
         session.grant(key, memory, len, access).map(Grant::to_bytes)
     }
 
-    fn withdraw(&self, key: RegionKey) {
-        for session in self.shared.state().sessions.values_mut() {
-            session.withdraw(key);
+    fn withdraw(&self, key: RegionKey) -> Result<()> {
+        let State { sessions, retired, .. } = &mut *self.shared.state();
+        let mut withdrawn = Ok(());
+        for session in sessions.values_mut() {
+            // All of them, also after an error.
+            withdrawn = withdrawn.and(session.withdraw(key, retired));
         }
+        withdrawn
     }
 
     fn session_ended(&self, session: u64) {
         let ended = {
             let mut state = self.shared.state();
             state.invited.retain(|_, invitation| invitation.session != session);
-            state.sessions.remove(&session)
+            let ended = state.sessions.remove(&session);
+            let queues = ended.iter().flat_map(|session| &session.queues);
+            let closing: Vec<_> = queues.map(Endpoint::id).collect();
+            state.retired.extend(closing);
+            ended
         };
         // Closed without the lock: others need not wait for it.
         drop(ended);
@@ -205,8 +224,9 @@ impl Shared {
 
     /// The listening thread.
     fn listen(&self) {
+        let mut retired = HashSet::new();
         while !self.closed.load(Ordering::Acquire) {
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.turn(&mut retired) {
                 self.state().broken = Some(error.to_string());
                 return;
             }
@@ -214,15 +234,26 @@ impl Shared {
     }
 
     /// Handles what has arrived, or sleeps until something does.
-    fn turn(&self) -> Result<()> {
+    ///
+    /// Only this thread opens endpoints, and one that it opens may lie where another thread has
+    /// closed one. So an event of an address that is in `retired` is that of the old endpoint; once
+    /// nothing is waiting, nothing old is.
+    fn turn(&self, retired: &mut HashSet<EndpointId>) -> Result<()> {
         self.wake.hear();
+        retired.extend(self.state().retired.drain());
         match self.events.read()? {
             Some(Event::Requested(request)) => self.admit(&request),
-            // A client left, or its connection broke: its end is closed too. Only this thread opens
-            // endpoints, so that an old event cannot mean a new one.
-            Some(Event::Shutdown(gone) | Event::Failed(gone, _)) => self.close(gone),
+            // A client left, or its connection broke: its end is closed too.
+            Some(Event::Shutdown(gone) | Event::Failed(gone, _)) => {
+                if !retired.remove(&gone) {
+                    self.close(gone);
+                }
+            }
             Some(Event::Connected | Event::Other) => {}
-            None => self.rest()?,
+            None => {
+                retired.clear();
+                self.rest()?;
+            }
         }
         Ok(())
     }
@@ -301,10 +332,7 @@ impl Session {
         access: Access,
     ) -> Result<Grant> {
         if let Some(granted) = self.granted.get(&key) {
-            if granted.access == access {
-                return Ok(granted.grant);
-            }
-            self.withdraw(key);
+            return Ok(granted.grant);
         }
         let buried: usize = self.buried.iter().map(Mapping::len).sum();
         if self.buried.len() >= MAX_BURIED || buried >= MAX_BURIED_BYTES {
@@ -352,14 +380,21 @@ impl Session {
         }
     }
 
-    fn withdraw(&mut self, key: RegionKey) {
+    /// Closes a region to this session; where its memory cannot be given back, closes the queues,
+    /// which are then `retired`.
+    fn withdraw(&mut self, key: RegionKey, retired: &mut HashSet<EndpointId>) -> Result<()> {
         let Some(Granted { registration, mut mapping, .. }) = self.granted.remove(&key) else {
-            return;
+            return Ok(());
         };
         drop(registration);
-        // Where it fails the region's memory stays mapped until the session ends.
-        let _ = mapping.bury();
+        let buried = mapping.bury();
+        if buried.is_err() {
+            // Whatever still comes late must not meet the region's memory.
+            retired.extend(self.queues.iter().map(Endpoint::id));
+            self.queues.clear();
+        }
         self.buried.push(mapping);
+        buried
     }
 }
 
@@ -406,10 +441,4 @@ fn keep_going(done: &CompletionQueue, stop: &AtomicBool, wake: &Wake) -> Result<
         }
     }
     Ok(())
-}
-
-fn random(bytes: &mut [u8]) -> Result<()> {
-    getrandom::fill(bytes).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("no random numbers from the system: {error}"))
-    })
 }

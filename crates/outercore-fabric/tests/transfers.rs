@@ -174,11 +174,11 @@ fn a_ticket_lets_one_queue_in() {
 fn queues_of_a_session_are_counted_and_free_again_when_dropped() {
     let Some(plane) = plane() else { return };
     let server = Server::start(&plane);
-    for _ in 0..256 {
+    for _ in 0..common::MOST_QUEUES {
         server.listener.offer(1).unwrap();
     }
     let error = server.listener.offer(1).unwrap_err();
-    assert!(error.to_string().contains("at most 256"), "{error}");
+    assert!(error.to_string().contains("at most 7"), "{error}");
     server.listener.session_ended(1);
     server.listener.offer(1).unwrap();
     server.listener.offer(2).unwrap();
@@ -218,9 +218,9 @@ fn control_and_own_plane_agree_on_addresses() {
     let control = Arc::new(Control { server, session: 1 });
     let error = plane_of.connect(&"tcp://a:1".parse().unwrap(), TIMEOUT, control).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let error = plane.listen("192.0.2.77").unwrap_err();
+    let error = plane.listen("192.0.2.77", 1).unwrap_err();
     assert!(error.to_string().contains("192.0.2.77"), "{error}");
     let strange = outercore_fabric::FabricPlane::new(Some("no-such-provider"));
-    let error = strange.listen("127.0.0.1").unwrap_err();
+    let error = strange.listen("127.0.0.1", 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }

@@ -183,7 +183,10 @@ pub(crate) enum Prover {
 }
 
 /// Fills `bytes` with what nobody can guess.
-pub(crate) fn random(bytes: &mut [u8]) -> Result<()> {
+///
+/// # Errors
+/// `Io`: the operating system has none.
+pub fn random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| {
         Error::new(ErrorKind::Io, format!("random bytes of the operating system: {error}"))
     })

@@ -7,7 +7,7 @@
 //!
 //! The order of calls, server on the left:
 //! ```text
-//! listen(host)
+//! listen(host, queues_per_session)
 //!                                        connect(server, control)
 //! offer(session)                    <--  control.offer()             one for each queue
 //!    ... the plane's own connection, which shows the offer ...
@@ -33,12 +33,13 @@ pub const MAX_BLOB: usize = 1024;
 
 /// A transport for data, both ends of it.
 pub trait DataPlane: Send + Sync + Debug {
-    /// Server: starts to accept queues on `host`, a name or an address without a port.
+    /// Server: starts to accept queues on `host`, a name or an address without a port, up to
+    /// `queues_per_session` of one session.
     ///
     /// # Errors
     /// `Unsupported`: this machine has no such transport, with what to install. `Io`: it has, and
     /// it cannot listen there.
-    fn listen(&self, host: &str) -> Result<Box<dyn PlaneListener>>;
+    fn listen(&self, host: &str, queues_per_session: usize) -> Result<Box<dyn PlaneListener>>;
 
     /// Client: prepares queues to `server`; asks nothing of it yet. Whatever makes no progress for
     /// `timeout` counts as gone.
@@ -84,7 +85,11 @@ pub trait PlaneListener: Send + Sync + Debug {
 
     /// Closes a region to every session and gives up its mappings; the server calls it before it
     /// seals the memory against writing, and before it frees it. Unknown regions are ignored.
-    fn withdraw(&self, key: RegionKey);
+    ///
+    /// # Errors
+    /// `Io`: a mapping could not be given up. No transfer reaches the region any more, but its memory
+    /// may stay mapped as long as the process lives: it must be neither sealed nor lent again.
+    fn withdraw(&self, key: RegionKey) -> Result<()>;
 
     /// Closes the queues of a session and forgets what was granted to it. Unknown sessions are
     /// ignored.

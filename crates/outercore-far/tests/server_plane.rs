@@ -10,9 +10,9 @@ use outercore_far::{
     PlaneListener, Queue, RegionKey, Remote, ServerConfig, Token, serve,
 };
 
-/// A plane that moves nothing and writes down what it is told.
+/// A plane that moves nothing and writes down what it is told; one that is stuck gives up no region.
 #[derive(Clone, Debug, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Told(Arc<Mutex<Vec<String>>>, bool);
 
 impl Told {
     fn say(&self, what: impl Into<String>) {
@@ -37,8 +37,8 @@ impl Told {
 }
 
 impl DataPlane for Told {
-    fn listen(&self, host: &str) -> Result<Box<dyn PlaneListener>> {
-        self.say(format!("listen {host}"));
+    fn listen(&self, host: &str, queues_per_session: usize) -> Result<Box<dyn PlaneListener>> {
+        self.say(format!("listen {host} {queues_per_session}"));
         Ok(Box::new(self.clone()))
     }
 
@@ -70,8 +70,9 @@ impl PlaneListener for Told {
         Ok(b"granted".to_vec())
     }
 
-    fn withdraw(&self, _key: RegionKey) {
+    fn withdraw(&self, _key: RegionKey) -> Result<()> {
         self.say("withdraw");
+        if self.1 { Err(Error::new(ErrorKind::Io, "stuck")) } else { Ok(()) }
     }
 
     fn session_ended(&self, _session: u64) {
@@ -118,10 +119,11 @@ fn a_plane_learns_of_regions_before_they_change_and_of_sessions_that_end() {
     let listen = "fabric://127.0.0.1:0".parse().unwrap();
     let server = serve(ServerConfig {
         data_plane: Some(Arc::new(told.clone())),
+        queues_per_session: 5,
         ..ServerConfig::new(listen, Bytes::mib(1), token)
     })
     .unwrap();
-    assert_eq!(told.take(), ["listen 127.0.0.1"]);
+    assert_eq!(told.take(), ["listen 127.0.0.1 5"]);
 
     let options =
         FarOptions { token_file: Some(file), ..FarOptions::new(server.addresses()[0].clone()) };
@@ -140,6 +142,35 @@ fn a_plane_learns_of_regions_before_they_change_and_of_sessions_that_end() {
     drop(connection);
     assert_eq!(told.wait_for("withdraw"), ["session_ended", "withdraw"]);
     server.stop();
+}
+
+#[test]
+fn a_region_that_its_plane_holds_on_to_is_neither_sealed_nor_lent_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    let token = Token::create_file(&file).unwrap();
+    let listen = "fabric://127.0.0.1:0".parse().unwrap();
+    let stuck = Told(Arc::default(), true);
+    let server = serve(ServerConfig {
+        data_plane: Some(Arc::new(stuck.clone())),
+        ..ServerConfig::new(listen, Bytes::mib(1), token)
+    })
+    .unwrap();
+    let options =
+        FarOptions { token_file: Some(file), ..FarOptions::new(server.addresses()[0].clone()) };
+    let connection = Connection::build_with(&options, Some(&stuck)).unwrap();
+    let region = connection.allocate(Bytes(4096), Some("x")).unwrap();
+    let error = connection.seal(&region, true).unwrap_err();
+    assert!(error.to_string().contains("stuck"), "{error}");
+    assert_eq!(connection.find("x").unwrap(), None);
+    let error = connection.free(&region).unwrap_err();
+    assert!(error.to_string().contains("stuck"), "{error}");
+    assert_eq!(server.status().used, Bytes(4096));
+    connection.allocate(Bytes(8192), None).unwrap();
+    stuck.take();
+    drop(connection);
+    stuck.wait_for("withdraw");
+    assert_eq!(server.status().used, Bytes(4096 + 8192));
 }
 
 #[test]

@@ -19,6 +19,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 /// Longer than any transfer here takes, shorter than a test may.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Queues of one session.
+pub const MOST_QUEUES: usize = 7;
+
 /// Provider and address under test: what every machine with libfabric has, or what
 /// `OUTERCORE_TEST_FABRIC` says (`verbs 10.0.0.1`).
 pub fn under_test() -> (String, String) {
@@ -73,7 +76,7 @@ pub struct Server {
 
 impl Server {
     pub fn start(plane: &FabricPlane) -> Arc<Self> {
-        let listener = plane.listen(&under_test().1).unwrap();
+        let listener = plane.listen(&under_test().1, MOST_QUEUES).unwrap();
         Arc::new(Self { listener, regions: Mutex::default() })
     }
 
@@ -86,7 +89,7 @@ impl Server {
 
     /// Makes a region final, as a memory server does it.
     pub fn seal(&self, region: Region) {
-        self.listener.withdraw(region.key);
+        self.listener.withdraw(region.key).unwrap();
         let mut regions = self.regions.lock().unwrap();
         let entry = regions.get_mut(&region.key).unwrap();
         fcntl_add_seals(&entry.memory, SealFlags::WRITE).unwrap();
@@ -94,7 +97,7 @@ impl Server {
     }
 
     pub fn free(&self, region: Region) {
-        self.listener.withdraw(region.key);
+        self.listener.withdraw(region.key).unwrap();
         self.regions.lock().unwrap().remove(&region.key);
     }
 

@@ -63,7 +63,7 @@ fn answer(
         Request::Seal { key, keep } => {
             let _order = server.plane_order();
             server.regions.check_seal(session.id, key, keep)?;
-            withdraw(server, key);
+            withdraw(server, key)?;
             server.regions.seal(session.id, key, keep)?;
             Ok(Reply::Done)
         }
@@ -72,8 +72,8 @@ fn answer(
         }
         Request::Free { key } => {
             let _order = server.plane_order();
-            let _freed_after_withdrawal = server.regions.free(session.id, key)?;
-            withdraw(server, key);
+            let freed = server.regions.free(session.id, key)?;
+            withdraw(server, key).inspect_err(|_| server.regions.write_off(freed))?;
             Ok(Reply::Done)
         }
         Request::Status { after } => {
@@ -88,10 +88,8 @@ fn answer(
     }
 }
 
-fn withdraw(server: &Server, key: RegionKey) {
-    if let Some(plane) = &server.plane {
-        plane.withdraw(key);
-    }
+fn withdraw(server: &Server, key: RegionKey) -> Result<()> {
+    server.plane.as_ref().map_or(Ok(()), |plane| plane.withdraw(key))
 }
 
 fn plane(server: &Server) -> Result<&dyn crate::data_plane::PlaneListener> {

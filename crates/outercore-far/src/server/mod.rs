@@ -47,7 +47,7 @@ pub struct ServerConfig {
     pub token: Token,
     /// Clients at a time.
     pub sessions: usize,
-    /// Data connections of one client.
+    /// Data connections of one client; as many again over a data plane.
     pub queues_per_session: usize,
     /// Regions that one client has, not counting kept ones.
     pub regions_per_session: usize,
@@ -182,7 +182,7 @@ fn listen_on_plane(config: &ServerConfig, at: &str) -> Result<Box<dyn PlaneListe
         .hint("listen on HOST:PORT instead")
     })?;
     let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
-    plane.listen(host).with_context(|| format!("fabric://{at}"))
+    plane.listen(host, config.queues_per_session).with_context(|| format!("fabric://{at}"))
 }
 
 /// A running server; stops when dropped.

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use rustix::fs::{
@@ -34,6 +34,8 @@ pub(super) struct Regions {
     used: Arc<AtomicU64>,
     open: Arc<AtomicU64>,
     table: RwLock<Table>,
+    /// Regions that nobody can use, and whose memory does not come back.
+    written_off: Mutex<Vec<Arc<Region>>>,
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +105,13 @@ impl Regions {
             used: Arc::default(),
             open: Arc::default(),
             table: RwLock::default(),
+            written_off: Mutex::default(),
         }
+    }
+
+    /// Counts the memory of a region as used for ever: a data plane could not let go of it.
+    pub(super) fn write_off(&self, region: Arc<Region>) {
+        self.written_off.lock().unwrap_or_else(PoisonError::into_inner).push(region);
     }
 
     pub(super) fn used(&self) -> Bytes {
@@ -275,7 +283,6 @@ impl Regions {
     /// Makes the content of a region final.
     pub(super) fn seal(&self, session: u64, key: RegionKey, keep: bool) -> Result<()> {
         self.check_seal(session, key, keep)?;
-        // The kernel may take its time, for which nobody else has to wait.
         self.get(key)?.seal(keep)?;
         if keep {
             self.change_table().disown(session);
@@ -417,18 +424,20 @@ impl Region {
     }
 
     fn seal(&self, keep: bool) -> Result<()> {
+        // Waits for writes that have begun; from then on there are no others.
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.sealed {
             return Err(sealed());
         }
-        // Where a writable mapping is left the kernel refuses; as long as it does, nobody but us
-        // gets the memory itself, and we no longer write.
-        let _ = self.forbid_writing();
         state.sealed = true;
         if keep {
             state.kept = true;
             state.owner = None;
         }
+        drop(state);
+        // The kernel may take its time, for which nobody else has to wait. Where a writable mapping
+        // is left it refuses; as long as it does, nobody but us gets the memory itself.
+        let _ = self.forbid_writing();
         Ok(())
     }
 

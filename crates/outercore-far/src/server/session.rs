@@ -181,8 +181,10 @@ impl Server {
         let left = self.regions.session_ended(session.id);
         if let Some(plane) = &self.plane {
             plane.session_ended(session.id);
-            for region in &left {
-                plane.withdraw(region.key);
+            for region in left {
+                if plane.withdraw(region.key).is_err() {
+                    self.regions.write_off(region);
+                }
             }
         }
     }
