@@ -8,7 +8,9 @@ use outercore_analytics::{
     Algorithm, Counters, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through,
 };
 use outercore_core::{Bytes, ErrorKind, Result};
-use outercore_far::{FarOptions, FarTier, SegmentGroup, ServerConfig, ServerHandle, Token, serve};
+use outercore_far::{
+    Contents, FarOptions, FarTier, SegmentGroup, ServerConfig, ServerHandle, Token, serve,
+};
 use outercore_io::{Engine, EngineConfig};
 use outercore_testkit::HeapRemote;
 
@@ -154,8 +156,12 @@ fn files_that_are_kept_on_the_server_are_found_and_not_copied() {
     let grid = pair.grid();
     let weights = grid.weights().unwrap();
     for array in [grid.blocks(), weights, grid.order().unwrap()] {
-        let name = array.content_name();
-        keeper.keep(&array.path, &name, &mut engine, &mut |_, _| Ok(())).unwrap();
+        let contents = Contents {
+            name: &array.content_name(),
+            checksum: &array.checksum,
+            data: array.data_offset..array.data_offset + array.data_len(),
+        };
+        keeper.keep(&array.path, &contents, &mut engine, &mut |_, _| Ok(())).unwrap();
     }
     let used = server.used();
     let outcome = through(tier(&server, &options()), &pair, &sssp(), &config()).unwrap();

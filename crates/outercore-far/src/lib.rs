@@ -39,4 +39,4 @@ pub use queue::{Arrivals, Queue, Transfer, Transferred};
 pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
 pub use segments::{FarSegment, SegmentGroup, add_transferable_flag};
 pub use server::{ServerConfig, ServerCounters, ServerHandle, serve};
-pub use tier::{FarTier, Placed};
+pub use tier::{Contents, FarTier, Placed};

@@ -1,16 +1,21 @@
 //! Copying files to far memory.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_format::Checksum;
 use outercore_io::{Arena, Engine, FileId, Lease, PlannedRead};
 
 use crate::placement::{self, Extent, LONGEST_REGION, OVERLAP, PAGE};
 use crate::queue::{Arrivals, Queue, Transfer, Transferred};
 use crate::remote::{Region, Remote};
-use crate::tier::{Shared, Stamp};
+use crate::tier::{Contents, Shared, Stamp};
+
+#[cfg(test)]
+mod tests;
 
 /// `on_progress(done, total)` in bytes; an error ends the task.
 pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
@@ -78,7 +83,7 @@ pub(crate) fn copy_ranges(
         let allocated = allocate_up_to(remote, wanted).map_err(Failure::at_server)?;
         let Some(region) = allocated else { break };
         let layout = placement::first_bytes(&layout, region.len.0);
-        let copied = copy.region(&region, &layout).and_then(|()| {
+        let copied = copy.ranges(Some(&region), &layout).and_then(|()| {
             source.check_unchanged()?;
             remote.seal(&region, false).map_err(Failure::at_server)
         });
@@ -100,40 +105,55 @@ pub(crate) fn copy_ranges(
     Ok(())
 }
 
-/// Copies a whole file to named regions that are kept.
+/// Copies a whole file to named regions that are kept, those of its parts that are not there
+/// already; returns where it lies, and the bytes that were sent. Nothing is sealed unless all of
+/// the file is what `contents` says.
 pub(crate) fn copy_whole(
     shared: &Shared,
     source: Source<'_>,
     parts: &[(String, Range<u64>)],
+    contents: &Contents<'_>,
     engine: &mut Engine,
     on_progress: OnProgress<'_>,
-) -> Result<Vec<Extent>, Failure> {
+) -> Result<(Vec<Extent>, u64), Failure> {
     let remote = &*shared.remote;
-    let mut regions = Vec::new();
+    let mut extents = Vec::new();
+    let mut new = Vec::new();
     let mut copied = || {
         // All of them first: a server that is full says so before anything is sent.
         for (name, range) in parts {
-            let region = remote.allocate(Bytes(range.end - range.start), Some(name));
-            regions.push(region.map_err(Failure::at_server)?);
+            let len = Bytes(range.end - range.start);
+            let there = remote.find(name).map_err(Failure::at_server)?;
+            let (region, is_new) = match there.filter(|region| region.len == len) {
+                Some(region) => (region, false),
+                None => {
+                    let region = remote.allocate(len, Some(name)).map_err(Failure::at_server)?;
+                    new.push(region);
+                    (region, true)
+                }
+            };
+            extents.push((Extent { range: range.clone(), region, offset: 0 }, is_new));
         }
         let mut copy = Copy::begin(shared, source, source.stamp.len, engine, on_progress)?;
-        for (region, (_, range)) in regions.iter().zip(parts) {
-            copy.region(region, std::slice::from_ref(range))?;
+        copy.check = Some(Check::of(contents));
+        for (extent, is_new) in &extents {
+            // What is there is read for the checksum alone.
+            let region = is_new.then_some(&extent.region);
+            copy.ranges(region, std::slice::from_ref(&extent.range))?;
+        }
+        if let Some(check) = &copy.check {
+            check.compare(source.path, contents)?;
         }
         source.check_unchanged()?;
-        let mut sealed = regions.iter().map(|region| remote.seal(region, true));
+        let mut sealed = new.iter().map(|region| remote.seal(region, true));
         sealed.try_for_each(|sealed| sealed.map_err(Failure::at_server))
     };
     if let Err(failure) = copied() {
-        give_back(remote, &regions, &failure);
+        give_back(remote, &new, &failure);
         return Err(failure);
     }
-    let extent = |(region, (_, range)): (Region, &(String, Range<u64>))| Extent {
-        range: range.clone(),
-        region,
-        offset: 0,
-    };
-    Ok(regions.into_iter().zip(parts).map(extent).collect())
+    let sent = new.iter().map(|region| region.len.0).sum();
+    Ok((extents.into_iter().map(|(extent, _)| extent).collect(), sent))
 }
 
 /// Frees regions after an error, unless the error is that nobody answers.
@@ -172,6 +192,45 @@ struct Copy<'a> {
     on_progress: OnProgress<'a>,
     done: u64,
     total: u64,
+    check: Option<Check>,
+}
+
+/// The checksum of what was read so far.
+struct Check {
+    checksum: Checksum,
+    /// What of the file it covers.
+    data: Range<u64>,
+    /// Bytes of the file that it has seen.
+    at: u64,
+}
+
+impl Check {
+    fn of(contents: &Contents<'_>) -> Self {
+        let data = contents.data.clone();
+        Self { checksum: Checksum::new(), at: data.start, data }
+    }
+
+    /// Takes in the bytes at `start`, as far as it has not seen them: parts overlap.
+    fn take(&mut self, start: u64, bytes: &[u8]) {
+        let end = (start + bytes.len() as u64).min(self.data.end);
+        let from = self.at.max(start);
+        if from < end {
+            self.checksum.update(&bytes[(from - start) as usize..(end - start) as usize]);
+            self.at = end;
+        }
+    }
+
+    fn compare(&self, path: &Path, contents: &Contents<'_>) -> Result<()> {
+        let (found, expected) = (self.checksum.finish(), contents.checksum);
+        if self.at == self.data.end && found == expected {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "file `{}`: checksum {found}, expected {expected}: bytes were altered",
+            path.display()
+        ))
+        .hint("copy the file again, or import it again"))
+    }
 }
 
 impl<'a> Copy<'a> {
@@ -184,22 +243,24 @@ impl<'a> Copy<'a> {
     ) -> Result<Self, Failure> {
         let file = engine.register(source.path)?;
         let writer = Writer::open(shared).map_err(Failure::at_server)?;
-        Ok(Self { engine, file, writer, on_progress, done: 0, total })
+        Ok(Self { engine, file, writer, on_progress, done: 0, total, check: None })
     }
 
-    /// Copies `layout`, one range after the other, to a region.
-    fn region(&mut self, region: &Region, layout: &[Range<u64>]) -> Result<(), Failure> {
+    /// Copies `layout`, one range after the other, to a region; or reads it where there is none.
+    fn ranges(&mut self, region: Option<&Region>, layout: &[Range<u64>]) -> Result<(), Failure> {
         let longest = (self.writer.chunk as u64).min(self.engine.max_read().0);
         let mut offset = 0;
         // What is read together, so that short ranges keep the disk busy too.
-        let mut reads = Vec::with_capacity(READS);
-        let mut offsets = Vec::with_capacity(READS);
+        // A checksum wants them in order, and whatever is early is held meanwhile.
+        let at_once = if self.check.is_some() { CHUNKS } else { READS };
+        let mut reads = Vec::with_capacity(at_once);
+        let mut offsets = Vec::with_capacity(at_once);
         for piece in layout.iter().flat_map(|range| placement::cut(range, longest, 0)) {
             let len = piece.end - piece.start;
             reads.push(PlannedRead { offset: piece.start, len: len as u32 });
             offsets.push(offset);
             offset += len;
-            if reads.len() == READS {
+            if reads.len() == at_once {
                 self.pieces(region, &reads, &offsets)?;
                 reads.clear();
                 offsets.clear();
@@ -209,17 +270,33 @@ impl<'a> Copy<'a> {
         self.writer.finish().map_err(Failure::at_server)
     }
 
-    /// Reads pieces of the file and writes them to their offsets in a region.
+    /// Reads pieces of the file and writes them to their offsets in a region, where there is one.
     fn pieces(
         &mut self,
-        region: &Region,
+        region: Option<&Region>,
         reads: &[PlannedRead],
         offsets: &[u64],
     ) -> Result<(), Failure> {
-        let Self { engine, file, writer, on_progress, done, total } = self;
+        let Self { engine, file, writer, on_progress, done, total, check } = self;
         let mut at_server = false;
+        let mut next = 0;
+        let mut early: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let read = engine.read(*file, reads, &mut |index, bytes| {
-            writer.write(region, offsets[index], bytes).inspect_err(|_| at_server = true)?;
+            if let Some(region) = region {
+                writer.write(region, offsets[index], bytes).inspect_err(|_| at_server = true)?;
+            }
+            match check {
+                Some(check) if index == next => {
+                    check.take(reads[next].offset, bytes);
+                    next += 1;
+                    while let Some(bytes) = early.remove(&next) {
+                        check.take(reads[next].offset, &bytes);
+                        next += 1;
+                    }
+                }
+                Some(_) => drop(early.insert(index, bytes.to_vec())),
+                None => {}
+            }
             *done += bytes.len() as u64;
             // Ranges that overlap are sent twice.
             on_progress((*done).min(*total), *total)

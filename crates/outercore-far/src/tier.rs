@@ -33,6 +33,17 @@ pub struct Placed {
     pub refused: u64,
 }
 
+/// What a file that is kept on a server has to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents<'a> {
+    /// The name under which it is kept: equal names, equal bytes.
+    pub name: &'a str,
+    /// The checksum of its data, as a data set's manifest has it.
+    pub checksum: &'a str,
+    /// The bytes of the file that the checksum covers.
+    pub data: Range<u64>,
+}
+
 /// Copies of files in far memory, as a tier of the I/O engine.
 ///
 /// Whole files are found under their content name ([`FarTier::find`]); ranges of files are copied
@@ -169,6 +180,10 @@ impl FarTier {
     /// Looks for the whole file under its content name; `false` where it is not there, in another
     /// length than on disk, or the server is gone and not needed.
     ///
+    /// Names are taken at their word: whatever lies there in the right length is read instead of
+    /// the file. [`FarTier::keep`] stores nothing under a name that its bytes do not bear out, but
+    /// whoever has the server's token may store anything under any name.
+    ///
     /// **Cost** a control message for each GiB.
     ///
     /// # Errors
@@ -183,8 +198,11 @@ impl FarTier {
         let Some(extents) = shared.or_disk(looked_for, Option::default)? else {
             return Ok(false);
         };
-        shared.tally.found_bytes.fetch_add(stamp.len, Ordering::Relaxed);
-        shared.file(path, stamp)?.insert(extents);
+        let file = shared.file(path, stamp)?;
+        // Who asks again finds nothing new.
+        let new = placement::total(&file.missing(&(0..stamp.len)));
+        shared.tally.found_bytes.fetch_add(new, Ordering::Relaxed);
+        file.insert(extents);
         Ok(true)
     }
 
@@ -253,20 +271,25 @@ impl FarTier {
     }
 
     /// Copies a whole file to the server, where it stays under its content name for any client to
-    /// [`find`](FarTier::find). Files of more than a GiB are kept in parts.
+    /// [`find`](FarTier::find). Files of more than a GiB are kept in parts; parts that are there
+    /// already are not sent again.
     ///
-    /// All or nothing: where the server has no room, all of it is refused.
+    /// Its bytes are compared with the checksum while they are read, and nothing can be found
+    /// before they agree. Where the server has no room for what is missing, all of it is refused.
     ///
-    /// **Cost** reads and sends every byte once; up to eight chunks of memory meanwhile.
+    /// **Cost** reads every byte once and sends what is missing; up to sixteen chunks of memory
+    /// meanwhile.
     ///
     /// # Errors
     /// A failed read; `Invalid`: an empty file, or somebody else is copying it at this moment;
-    /// `Corrupt`: the file changed meanwhile; `Io`: the server is gone, with fallback or without.
-    /// Nothing stays on the server then.
+    /// `Corrupt`: the bytes are not those of the checksum, or the file changed meanwhile; `Io`: the
+    /// server is gone, with fallback or without. Nothing new stays on the server then, except that
+    /// a connection which is lost at the very end may leave some of several parts; keeping the
+    /// file again adds the rest.
     pub fn keep(
         &self,
         path: &Path,
-        content_name: &str,
+        contents: &Contents<'_>,
         engine: &mut Engine,
         on_progress: OnProgress<'_>,
     ) -> Result<Placed> {
@@ -278,16 +301,18 @@ impl FarTier {
         if let Some(why) = shared.why_lost() {
             return Err(Error::new(ErrorKind::Io, why));
         }
-        if self.find(path, content_name)? {
+        if self.find(path, contents.name)? {
             return Ok(Placed { already: stamp.len, ..Placed::default() });
         }
         let source = place::Source { path, stamp };
-        let parts = placement::parts(content_name, stamp.len);
-        match place::copy_whole(shared, source, &parts, engine, on_progress) {
-            Ok(extents) => {
+        let parts = placement::parts(contents.name, stamp.len);
+        match place::copy_whole(shared, source, &parts, contents, engine, on_progress) {
+            Ok((extents, sent)) => {
                 shared.file(path, stamp)?.insert(extents);
-                shared.tally.placed_bytes.fetch_add(stamp.len, Ordering::Relaxed);
-                Ok(Placed { bytes: stamp.len, ..Placed::default() })
+                // Parts overlap.
+                let bytes = sent.min(stamp.len);
+                shared.tally.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                Ok(Placed { bytes, already: stamp.len - bytes, ..Placed::default() })
             }
             Err(failure) if !failure.at_server => Err(failure.error),
             Err(Failure { error, .. }) if error.kind() == ErrorKind::NoSpace => {
@@ -322,9 +347,9 @@ impl FarTier {
         self.shared.is_alive()
     }
 
-    /// The connection below, for allocating and listing.
-    pub fn remote(&self) -> &Arc<dyn Remote> {
-        &self.shared.remote
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 

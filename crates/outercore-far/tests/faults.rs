@@ -106,7 +106,8 @@ fn keeping_on_a_server_that_dies_is_an_error_with_fallback_too() {
         let server = HeapRemote::new(Bytes::mib(8));
         let tier = FarTier::over_remote(Arc::new(server.client()), &options()).unwrap();
         server.die_after(requests);
-        let keep = || tier.keep(&sample.path, "name", &mut disk(), &mut |_, _| Ok(()));
+        let keep =
+            || tier.keep(&sample.path, &sample.contents("name"), &mut disk(), &mut |_, _| Ok(()));
         for _ in 0..2 {
             let error = keep().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Io, "{error}");

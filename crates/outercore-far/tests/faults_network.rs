@@ -200,7 +200,9 @@ fn a_tier_over_a_server_finds_keeps_and_gives_back() {
         let server = start(Bytes::mib(1));
         let connect = || Arc::new(FarTier::connect(&server.options()).unwrap());
         let giver = connect();
-        let placed = giver.keep(&sample.path, "n", &mut disk(), &mut |_, _| Ok(())).unwrap();
+        let placed = giver
+            .keep(&sample.path, &sample.contents("n"), &mut disk(), &mut |_, _| Ok(()))
+            .unwrap();
         assert_eq!(placed.bytes, sample.len());
         drop(giver);
         let taker = connect();
@@ -214,7 +216,9 @@ fn a_tier_over_a_server_finds_keeps_and_gives_back() {
         let placed = common::place(&taker, &other, true).unwrap();
         assert!(placed.bytes > 0 && placed.refused > 0, "{placed:?}");
         read_all(&mut engine_over(&taker).unwrap(), &other.path, &other.content).unwrap();
-        let refused = taker.keep(&other.path, "other", &mut disk(), &mut |_, _| Ok(())).unwrap();
+        let refused = taker
+            .keep(&other.path, &other.contents("other"), &mut disk(), &mut |_, _| Ok(()))
+            .unwrap();
         assert_eq!((refused.bytes, refused.refused), (0, other.len()));
         drop(taker);
         assert!(!connect().find(&other.path, "other").unwrap());

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Sample, disk, engine_over, options, place, read_all};
+use common::{HEADER, Sample, disk, engine_over, options, place, read_all};
 use outercore_core::{Bytes, Error, ErrorKind};
 use outercore_far::{FarTier, Placed, Remote};
 use outercore_testkit::HeapRemote;
@@ -24,11 +24,14 @@ fn a_kept_file_is_found_by_others_and_read_from_far_memory_alone() {
         steps.push((done, total));
         Ok(())
     };
-    let placed = giver.keep(&sample.path, "name", &mut disk(), &mut on_progress).unwrap();
+    let placed =
+        giver.keep(&sample.path, &sample.contents("name"), &mut disk(), &mut on_progress).unwrap();
     assert_eq!(placed, Placed { bytes: sample.len(), ..Placed::default() });
     assert!(steps.is_sorted());
     assert_eq!(steps.last(), Some(&(sample.len(), sample.len())));
-    let again = giver.keep(&sample.path, "name", &mut disk(), &mut |_, _| Ok(())).unwrap();
+    let again = giver
+        .keep(&sample.path, &sample.contents("name"), &mut disk(), &mut |_, _| Ok(()))
+        .unwrap();
     assert_eq!(again, Placed { already: sample.len(), ..Placed::default() });
     drop(giver);
 
@@ -36,6 +39,7 @@ fn a_kept_file_is_found_by_others_and_read_from_far_memory_alone() {
     assert!(taker.find(&sample.path, "name").unwrap());
     assert_eq!(place(&taker, &sample, true).unwrap().already, sample.len());
     read_all(&mut engine_over(&taker).unwrap(), &sample.path, &sample.content).unwrap();
+    assert!(taker.find(&sample.path, "name").unwrap());
     let counters = taker.counters();
     assert_eq!((counters.disk_requests, counters.found_bytes), (0, sample.len()));
     assert!(counters.far_bytes >= 2 * sample.len());
@@ -43,11 +47,38 @@ fn a_kept_file_is_found_by_others_and_read_from_far_memory_alone() {
 }
 
 #[test]
+fn a_file_that_is_not_what_its_name_says_is_never_kept() {
+    let server = HeapRemote::new(Bytes::mib(8));
+    let sample = Sample::new(1, 300_001);
+    let tier = tier(&server);
+    let keep =
+        || tier.keep(&sample.path, &sample.contents("name"), &mut disk(), &mut |_, _| Ok(()));
+    for at in [HEADER as usize, 150_000, sample.content.len() - 1] {
+        let mut altered = sample.content.clone();
+        altered[at] ^= 1;
+        std::fs::write(&sample.path, &altered).unwrap();
+        let error = keep().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(sample.path.to_str().unwrap()), "{text}");
+        assert!(text.contains("bytes were altered"), "{text}");
+        assert_eq!(server.used(), Bytes(0));
+    }
+    std::fs::write(&sample.path, &sample.content[..200_000]).unwrap();
+    assert_eq!(keep().unwrap_err().kind(), ErrorKind::Corrupt);
+    // The checksum leaves the header out.
+    let mut altered = sample.content.clone();
+    altered[HEADER as usize - 1] ^= 1;
+    std::fs::write(&sample.path, &altered).unwrap();
+    assert_eq!(keep().unwrap().bytes, sample.len());
+}
+
+#[test]
 fn a_name_for_another_length_is_not_taken_for_the_file() {
     let server = HeapRemote::new(Bytes::mib(8));
     let (sample, longer) = (Sample::new(1, 100_000), Sample::new(1, 100_001));
     let tier = tier(&server);
-    tier.keep(&sample.path, "name", &mut disk(), &mut |_, _| Ok(())).unwrap();
+    tier.keep(&sample.path, &sample.contents("name"), &mut disk(), &mut |_, _| Ok(())).unwrap();
     assert!(!tier.find(&longer.path, "name").unwrap());
 }
 
@@ -64,7 +95,8 @@ fn a_server_that_is_nearly_full_takes_the_first_ranges() {
     assert!(counters.far_requests > 0 && counters.disk_requests > 0, "{counters:?}");
     assert_eq!(counters.placed_bytes, placed.bytes);
 
-    let refused = tier.keep(&sample.path, "name", &mut disk(), &mut |_, _| Ok(())).unwrap();
+    let refused =
+        tier.keep(&sample.path, &sample.contents("name"), &mut disk(), &mut |_, _| Ok(())).unwrap();
     assert_eq!(refused, Placed { refused: sample.len(), ..Placed::default() });
     assert!(tier.is_alive());
 }
@@ -124,7 +156,7 @@ fn whoever_watches_the_progress_may_end_it_and_nothing_stays() {
     let ranges = sample.ranges(true);
     let placed = tier.place(&sample.path, &ranges, &mut disk(), &mut stop);
     assert_eq!(placed.unwrap_err().kind(), ErrorKind::Interrupted);
-    let kept = tier.keep(&sample.path, "name", &mut disk(), &mut stop);
+    let kept = tier.keep(&sample.path, &sample.contents("name"), &mut disk(), &mut stop);
     assert_eq!(kept.unwrap_err().kind(), ErrorKind::Interrupted);
     assert_eq!(server.used(), Bytes(0));
     assert!(tier.is_alive());
@@ -155,7 +187,9 @@ fn names_of_files_and_options_out_of_range_are_refused() {
     let missing = std::path::Path::new("/no/such/file");
     assert_eq!(tier.find(missing, "name").unwrap_err().kind(), ErrorKind::NotFound);
     let empty = Sample::new(9, 0);
-    let error = tier.keep(&empty.path, "name", &mut disk(), &mut |_, _| Ok(())).unwrap_err();
+    let error = tier
+        .keep(&empty.path, &empty.contents("name"), &mut disk(), &mut |_, _| Ok(()))
+        .unwrap_err();
     assert!(error.to_string().contains("is empty"), "{error}");
     assert_eq!(place(&tier, &empty, true).unwrap(), Placed::default());
     let remote: Arc<dyn Remote> = Arc::new(server);

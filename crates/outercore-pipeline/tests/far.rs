@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{base, deliver};
 use outercore_core::{Bytes, ErrorKind, Result};
-use outercore_far::{FarAddress, FarOptions, FarTier, ServerConfig, Token, serve};
+use outercore_far::{Contents, FarAddress, FarOptions, FarTier, ServerConfig, Token, serve};
 use outercore_io::{Engine, EngineConfig};
 use outercore_pipeline::{Advance, Counters, Loader, LoaderConfig, TopologyMode};
 use outercore_store::dataset::DataSet;
@@ -80,8 +80,12 @@ fn what_others_have_kept_is_found_and_not_copied() {
     let mut engine = Engine::open(EngineConfig::default()).unwrap();
     for key in ["nodes/node/x", "edges/edge/offsets", "edges/edge/sources", "edges/edge/ids"] {
         let array = dataset.array(key).unwrap();
-        let name = array.content_name();
-        giver.keep(&array.path, &name, &mut engine, &mut |_, _| Ok(())).unwrap();
+        let contents = Contents {
+            name: &array.content_name(),
+            checksum: &array.checksum,
+            data: array.data_offset..array.data_offset + array.data_len(),
+        };
+        giver.keep(&array.path, &contents, &mut engine, &mut |_, _| Ok(())).unwrap();
     }
     drop(giver);
     let kept = server.used();

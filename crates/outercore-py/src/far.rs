@@ -7,8 +7,8 @@ use outercore_core::{Bytes, Context, Result};
 use outercore_fabric::FabricPlane;
 use outercore_far::segments::{FarSegment, add_transferable_flag as flag_transferable};
 use outercore_far::{
-    Connection, FarAddress, FarOptions, FarProbeConfig, FarProbeStep, FarTier, Placed, Remote,
-    Token, placement,
+    Connection, Contents, FarAddress, FarOptions, FarProbeConfig, FarProbeStep, FarTier, Placed,
+    Remote, Token, placement,
 };
 use outercore_format::keys;
 use outercore_grid::Grid;
@@ -136,8 +136,12 @@ fn far_put(
                 let mut on_progress = |done: u64, total: u64| {
                     callback.call(&format!("put {key}"), done, total, "bytes")
                 };
-                let name = array.content_name();
-                Ok(match tier.keep(&array.path, &name, &mut engine, &mut on_progress)? {
+                let contents = Contents {
+                    name: &array.content_name(),
+                    checksum: &array.checksum,
+                    data: array.data_offset..array.data_offset + array.data_len(),
+                };
+                Ok(match tier.keep(&array.path, &contents, &mut engine, &mut on_progress)? {
                     Placed { refused: 1.., .. } => "full",
                     Placed { bytes: 0, .. } => "there",
                     Placed { .. } => "kept",

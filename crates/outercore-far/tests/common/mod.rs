@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Result, Stream};
-use outercore_far::{FarAddress, FarOptions, FarTier, ServerConfig, ServerHandle, Token, serve};
+use outercore_far::{
+    Contents, FarAddress, FarOptions, FarTier, ServerConfig, ServerHandle, Token, serve,
+};
+use outercore_format::Checksum;
 use outercore_io::{Engine, EngineConfig, PlannedRead, Tier};
 
 /// Options with short chunks, so that small files have several.
@@ -20,7 +23,11 @@ pub struct Sample {
     pub directory: tempfile::TempDir,
     pub path: PathBuf,
     pub content: Vec<u8>,
+    checksum: String,
 }
+
+/// Bytes of a sample that its checksum leaves out.
+pub const HEADER: u64 = 128;
 
 impl Sample {
     pub fn new(seed: u64, len: usize) -> Self {
@@ -29,7 +36,14 @@ impl Sample {
         let mut draws = Stream::new(seed, 0).uniform(0, 0, 0);
         let content: Vec<u8> = (0..len).map(|_| draws.below(256) as u8).collect();
         std::fs::write(&path, &content).unwrap();
-        Self { directory, path, content }
+        let data = content.get(HEADER as usize..).unwrap_or_default();
+        let checksum = Checksum::of(data);
+        Self { directory, path, content, checksum }
+    }
+
+    /// What it holds, under a name.
+    pub fn contents<'a>(&'a self, name: &'a str) -> Contents<'a> {
+        Contents { name, checksum: &self.checksum, data: HEADER..self.len() }
     }
 
     pub fn len(&self) -> u64 {
