@@ -157,7 +157,7 @@ impl FarMemory {
         bytes: &[u8],
     ) -> Result<Ticket> {
         let mut thread = self.thread(thread)?;
-        check_range(region, offset, bytes.len())?;
+        region.check_range(offset, bytes.len())?;
         for (index, piece) in bytes.chunks(self.chunk).enumerate() {
             let mut lease = self.outgoing_buffer(&mut thread, piece.len())?;
             lease[..piece.len()].copy_from_slice(piece);
@@ -202,7 +202,7 @@ impl FarMemory {
     ) -> Result<Ticket> {
         let pool = &self.pools[thread.min(self.pools.len() - 1)];
         let mut thread = self.thread(thread)?;
-        check_range(region, offset, len)?;
+        region.check_range(offset, len)?;
         if len as u64 > pool.size().0 {
             return Err(Error::invalid(format!(
                 "a read of {}, longer than all receive buffers together: {}",
@@ -339,16 +339,6 @@ impl FarMemory {
 
 fn lock(thread: &Mutex<Thread>) -> MutexGuard<'_, Thread> {
     thread.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn check_range(region: &Region, offset: u64, len: usize) -> Result<()> {
-    match offset.checked_add(len as u64) {
-        Some(end) if end <= region.len.0 && len > 0 => Ok(()),
-        _ => Err(Error::invalid(format!(
-            "{len} bytes at {offset} of a region of {} bytes, expected at least 1 within it",
-            region.len.0
-        ))),
-    }
 }
 
 impl Thread {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use outercore_core::{Bytes, Result};
+use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::queue::{Arrivals, Queue};
@@ -19,6 +19,22 @@ pub struct Region {
     pub key: RegionKey,
     /// Its length.
     pub len: Bytes,
+}
+
+impl Region {
+    /// Checks that `len` bytes at `offset` lie within it.
+    ///
+    /// # Errors
+    /// `Invalid`: they do not, or are none.
+    pub fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.len.0 && len > 0 => Ok(()),
+            _ => Err(Error::invalid(format!(
+                "{len} bytes at {offset} of a region of {} bytes, expected at least 1 within it",
+                self.len.0
+            ))),
+        }
+    }
 }
 
 /// A region as the server lists it.

@@ -27,6 +27,11 @@ mod tests;
 /// Requests are gathered up to so many bytes before they are sent.
 const GATHERED: usize = 4096;
 
+/// How long a transfer may take once all earlier ones have ended, even if bytes come all the time:
+/// whoever waits for it has a deadline, and the disk needs the rest of that. An engine gives every
+/// read 30 seconds.
+const LONGEST_TRANSFER: Duration = Duration::from_secs(20);
+
 /// A data queue over TCP or a Unix socket.
 #[derive(Debug)]
 pub(crate) struct SocketQueue {
@@ -73,14 +78,15 @@ impl SocketQueue {
     ) -> Result<Self> {
         let socket = door.enter(Role::Data, session)?.socket;
         let server = format!("memory server {}", door.address);
-        Self::over(socket, server, door.timeout, length, chunk, arrivals)
+        let limits = Limits { silence: door.timeout, transfer: LONGEST_TRANSFER };
+        Self::over(socket, server, limits, length, chunk, arrivals)
     }
 
     /// A queue over a connection on which both ends know each other.
     fn over(
         socket: Socket,
         server: String,
-        timeout: Duration,
+        limits: Limits,
         length: usize,
         chunk: Bytes,
         arrivals: &Arrivals,
@@ -97,9 +103,10 @@ impl SocketQueue {
             inbox: Arc::clone(&inbox),
             arrivals: arrivals.clone(),
             chunk: chunk.0 as usize,
-            timeout,
+            limits,
             flight: VecDeque::new(),
             first: 0,
+            first_since: Instant::now(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             answerable: 0,
@@ -140,13 +147,7 @@ pub(crate) fn check(transfer: &Transfer) -> Result<()> {
             lease.len()
         )));
     }
-    match offset.checked_add(*len as u64) {
-        Some(end) if end <= region.len.0 => Ok(()),
-        _ => Err(Error::invalid(format!(
-            "a transfer of {len} bytes at {offset} of a region of {} bytes",
-            region.len.0
-        ))),
-    }
+    region.check_range(*offset, *len)
 }
 
 impl Queue for SocketQueue {
@@ -185,16 +186,27 @@ impl Inbox {
     }
 }
 
+/// After how long the server counts as gone.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Without a byte in either direction.
+    silence: Duration,
+    /// In the first transfer in line.
+    transfer: Duration,
+}
+
 /// The thread's side of a queue.
 struct Worker {
     socket: Socket,
     inbox: Arc<Inbox>,
     arrivals: Arrivals,
     chunk: usize,
-    timeout: Duration,
+    limits: Limits,
     /// Transfers in flight in the order of their requests; the first one's number is `first`.
     flight: VecDeque<InFlight>,
     first: u64,
+    /// When it became the first.
+    first_since: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
     /// Requests that the server has in whole and has not answered.
@@ -261,7 +273,7 @@ impl Worker {
     fn run(mut self) {
         let error = match self.serve() {
             Ok(()) => Error::new(ErrorKind::Io, "the queue was closed"),
-            Err(error) => plain(error, self.timeout),
+            Err(error) => plain(error, self.limits.silence),
         };
         self.fail(error);
     }
@@ -276,6 +288,9 @@ impl Worker {
             if self.flight.is_empty() || self.receive()? == Received::Nothing {
                 self.wait()?;
             }
+            if !self.flight.is_empty() && self.first_since.elapsed() >= self.limits.transfer {
+                return Err(self.too_slow());
+            }
         }
     }
 
@@ -284,6 +299,7 @@ impl Worker {
         let mut state = self.inbox.state();
         if self.flight.is_empty() && !state.started.is_empty() {
             self.progress = Instant::now();
+            self.first_since = self.progress;
         }
         self.flight.extend(state.started.drain(..).map(InFlight::new));
         state.closing
@@ -300,7 +316,10 @@ impl Worker {
         }
         let timeout = match self.flight.is_empty() {
             true => None,
-            false => Some(self.timeout.saturating_sub(self.progress.elapsed())),
+            false => Some(
+                (self.limits.silence.saturating_sub(self.progress.elapsed()))
+                    .min(self.limits.transfer.saturating_sub(self.first_since.elapsed())),
+            ),
         };
         let mut events = PollFlags::IN;
         if self.outgoing.blocked {
@@ -315,10 +334,19 @@ impl Worker {
         if !ready.is_empty() && self.flight.is_empty() {
             return Err(self.unasked());
         }
-        if ready.is_empty() && !self.flight.is_empty() && self.progress.elapsed() >= self.timeout {
-            return Err(no_answer(self.timeout));
+        let silent = self.progress.elapsed() >= self.limits.silence;
+        if ready.is_empty() && !self.flight.is_empty() && silent {
+            return Err(no_answer(self.limits.silence));
         }
         Ok(())
+    }
+
+    fn too_slow(&self) -> Error {
+        let seconds = self.limits.transfer.as_secs_f64();
+        let len = self.flight.front().map_or(0, |one| one.transfer.len);
+        let what = format!("a transfer of {} took longer than {seconds} s", Bytes(len as u64));
+        Error::new(ErrorKind::Io, what)
+            .hint("the network may be too slow for far memory: `outercore far probe` measures it")
     }
 
     /// Why there is something to receive though nothing is in flight.
@@ -505,6 +533,7 @@ impl Worker {
         }
         if to == one.transfer.len {
             self.first += 1;
+            self.first_since = self.progress;
             if let Some(one) = self.flight.pop_front() {
                 let result =
                     one.error.map_or(Ok(()), |error| Err(error.context(self.inbox.server.clone())));

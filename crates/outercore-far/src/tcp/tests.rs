@@ -21,14 +21,18 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(timeout: Duration) -> Self {
+    fn new(silence: Duration) -> Self {
+        Self::limited(Limits { silence, transfer: PATIENCE })
+    }
+
+    fn limited(limits: Limits) -> Self {
         let (ours, peer) = UnixStream::pair().unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         let arrivals = Arrivals::default();
         let chunk = Bytes(CHUNK as u64);
         let name = "memory server test".to_owned();
         let socket = Socket::Unix(ours);
-        let queue = SocketQueue::over(socket, name, timeout, 8, chunk, &arrivals).unwrap();
+        let queue = SocketQueue::over(socket, name, limits, 8, chunk, &arrivals).unwrap();
         Self { queue, arrivals, arena: Arena::new(Bytes::kib(256)).unwrap(), peer }
     }
 
@@ -141,6 +145,53 @@ fn a_server_that_takes_nothing_is_silent_too() {
     for done in pair.arrived(8) {
         assert!(done.result.unwrap_err().to_string().contains("no answer"));
     }
+}
+
+#[test]
+fn a_server_that_trickles_ends_the_queue_though_it_is_never_silent() {
+    let transfer = Duration::from_millis(100);
+    let mut pair = Pair::limited(Limits { silence: PATIENCE, transfer });
+    let began = Instant::now();
+    for tag in 0..4 {
+        pair.read_start(tag, CHUNK);
+    }
+    let mut peer = pair.peer.try_clone().unwrap();
+    let server = std::thread::spawn(move || {
+        let reply = DataReply { status: protocol::OK, len: CHUNK as u32, tag: 0 };
+        let reply = [&reply.encode()[..], &[0; CHUNK]].concat();
+        let trickled = reply.chunks(1).take_while(|byte| {
+            std::thread::sleep(Duration::from_millis(1));
+            peer.write_all(byte).is_ok()
+        });
+        trickled.count()
+    });
+    for done in pair.arrived(4) {
+        let error = done.result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("took longer than 0.1 s"), "{error}");
+    }
+    assert!(began.elapsed() >= transfer);
+    pair.read_start(9, 1);
+    assert!(pair.error().contains("took longer"));
+    assert_eq!(pair.arena.free_bytes(), pair.arena.size());
+    assert!((1..CHUNK).contains(&server.join().unwrap()), "it was cut off in the middle");
+}
+
+#[test]
+fn transfers_have_the_limit_each_and_not_together() {
+    let transfer = Duration::from_millis(400);
+    let mut pair = Pair::limited(Limits { silence: PATIENCE, transfer });
+    for tag in 0..6 {
+        pair.read_start(tag, 1);
+    }
+    let began = Instant::now();
+    for tag in 0..6 {
+        pair.request();
+        std::thread::sleep(transfer / 5);
+        pair.answer(protocol::OK, tag, &[1]);
+    }
+    assert!(pair.arrived(6).into_iter().all(|done| done.result.is_ok()));
+    assert!(began.elapsed() > transfer);
 }
 
 #[test]
