@@ -112,6 +112,9 @@ fn ends(then: Then, expected: &str) {
     }
     assert_eq!(connection.status().unwrap_err().kind(), ErrorKind::Io);
     assert!(!connection.is_alive());
+    // It is known to be gone: nobody waits for it again.
+    let error = connection.open_queue(1, Bytes(4096), &Arrivals::default()).unwrap_err();
+    assert_eq!(error.to_string(), connection.status().unwrap_err().to_string());
     assert_eq!(client.arena.free_bytes(), client.arena.size());
 }
 

@@ -69,8 +69,9 @@ impl Control {
         }
     }
 
-    pub(super) fn is_alive(&self) -> bool {
-        self.line().dead.is_none()
+    /// Why the server counts as gone, where it does.
+    pub(super) fn why_dead(&self) -> Option<String> {
+        self.line().dead.clone()
     }
 
     /// Ends the session, and whatever somebody still waits for.

@@ -115,7 +115,7 @@ impl Connection {
     /// Whether the server has answered everything so far that it was asked over the control
     /// connection.
     pub fn is_alive(&self) -> bool {
-        self.control.is_alive()
+        self.control.why_dead().is_none()
     }
 
     /// The region is no longer what it was: what is known of it is forgotten.
@@ -198,6 +198,10 @@ impl Remote for Connection {
                 "a queue of length {length} with chunks of {chunk}, expected at least 1, and chunks \
                  of at most 16 MiB"
             )));
+        }
+        if let Some(why) = self.control.why_dead() {
+            // Its session is over; asking for a queue could cost the time-out again.
+            return Err(Error::new(ErrorKind::Io, why));
         }
         let socket =
             || SocketQueue::open(&self.door, self.control.session, length, chunk, arrivals);
