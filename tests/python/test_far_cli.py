@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import outercore as oc
 from far_server import FarServer
 from outercore import analytics, far
 from outercore.cli.memory_server import _line
+from outercore.errors import InvalidError
 
 VERBS = [["memory-server"], *(["far", verb] for verb in ("put", "list", "drop", "probe"))]
 
@@ -123,6 +126,49 @@ def test_put_list_and_drop(data_set: Path, server: FarServer, outcome: Any) -> N
     assert len(json.loads(out)) == len(names) - 1
     code, out, _ = outcome("far", "drop", "--all", *there)
     assert (code, out.split()[0]) == (0, "0")
+
+
+def test_drop_all_takes_what_is_kept_and_goes_on_after_a_failure(
+    data_set: Path, tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FarServer(tmp_path) as server, far.build_connection(server.options()) as other:
+        far.put(data_set, server.options(), what=["grid"])
+        names = [array["names"][0] for array in far.arrays(data_set) if array["what"] == "grid"]
+        at_work = other.allocate(4096, "at work")
+        other.seal(at_work)
+        free = far.Connection.free
+
+        def fail_once(connection: far.Connection, region: far.Region) -> None:
+            monkeypatch.setattr(far.Connection, "free", free)
+            raise InvalidError("not yet")
+
+        monkeypatch.setattr(far.Connection, "free", fail_once)
+        code, out, err = outcome("far", "drop", "--all", *server.flags())
+        assert (code, out.split()[0]) == (1, str(len(names) - 1))
+        assert "not yet" in err
+        code, out, err = outcome("far", "drop", "--all", *server.flags())
+        assert (code, out.split()[0], err) == (0, "1", "")
+        assert other.find("at work") is not None
+
+
+def test_put_refuses_bytes_that_are_not_those_of_the_manifest(
+    data_set: Path, tmp_path: Path, outcome: Any
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(data_set, copy)
+    altered = copy / "edges/edge/sources.npy"
+    with altered.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+    with FarServer(tmp_path / "server") as server:
+        code, out, err = outcome("far", "put", copy, *server.flags(), "--what", "topology")
+        assert (code, out) == (1, "")
+        assert f"{altered}" in err
+        assert "bytes were altered" in err
+        with far.build_connection(server.options()) as connection:
+            names = {region["name"] for region in connection.status()["regions"]}
+        [wrong] = [a for a in far.arrays(copy) if a["key"] == "edges/edge/sources"]
+        assert not names & set(wrong["names"])
 
 
 def test_drop_wants_to_know_what(data_set: Path, server: FarServer, outcome: Any) -> None:

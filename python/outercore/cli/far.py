@@ -13,7 +13,7 @@ from rich.table import Table
 
 from outercore import far as memory
 from outercore.cli import console, options
-from outercore.errors import InvalidError, NoSpaceError, NotFoundError
+from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
 from outercore.sizes import format_size
 
 far = typer.Typer(
@@ -122,13 +122,14 @@ def drop(
         list[str] | None, typer.Option("--name", help="Drop this region; may be repeated.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Drop every region that has a name.")
+        bool, typer.Option("--all", help="Drop every region that was put there to stay.")
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
-    Runs that read from it go on from the disk, or fail if they were told `--no-fallback`.
+    Runs that read from it go on from the disk, or fail if they were told `--no-fallback`. A region
+    that cannot be dropped leaves the others to be; the command then ends with exit code 1.
 
     **Examples**
 
@@ -142,10 +143,12 @@ def drop(
     chosen = options.far(server, token_file=token_file)
     assert chosen is not None
     dropped = []
+    failed = []
     with memory.build_connection(chosen) as connection:
         if everything:
             regions = connection.status()["regions"]
-            names = [region["name"] for region in regions if region["name"] is not None]
+            # Others belong to clients that are at work, and go with them.
+            names = [region["name"] for region in regions if region["kept"]]
         elif data_set is not None:
             names = list(_keys(data_set))
         else:
@@ -153,8 +156,14 @@ def drop(
         for wanted in names:
             region = connection.find(wanted)
             if region is not None:
-                connection.free(region)
-                dropped.append({"name": wanted, "bytes": region.length})
+                try:
+                    connection.free(region)
+                except DeviceError:
+                    raise
+                except OutercoreError as error:
+                    failed.append(f"`{wanted}`: {str(error).splitlines()[0]}")
+                else:
+                    dropped.append({"name": wanted, "bytes": region.length})
             elif name:
                 raise NotFoundError(
                     f"memory server `{chosen.address}`: no region `{wanted}`"
@@ -162,9 +171,14 @@ def drop(
                 )
     if json:
         console.json_data(dropped)
-        return
-    total = sum(region["bytes"] for region in dropped)
-    console.data(f"{len(dropped)} dropped, {format_size(total)} given back")
+    else:
+        total = sum(region["bytes"] for region in dropped)
+        console.data(f"{len(dropped)} dropped, {format_size(total)} given back")
+    if failed:
+        raise InvalidError(
+            f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"
+            "\nhint: `outercore far list` shows what it holds; try again when nobody writes there"
+        )
 
 
 @far.command("probe", no_args_is_help=True)
