@@ -15,6 +15,7 @@ import outercore as oc
 from far_server import FarServer
 from outercore import _native, analytics, far
 from outercore.errors import DeviceError, InvalidError, NotFoundError
+from outercore.train.config import BudgetConfig, SamplingConfig, TrainConfig
 
 TRANSPORTS = ["tcp", "unix"]
 RUNS: dict[str, dict[str, Any]] = {
@@ -336,6 +337,77 @@ class TestTraining:
             epoch["loss"] for epoch in near["epochs"]
         ]
         assert distant["config"]["budget"]["far"]["address"] == server.addresses[transport]
+
+    def test_loaders_that_are_opened_again_do_without_a_server_that_died(
+        self, data_set: Path, tmp_path: Path
+    ) -> None:
+        from outercore.train import loaders
+
+        def opened(server: FarServer, **options: Any) -> tuple[Any, list[str]]:
+            notes: list[str] = []
+            config = TrainConfig(
+                sampling=SamplingConfig(fanout=(3,)),
+                budget=BudgetConfig(
+                    memory="8MiB", validation_share=0.0, far=server.options(**options)
+                ),
+            )
+            return loaders.Loaders(oc.open(data_set), config, note=notes.append), notes
+
+        def epoch(loader: Any) -> list[bytes]:
+            return [batch.x.numpy().tobytes() for batch in loader]
+
+        def validate(both: Any) -> int:
+            with both.evaluation(num_neighbors=[3], input_nodes="val", batch_size=64) as loader:
+                return len(list(loader))
+
+        with FarServer(tmp_path / "first") as server:
+            both, notes = opened(server)
+            epoch(both.training())
+            assert validate(both) > 0
+            server.kill()
+            assert validate(both) > 0
+            assert epoch(both.training())
+            assert len(notes) == 1
+            assert server.addresses["tcp"] in notes[0]
+            assert "from the disk" in notes[0]
+            validate(both)
+            both.training()
+            assert len(notes) == 1
+            both.close()
+            # Nobody there to begin with is a mistake.
+            both, notes = opened(server)
+            with pytest.raises(DeviceError):
+                both.training()
+            assert notes == []
+        with FarServer(tmp_path / "second") as server:
+            both, _ = opened(server, fallback=False)
+            both.training()
+            validate(both)
+            server.kill()
+            with pytest.raises(DeviceError):
+                both.training()
+
+    def test_evaluation_goes_on_when_the_server_dies_as_it_is_opened(
+        self, data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from outercore.train import loaders
+
+        notes: list[str] = []
+        with FarServer(tmp_path) as server:
+            config = TrainConfig(
+                sampling=SamplingConfig(fanout=(3,)),
+                budget=BudgetConfig(memory="8MiB", validation_share=0.0, far=server.options()),
+            )
+
+            def holds(*_: object) -> bool:
+                server.kill()
+                return True
+
+            monkeypatch.setattr(loaders, "holds", holds)
+            both = loaders.Loaders(oc.open(data_set), config, note=notes.append)
+            with both.evaluation(num_neighbors=[3], input_nodes="val", batch_size=64) as loader:
+                assert list(loader)
+        assert server.addresses["tcp"] in notes[0]
 
     def test_a_run_goes_on_with_another_server_or_none(
         self, data_set: Path, tmp_path: Path, outcome: Any
