@@ -16,12 +16,13 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -69,7 +70,16 @@ class Outcome:
             for line in reversed(self.stdout.splitlines()):
                 if line.startswith("{"):
                     return json.loads(line)
-        raise RuntimeError(
+        raise self._failure()
+
+    def check(self) -> Outcome:
+        """The outcome itself. Errors: `RuntimeError` if the run failed."""
+        if self.returncode:
+            raise self._failure()
+        return self
+
+    def _failure(self) -> RuntimeError:
+        return RuntimeError(
             f"`{' '.join(self.command)}` ended with {self.returncode} after {self.wall_s:.1f} s"
             f" under {self.limit} bytes: {self.stderr[-1500:] or 'no message'}"
         )
@@ -91,13 +101,13 @@ class _Unlimited:
 class _Cgroup1:
     kind = "cgroup1"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, swap: bool) -> None:
         self.path = CGROUPS / "memory" / f"outercore-{os.getpid()}-{next(_numbers)}"
         self.path.mkdir()
         try:
             (self.path / "memory.limit_in_bytes").write_text(str(limit))
             both = self.path / "memory.memsw.limit_in_bytes"
-            if both.exists():
+            if both.exists() and not swap:
                 both.write_text(str(limit))
         except OSError:
             self.path.rmdir()
@@ -125,14 +135,14 @@ class _Cgroup1:
 class _Cgroup2:
     kind = "cgroup2"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, swap: bool) -> None:
         self.path = CGROUPS / f"outercore-{os.getpid()}-{next(_numbers)}"
         self.path.mkdir()
         try:
             (self.path / "memory.max").write_text(str(limit))
-            swap = self.path / "memory.swap.max"
-            if swap.exists():
-                swap.write_text("0")
+            most = self.path / "memory.swap.max"
+            if most.exists() and not swap:
+                most.write_text("0")
         except OSError:
             self.path.rmdir()
             raise
@@ -164,7 +174,7 @@ def _remove_abandoned(parent: Path) -> None:
                 path.rmdir()
 
 
-def _cage(limit: int | None) -> _Unlimited | _Cgroup1 | _Cgroup2:
+def _cage(limit: int | None, swap: bool) -> _Unlimited | _Cgroup1 | _Cgroup2:
     """The strongest limit this machine lets us set. Without a wanted limit the cgroup is made
     all the same, with no bound, for its accounting."""
     bound = limit if limit is not None else (1 << 62)
@@ -175,7 +185,7 @@ def _cage(limit: int | None) -> _Unlimited | _Cgroup1 | _Cgroup2:
         if present.exists():
             _remove_abandoned(present.parent)
             try:
-                return kind(bound)
+                return kind(bound, swap)
             except OSError:
                 continue
     return _Unlimited()
@@ -197,19 +207,43 @@ def drop_cached(paths: Sequence[Path]) -> None:
                 os.close(descriptor)
 
 
+@contextlib.contextmanager
+def swap_file(path: Path, size: int) -> Iterator[bool]:
+    """Swap space in a file while the block runs; False where that is not allowed."""
+    path.unlink(missing_ok=True)
+    try:
+        with path.open("wb") as file:
+            path.chmod(0o600)
+            os.posix_fallocate(file.fileno(), 0, size)
+        steps = (["mkswap", str(path)], ["swapon", str(path)])
+        on = all(
+            shutil.which(step[0]) is not None
+            and subprocess.run(step, capture_output=True).returncode == 0
+            for step in steps
+        )
+        try:
+            yield on
+        finally:
+            if on:
+                subprocess.run(["swapoff", str(path)], check=True)
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def run_limited(
     command: Sequence[str],
     memory: int | None = None,
     *,
+    swap: bool = False,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout_s: float | None = None,
 ) -> Outcome:
-    """Run `command` to its end under `memory` bytes.
+    """Run `command` to its end under `memory` bytes, beyond which it may use `swap` or not.
 
     A run past `timeout_s` is killed with its whole process group; its return code is negative.
     """
-    cage = _cage(memory)
+    cage = _cage(memory, swap)
     try:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             started = time.perf_counter()

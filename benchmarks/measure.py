@@ -28,7 +28,7 @@ class Settings:
     dgl_python: Path
     """Interpreter of the environment of `peers/requirements.txt`."""
     peers_python: Path
-    """Interpreter of the environment of `peers/networkit.txt`."""
+    """Interpreter of the environment of `peers/graphs.txt`."""
     repeats: int = 3
     quick: bool = False
     threads: int = 2

@@ -1,6 +1,6 @@
 """Run the side-by-side benchmarks and write their tables.
 
-    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics]
+    python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [--quick] [--json] [--repeats N] [--work DIR] [--dgl-python PATH]
         [--peers-python PATH]
 
@@ -27,6 +27,7 @@ BENCHES = {
     "import": "benches.imports",
     "epoch": "benches.epoch",
     "analytics": "benches.analytics",
+    "far": "benches.far",
 }
 
 

@@ -1,4 +1,4 @@
-"""Graph algorithms: Outercore under 128 MiB from a cold disk, NetworKit with all in memory."""
+"""Graph algorithms: Outercore in 128 MiB from a cold disk, peers with all in memory."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import json
 from pathlib import Path
 
 import numpy as np
-from limits import drop_cached, run_limited
+from limits import drop_cached, parse_bytes, run_limited
 from measure import Result, Series, Settings, python, say
 from product import command, imported
 
 from benches.inputs import workload
 
-BUDGET = "128MiB"
+LIMIT = "128MiB"
+"""For the whole process, page cache included."""
+BUDGET = "64MiB"
+"""What Outercore is told; the rest is for Python, its libraries and the command line."""
 ITERATIONS = 20
 WHAT = (
     "BFS from the node of the largest degree, weakly connected components, and 20 iterations of "
     "PageRank on the R-MAT graph, both directions of every edge. Outercore within "
-    f"`--memory {BUDGET}`, the data set's cached pages dropped before every run: seconds from the "
-    "opened grid to the result, and bytes read. NetworKit in one process without a limit, seconds "
-    "of the algorithm alone, its graph built before. A third of its PageRank stands for GAP, "
+    f"`--memory {BUDGET}`, the whole process in a cgroup of {LIMIT}, page cache included; the "
+    "data set's cached pages dropped before every run: seconds from the opened grid to the "
+    "result, and bytes read. NetworKit and igraph each in one process without a limit, seconds of "
+    "the algorithm alone, the graph built before. A third of NetworKit's PageRank stands for GAP, "
     "which takes about that long on the same machine."
 )
 CASES = ("bfs", "wcc", "pagerank")
+PEERS = {
+    "NetworKit": ("peers/networkit_run.py", ("threads", "iterations")),
+    "igraph": ("peers/igraph_run.py", ()),
+}
 
 
 def run(settings: Settings) -> Result:
@@ -35,17 +43,19 @@ def run(settings: Settings) -> Result:
         undirected=True,
         topology_only=True,
     )
-    source = _busiest(folder / "edges.npy", work.nodes)
+    source = busiest(folder / "edges.npy", work.nodes)
     _grid(result, settings, graph, 2 * work.edges)
     for case in CASES:
         _outercore(result, settings, graph, case, source)
-    _networkit(result, settings, folder, source)
-    for case in CASES:
-        result.compare(
-            f"{case}: NetworKit's seconds over Outercore's",
-            ("NetworKit", case),
-            ("Outercore", case),
-        )
+    _peer(result, settings, folder, source, "NetworKit")
+    _peer(result, settings, folder, source, "igraph")
+    if (whole := result.median("NetworKit", "pagerank")) is not None:
+        result.series.append(Series("NetworKit / 3", "pagerank", "seconds", [whole / 3]))
+    for peer in PEERS:
+        for case in CASES:
+            result.compare(
+                f"{case}: {peer}'s seconds over Outercore's", (peer, case), ("Outercore", case)
+            )
     result.compare(
         "pagerank: a third of NetworKit's seconds over Outercore's",
         ("NetworKit / 3", "pagerank"),
@@ -65,7 +75,8 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def _busiest(edges: Path, nodes: int) -> int:
+def busiest(edges: Path, nodes: int) -> int:
+    """The node of the largest degree, both directions counted."""
     pairs = np.load(edges, mmap_mode="r")
     degrees = np.zeros(nodes, np.int64)
     for begin in range(0, len(pairs), 1 << 22):
@@ -113,9 +124,9 @@ def _outercore(result: Result, settings: Settings, graph: Path, case: str, sourc
         drop_cached(_files(graph))
         call = command(
             "run", case, graph, *options[case], "--memory", BUDGET, "--threads",
-            settings.threads, "--json",
+            settings.threads, "--json", "--no-record",
         )  # fmt: skip
-        outcome = run_limited(call)
+        outcome = run_limited(call, parse_bytes(LIMIT))
         if outcome.returncode:
             seconds.note = outcome.stderr[-400:]
             break
@@ -124,30 +135,38 @@ def _outercore(result: Result, settings: Settings, graph: Path, case: str, sourc
         say(f"{case} run {turn + 1}: {counters['seconds']:.2f} s of {outcome.wall_s:.1f} s")
         seconds.values.append(counters["seconds"])
         read.values.append(counters["reads"]["bytes"])
-        runs.append({**counters, "wall_s": outcome.wall_s, "peak": outcome.peak_resident})
+        used = {"peak": outcome.peak, "enforced": outcome.enforced, "limit": outcome.limit}
+        runs.append({**counters, "wall_s": outcome.wall_s, **used, "busy": _busy(counters)})
     result.details[case] = runs
     result.series += [seconds, read]
 
 
-def _networkit(result: Result, settings: Settings, folder: Path, source: int) -> None:
-    every = {case: Series("NetworKit", case, "seconds") for case in CASES}
-    third = Series("NetworKit / 3", "pagerank", "seconds")
+def _peer(result: Result, settings: Settings, folder: Path, source: int, name: str) -> None:
     interpreter = settings.peers_python
     if not interpreter.exists():
-        say(f"no NetworKit at {interpreter}; see benchmarks/peers/networkit.txt")
+        say(f"no {name} at {interpreter}; see benchmarks/peers/graphs.txt")
         return
+    script, options = PEERS[name]
+    given = {"threads": settings.threads, "iterations": ITERATIONS}
+    more = [part for option in options for part in (f"--{option}", given[option])]
     peer = python(
-        "peers/networkit_run.py", folder / "edges.npy", "--source", source, "--repeats",
-        settings.repeats, "--threads", settings.threads, "--iterations", ITERATIONS,
+        script, folder / "edges.npy", "--source", source, "--repeats", settings.repeats, *more,
         interpreter=interpreter,
     )  # fmt: skip
     found = run_limited(peer).last_json()
-    for case, series in every.items():
-        series.values = found[case]
-        result.series.append(series)
-    third.values = [seconds / 3 for seconds in found["pagerank"]]
-    result.series.append(third)
-    result.details["NetworKit"] = found
+    result.series += [Series(name, case, "seconds", found[case]) for case in CASES]
+    result.details[name] = found
+
+
+def _busy(counters: dict) -> dict[str, float]:
+    """Share of the run in which the device had reads to do, and in which a core computed."""
+    io, compute, seconds = counters["io"], counters["compute"], counters["seconds"]
+    working = compute["busy_s"] + compute["starved_s"] + compute["blocked_s"]
+    return {
+        "device": io["starved_s"] / seconds,
+        "cores": compute["busy_s"] / working if working else 0.0,
+        "bytes_a_second": counters["reads"]["bytes"] / seconds,
+    }
 
 
 def _files(graph: Path) -> list[Path]:

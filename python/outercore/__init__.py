@@ -24,6 +24,7 @@ from outercore.errors import (
 from outercore.graph import Graph, open
 
 if TYPE_CHECKING:
+    from outercore import analytics, far
     from outercore.analytics import (
         Run,
         betweenness,
@@ -61,9 +62,11 @@ __all__ = [
     "UnsupportedError",
     "VersionError",
     "__version__",
+    "analytics",
     "betweenness",
     "bfs",
     "degrees",
+    "far",
     "from_pyg",
     "grid",
     "kcore",
@@ -102,9 +105,14 @@ _LAZY = {
 }
 
 
+_MODULES = ("analytics", "far")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'outercore' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"outercore.{name}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'outercore' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from outercore import _native
 from outercore._native import Progress
 from outercore.errors import InvalidError
+from outercore.far import Far, options_of
 from outercore.graph import Graph
 from outercore.sizes import parse_size
 
@@ -45,7 +46,9 @@ class Run:
     plan: dict[str, Any]
     """How the budget was divided."""
     counters: dict[str, Any]
-    """Passes, reads, seconds."""
+    """Passes, reads, seconds; ``far`` where there was a memory server."""
+    profile: dict[str, Any] | None = None
+    """What was held, group by group, and the reads of each segment, where they were counted."""
 
 
 def grid(
@@ -114,6 +117,8 @@ def pagerank(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
@@ -132,6 +137,8 @@ def pagerank(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -159,6 +166,8 @@ def pagerank(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -172,6 +181,8 @@ def bfs(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int32]:
@@ -184,6 +195,8 @@ def bfs(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -207,6 +220,8 @@ def bfs(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -221,6 +236,8 @@ def sssp(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
@@ -234,6 +251,8 @@ def sssp(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -259,6 +278,8 @@ def sssp(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -270,6 +291,8 @@ def wcc(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
@@ -280,6 +303,8 @@ def wcc(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -302,6 +327,8 @@ def wcc(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -313,6 +340,8 @@ def scc(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
@@ -323,6 +352,8 @@ def scc(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -345,6 +376,8 @@ def scc(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -359,6 +392,8 @@ def radii(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int32]:
@@ -375,6 +410,8 @@ def radii(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -398,6 +435,8 @@ def radii(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -413,6 +452,8 @@ def betweenness(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
@@ -427,6 +468,8 @@ def betweenness(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -455,6 +498,8 @@ def betweenness(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -466,6 +511,8 @@ def kcore(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
@@ -478,6 +525,8 @@ def kcore(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -500,6 +549,8 @@ def kcore(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -512,6 +563,8 @@ def label_propagation(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
@@ -526,6 +579,8 @@ def label_propagation(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -549,6 +604,8 @@ def label_propagation(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -560,6 +617,8 @@ def triangles(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
@@ -570,6 +629,8 @@ def triangles(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -590,6 +651,8 @@ def triangles(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -602,6 +665,8 @@ def degrees(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     save: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
@@ -613,6 +678,8 @@ def degrees(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
         save: keep the result in the data set as a node array of this name.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -636,6 +703,8 @@ def degrees(
         memory=memory,
         threads=threads,
         backend=backend,
+        far=far,
+        far_ratio=far_ratio,
         save=save,
         progress=progress,
     ).values
@@ -659,7 +728,17 @@ ALGORITHMS: dict[str, Callable[..., NDArray[Any]]] = {
 }
 """The algorithms by name."""
 
-_SHARED = ("graph", "personalization", "memory", "threads", "backend", "save", "progress")
+_SHARED = (
+    "graph",
+    "personalization",
+    "memory",
+    "threads",
+    "backend",
+    "far",
+    "far_ratio",
+    "save",
+    "progress",
+)
 
 
 def run(
@@ -670,6 +749,11 @@ def run(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
+    buffering: bool = True,
+    profile: bool = False,
+    reads_by_segment: Sequence[int] | None = None,
     save: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -684,6 +768,11 @@ def run(
         memory: budget, such as ``"128MiB"``.
         threads: all cores by default.
         backend: how to read.
+        far: a memory server that holds edges too; its address, or `far.FarOptions`.
+        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
+        buffering: whether to read ahead of what is computed; only experiments turn it off.
+        profile: count the reads of each segment.
+        reads_by_segment: of an earlier run's profile, by which to choose what stays in memory.
         save: keep the result in the data set as a node array of this name.
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
@@ -698,8 +787,14 @@ def run(
         >>> done.values.shape, done.counters["passes"] > 0
         ((200,), True)
     """
-    request = _request(algorithm, options, memory, threads, backend)
     root = root_of(graph)
+    config = _config(memory, threads, backend, options_of(far, root), far_ratio)
+    # Absent where it is the default, so that records of runs stay comparable.
+    config |= {} if buffering else {"buffering": False}
+    config |= {"profile": True} if profile else {}
+    if reads_by_segment is not None:
+        config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
+    request = {"algorithm": _algorithm(algorithm, options), "config": config}
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
@@ -710,7 +805,14 @@ def run(
     if save is not None:
         opened.reload()
         opened.add_node_array(save, values, overwrite=overwrite, origin=_described(request))
-    return Run(algorithm, values, outcome["facts"], outcome["plan"], outcome["counters"])
+    return Run(
+        algorithm,
+        values,
+        outcome["facts"],
+        outcome["plan"],
+        outcome["counters"],
+        outcome.get("profile"),
+    )
 
 
 def plan(
@@ -720,6 +822,8 @@ def plan(
     memory: str | int = "1GiB",
     threads: int | None = None,
     backend: Backend = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
@@ -735,19 +839,36 @@ def plan(
         >>> analytics.plan("wcc", tiny_dataset, memory="64MiB")["budget"]
         67108864
     """
-    return _native.plan_algorithm(
-        root_of(graph), _request(algorithm, options, memory, threads, backend)
-    )
+    root = root_of(graph)
+    config = _config(memory, threads, backend, options_of(far, root), far_ratio)
+    request = {"algorithm": _algorithm(algorithm, options), "config": config}
+    return _native.plan_algorithm(root, request)
 
 
-def _request(
-    algorithm: str,
-    options: Mapping[str, Any],
+def _config(
     memory: str | int,
     threads: int | None,
     backend: str,
+    far: dict[str, Any] | None,
+    far_ratio: float | None,
 ) -> dict[str, Any]:
-    """What the core is asked for: every option of the algorithm, and what it may use."""
+    """What a run may use."""
+    config: dict[str, Any] = {
+        "memory": parse_size(memory),
+        "threads": checked_threads(threads),
+        "backend": backend,
+    }
+    if far is not None:
+        config["far"] = far
+    if far_ratio is not None:
+        if not 0 <= far_ratio <= 1:
+            raise InvalidError(f"far_ratio {far_ratio}, expected 0 to 1")
+        config["far_ratio"] = far_ratio
+    return config
+
+
+def _algorithm(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm by its name, with every option that it has."""
     if algorithm not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         raise InvalidError(f"algorithm `{algorithm}`: expected one of {known}")
@@ -763,14 +884,7 @@ def _request(
         if value is inspect.Parameter.empty:
             raise InvalidError(f"{algorithm}: expected a `{name}`")
         chosen["flow" if name == "direction" else name] = _plain(f"{algorithm}: {name}", value)
-    return {
-        "algorithm": chosen,
-        "config": {
-            "memory": parse_size(memory),
-            "threads": checked_threads(threads),
-            "backend": backend,
-        },
-    }
+    return chosen
 
 
 def _plain(what: str, value: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _native
 from outercore.analytics import Backend, Direction, Source, checked_threads, root_of
+from outercore.far import Far, options_of
 from outercore.sizes import parse_size
 
 
@@ -52,6 +54,7 @@ class EdgeStream:
         weights: str | None = None,
         threads: int | None = None,
         backend: Backend = "auto",
+        far: Far | None = None,
     ) -> None:
         """Bind a graph; nothing is read yet.
 
@@ -61,14 +64,18 @@ class EdgeStream:
             weights: edge array whose values come with the arcs.
             threads: all cores by default.
             backend: how to read.
+            far: a memory server that holds edges too; its address, or `far.FarOptions`.
         """
         self._root = root_of(graph)
         self._weights = weights
-        self._config = {
+        self._config: dict[str, Any] = {
             "memory": parse_size(memory),
             "threads": checked_threads(threads),
             "backend": backend,
         }
+        options = options_of(far, self._root)
+        if options is not None:
+            self._config["far"] = options
 
     def each(
         self, function: Callable[[EdgeBlock], object], *, direction: Direction = "out"

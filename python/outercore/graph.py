@@ -107,6 +107,14 @@ class Graph:
         known = ", ".join(sorted(self.arrays))
         raise NotFoundError(f"array `{name}` is not in the data set\nhint: it has {known}")
 
+    def hotness(self, name: str) -> str:
+        """What the core is told of a cache's hotness: one of its own kinds, or an array's key.
+
+        Raises:
+            NotFoundError: neither a kind nor an array has this name.
+        """
+        return name if name in ("presample", "in_degree", "none") else self.key(name)
+
     def array(self, name: str) -> NDArray[Any]:
         """A whole array in memory; ``bfloat16`` comes as ``float32``.
 

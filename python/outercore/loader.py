@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from outercore import _core
 from outercore.errors import InvalidError
+from outercore.far import Far, options_of
 from outercore.graph import Graph
 from outercore.sizes import parse_size
 
@@ -66,10 +67,11 @@ class NeighborLoader:
         threads: int | None = None,
         topology: Literal["auto", "resident", "paged"] = "auto",
         policy: Literal["window", "lru"] = "window",
-        hotness: Literal["presample", "in_degree", "none"] = "presample",
+        hotness: str = "presample",
         look_ahead: int = 1,
         group: int | None = None,
         constant_share: float | None = None,
+        far: Far | None = None,
         pin_memory: bool = False,
         num_workers: int = 0,
     ) -> None:
@@ -94,10 +96,14 @@ class NeighborLoader:
             threads: sampling and assembly threads; ``None`` means one per core.
             topology: where the edges live.
             policy: eviction in the dynamic part of the cache.
-            hotness: how the constant part of the cache is chosen.
+            hotness: how the constant part of the cache is chosen: ``"presample"``, ``"in_degree"``,
+                ``"none"``, or the name of a node array whose largest values are kept, such as a
+                reverse PageRank that `pagerank` saved.
             look_ahead: groups of batches sampled ahead of the one that is being fetched.
             group: batches fetched together; ``None`` leaves it to the plan.
             constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
+            far: a memory server that holds features and topology too; its address, or
+                `far.FarOptions`.
             pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
             num_workers: accepted for PyG's sake; the core has threads of its own.
 
@@ -129,11 +135,14 @@ class NeighborLoader:
             "backend": backend,
             "topology": topology,
             "policy": policy,
-            "hotness": hotness,
+            "hotness": graph.hotness(hotness),
             "look_ahead": look_ahead,
             "group": group,
             "constant_share": constant_share,
         }
+        far_options = options_of(far, graph.root)
+        if far_options is not None:
+            self._config["far"] = far_options
         self._core = _core.Loader(
             os.fspath(graph.root), json.dumps(self._config), _input_ids(graph, input_nodes)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -9,8 +10,22 @@ import resource
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    from outercore.analytics import Run
+
+FILE = "record.json"
+"""The record in a run's directory."""
+
+ALGORITHM = "algorithm"
+"""The `job` of a graph algorithm's record; training's has none."""
 
 
 def machine() -> dict[str, Any]:
@@ -27,6 +42,10 @@ def machine() -> dict[str, Any]:
 
 def peak_memory() -> int:
     """The most bytes this process ever had resident."""
+    # Not from `getrusage` where it can be helped: a child inherits what its parent had.
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -36,6 +55,10 @@ def device_profile(root: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     return json.loads(path.read_text())
+
+
+_HIGHEST = ("queue_bytes",)
+"""Counters that are the most of something at once, and no sum."""
 
 
 def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +74,8 @@ def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             combined[key] = add(before if isinstance(before, Mapping) else {}, value)
         elif _is_number(value):
-            combined[key] = value + (before if _is_number(before) else 0)
+            counted = before if _is_number(before) else 0
+            combined[key] = max(value, counted) if key in _HIGHEST else value + counted
         else:
             combined[key] = value
     return combined
@@ -68,6 +92,45 @@ def bytes_read(counters: Mapping[str, Any]) -> int:
     """Bytes that came from the device, gaps and alignment included."""
     parts = ("feature_reads", "topology_reads")
     return sum(int((counters.get(part) or {}).get("bytes", 0)) for part in parts)
+
+
+def bytes_by_tier(counters: Mapping[str, Any]) -> dict[str, int]:
+    """Bytes of edges that an algorithm's passes took from `memory`, `disk` and (if any) `far`.
+
+    Example:
+        >>> bytes_by_tier({"reads": {"bytes": 7}, "pinned_bytes": 4, "far": {"far_bytes": 5}})
+        {'memory': 4, 'disk': 2, 'far': 5}
+    """
+    far = counters.get("far") or {}
+    arrived = int((counters.get("reads") or {}).get("bytes", 0))
+    from_far = int(far.get("far_bytes", 0))
+    found = {
+        "memory": int(counters.get("pinned_bytes", 0)),
+        "disk": max(arrived - from_far, 0),
+    }
+    return {**found, "far": from_far} if far else found
+
+
+def device_busy(counters: Mapping[str, Any]) -> float | None:
+    """Share of an algorithm's passes in which reads were in flight; `None` without passes."""
+    if "device_busy" in counters:
+        return float(counters["device_busy"])
+    # The reading thread copies or waits for the device; where it waits for room, nothing is read.
+    return _share_of(counters.get("io") or {}, ("busy_s", "starved_s"))
+
+
+def cores_busy(counters: Mapping[str, Any]) -> float | None:
+    """Share of an algorithm's passes in which its threads computed; `None` without passes."""
+    if "cores_busy" in counters:
+        return float(counters["cores_busy"])
+    return _share_of(counters.get("compute") or {}, ("busy_s",))
+
+
+def far_share(counters: Mapping[str, Any]) -> float | None:
+    """Share of the bytes read that far memory served; `None` without far memory, or reads."""
+    far = counters.get("far") or {}
+    near, distant = far.get("disk_bytes", 0), far.get("far_bytes", 0)
+    return distant / (near + distant) if near + distant else None
 
 
 def stages(counters: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
@@ -100,6 +163,86 @@ class Timeline:
         finally:
             end = self.now()
             self.spans.append({"name": name, "start_s": start, "end_s": end, **details})
+
+
+def run_directory(data_set: Path, algorithm: str, chosen: Path | None) -> Path:
+    """Where the record of an algorithm's run goes: `chosen`, or `runs/DATA_SET-ALGORITHM-N`.
+
+    Errors: `InvalidError` where `chosen` has a record already.
+    """
+    from outercore.train.run_directory import next_free
+
+    if chosen is None:
+        return next_free(Path("runs"), f"{data_set.resolve().name}-{algorithm}")
+    if (chosen / FILE).exists():
+        raise InvalidError(f"run `{chosen}` exists already\nhint: choose another `--record`")
+    return chosen
+
+
+def write_run(
+    directory: Path,
+    done: Run,
+    data_set: Path,
+    *,
+    config: Mapping[str, Any],
+    options: Mapping[str, Any],
+    command: str = "",
+) -> Path:
+    """Writes the record of an algorithm's run, whole or not at all; returns its file.
+
+    `config` is what the run might use, `options` what the algorithm was told.
+
+    Errors: `DeviceError`, `NoSpaceError`.
+    """
+    from outercore.graph import Graph
+    from outercore.storage import Storage, device_errors, replace_file
+
+    graph = Graph(data_set)
+    record = {
+        "version": 1,
+        "job": ALGORITHM,
+        "status": "finished",
+        "command": command,
+        "description": {"run": str(directory), "algorithm": done.algorithm},
+        "config": {"run": _plain(config), done.algorithm: _plain(options)},
+        "data_set": {
+            "path": str(data_set.resolve()),
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+        },
+        "machine": machine(),
+        "device_profile": device_profile(data_set),
+        "plan": done.plan,
+        "peak_memory_bytes": peak_memory(),
+        "counters": done.counters,
+        "profile": getattr(done, "profile", None),
+        "result": done.facts,
+    }
+    file = directory / FILE
+    storage = Storage()
+    with device_errors(f"run record `{file}`"):
+        storage.make_directory(directory)
+        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        replace_file(storage, file, text.encode())
+    return file
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold; of an array only its shape."""
+    if isinstance(value, np.ndarray):
+        return f"array {list(value.shape)}"
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _share_of(stage: Mapping[str, Any], states: tuple[str, ...]) -> float | None:
+    total = sum(stage.get(state, 0.0) for state in ("busy_s", "starved_s", "blocked_s"))
+    return sum(stage.get(state, 0.0) for state in states) / total if total else None
 
 
 def _is_number(value: Any) -> bool:

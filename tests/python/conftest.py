@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,15 @@ from outercore.cli import run
 
 
 @pytest.fixture
-def outcome(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call the command line: exit code, standard output, standard error."""
+def outcome(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Any:
+    """Call the command line: exit code, standard output, standard error.
+
+    It works in a directory of the test's own, where run records go.
+    """
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = run([str(argument) for argument in arguments])

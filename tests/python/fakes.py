@@ -191,6 +191,7 @@ class FakeLoader:
     seed: int = 0
     features: str | None = "x"
     labels: str | None = "y"
+    far: Any = None
     backend: str = "auto"
     threads: int | None = None
     topology: str = "auto"

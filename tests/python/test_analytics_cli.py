@@ -28,7 +28,9 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_analytics_verb_explains_itself_with_an_example(verb: list[str], outcome: Any) -> None:
+def test_every_analytics_verb_explains_itself_with_an_example(
+    verb: list[str], outcome: Any
+) -> None:
     code, out, _ = outcome(*verb, "--help")
     assert code == 0
     assert f"outercore {' '.join(verb)} " in out.split("Example")[1]

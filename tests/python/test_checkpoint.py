@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 from fakes import planted  # noqa: E402
 from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
+from outercore.storage import Storage  # noqa: E402
 from outercore.train.checkpoint import (  # noqa: E402
     Checkpoints,
     Position,
@@ -25,7 +26,6 @@ from outercore.train.checkpoint import (  # noqa: E402
     unpack,
 )
 from outercore.train.saved import load_model  # noqa: E402
-from outercore.train.storage import Storage  # noqa: E402
 
 torch.set_num_threads(1)
 

@@ -25,6 +25,8 @@ VERBS = [
     ["plan"],
     ["train"],
     ["evaluate"],
+    ["tune"],
+    ["jobs"],
     ["report"],
 ]
 

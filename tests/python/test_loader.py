@@ -208,3 +208,16 @@ def test_a_closed_loader_says_so(graph: oc.Graph) -> None:
 def test_an_unknown_split_lists_the_known_ones(graph: oc.Graph) -> None:
     with pytest.raises(oc.NotFoundError, match="train"):
         oc.NeighborLoader(graph, [2], "nonsense")
+
+
+def test_a_saved_rank_decides_what_is_cached_and_changes_no_batch(tmp_path: Path) -> None:
+    """The weighted reverse PageRank as hotness (GIDS 3.3)."""
+    root = planted(tmp_path / "graph", nodes=600, degree=8)
+    oc.pagerank(root, reverse=True, save="reverse_pagerank")
+    graph = oc.open(root)
+    with loader(graph, hotness="reverse_pagerank", memory="8MiB") as by_rank:
+        for batch, expected in zip(by_rank, naive_epoch(graph, 0), strict=True):
+            assert_equal(batch, expected, graph)
+        assert by_rank.config["hotness"] == "nodes/node/reverse_pagerank"
+    with pytest.raises(oc.NotFoundError, match="`coolness` is not in the data set"):
+        loader(graph, hotness="coolness")

@@ -37,7 +37,17 @@ pub fn gather<R: Passes>(
     each: impl Fn(usize, usize, &mut [u32]) -> u32 + Sync,
 ) -> Result<Vec<Option<Vec<u32>>>> {
     let counts = neighbour_counts(run, flow)?;
-    gather_counted(run, &counts, values, wanted, flow, loops, each)
+    let options = Gathering { flow, loops, again: false };
+    gather_counted(run, &counts, values, wanted, options, each)
+}
+
+/// What is gathered, and what comes after.
+#[derive(Clone, Copy)]
+pub(crate) struct Gathering {
+    pub(crate) flow: Flow,
+    pub(crate) loops: bool,
+    /// Whether the same is probably gathered again.
+    pub(crate) again: bool,
 }
 
 /// As [`gather`], where [`neighbour_counts`] has been asked before: iterations need it once.
@@ -46,8 +56,7 @@ pub(crate) fn gather_counted<R: Passes>(
     counts: &[Vec<u32>],
     values: &[Vec<u32>],
     wanted: &[bool],
-    flow: Flow,
-    loops: bool,
+    Gathering { flow, loops, again }: Gathering,
     each: impl Fn(usize, usize, &mut [u32]) -> u32 + Sync,
 ) -> Result<Vec<Option<Vec<u32>>>> {
     let partitions = run.shape().partitions();
@@ -60,18 +69,20 @@ pub(crate) fn gather_counted<R: Passes>(
         found: vec![None; partitions],
     };
     let mut used = 0;
+    let mut alone = true;
     for partition in (0..partitions).filter(|&partition| wanted[partition]) {
         let counts = &counts[partition];
         let bytes = counts.iter().map(|&count| 4 * u64::from(count) + PER_NODE).sum::<u64>();
         if used > 0 && used + bytes > room {
-            group.finish(run, &each)?;
+            group.finish(run, false, &each)?;
             used = 0;
+            alone = false;
         }
         used += bytes;
         group.slots[partition] = Slots::new(partition, counts);
     }
     if used > 0 {
-        group.finish(run, &each)?;
+        group.finish(run, again && alone, &each)?;
     }
     Ok(group.found)
 }
@@ -124,16 +135,21 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Fills the slots, computes the new values and frees the slots.
+    /// Fills the slots, computes the new values and frees the slots. `again`: the next group will
+    /// probably be the same.
     fn finish<R: Passes>(
         &mut self,
         run: &mut R,
+        again: bool,
         each: &(impl Fn(usize, usize, &mut [u32]) -> u32 + Sync),
     ) -> Result<()> {
         let all = all(self.slots.len());
         let targets: Vec<bool> = self.slots.iter().map(|slots| !slots.starts.is_empty()).collect();
         let select =
             Selection { sources: &all, targets: &targets, flow: self.flow, weights: false };
+        if again {
+            run.expect(&select);
+        }
         run.pass(&self.program, &self.sources, &mut self.slots, &select)?;
         let found = each_partition(run, &mut self.slots, |partition, slots| {
             (!slots.starts.is_empty()).then(|| {

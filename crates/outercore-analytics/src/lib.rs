@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+pub mod far;
 pub mod gather;
 mod memory_run;
 mod output;
 pub mod pins;
 mod plan;
+mod profile;
 mod program;
 mod request;
 pub mod schedule;
@@ -18,9 +20,14 @@ mod segments;
 mod stream_run;
 
 pub use memory_run::MemoryRun;
-pub use output::{Counters, Isolated, Need, NodeValue, Raw, Values, Working, deliver};
-pub use plan::{PlanInput, RunPlan};
+pub use output::{
+    Counters, Isolated, Need, NodeValue, PassCounters, Raw, Values, Working, deliver,
+};
+pub use plan::{FarShare, PlanInput, RunPlan};
+pub use profile::{Profile, SegmentClass};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
-pub use request::{Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, stream};
+pub use request::{
+    Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through, stream, stream_through,
+};
 pub use segments::{SEGMENT_BYTES, Segment, segments};
-pub use stream_run::{OnProgress, StreamRun};
+pub use stream_run::{OnProgress, StreamOptions, StreamRun};

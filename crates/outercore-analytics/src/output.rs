@@ -1,6 +1,7 @@
 //! What algorithms need and return.
 
 use outercore_core::{Bytes, ReadCounters, Result, StageCounters};
+use outercore_far::FarCounters;
 use serde::Serialize;
 
 use crate::program::Passes;
@@ -73,7 +74,7 @@ pub struct Counters {
     pub pinned_bytes: u64,
     /// Stored edges applied; an edge that is applied both ways counts twice.
     pub arcs: u64,
-    /// Wall-clock seconds.
+    /// Wall-clock seconds from the first pass to the result.
     pub seconds: f64,
     /// The reading thread: `busy` copies, `starved` waits for the device, `blocked` for room.
     pub io: StageCounters,
@@ -83,6 +84,47 @@ pub struct Counters {
     pub iterations: u64,
     /// Memory of the algorithm's state.
     pub peak_state: Bytes,
+    /// Seconds before the first pass in which far memory was filled and pins were read; not part of
+    /// `seconds`.
+    pub prepare_seconds: f64,
+    /// What far memory has served, where there is any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarCounters>,
+    /// Seconds within passes.
+    pub pass_seconds: f64,
+    /// Of those, seconds in which reads were in flight.
+    pub device_seconds: f64,
+    /// Seconds in which threads computed within passes, all together.
+    pub compute_seconds: f64,
+    /// Of the seconds within passes, the share in which reads were in flight.
+    pub device_busy: f64,
+    /// Of the threads' seconds within passes, the share in which they computed.
+    pub cores_busy: f64,
+    /// The first passes, at most 1,000.
+    pub by_pass: Vec<PassCounters>,
+}
+
+/// What a pass has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PassCounters {
+    /// Wall-clock seconds.
+    pub seconds: f64,
+    /// Bytes of blocks and weights that arrived meanwhile, those for the next pass included.
+    pub bytes: u64,
+    /// Bytes of blocks and weights that pins served.
+    pub pinned_bytes: u64,
+    /// Bytes of blocks and weights that had been read, or asked for, before the pass began.
+    pub ahead_bytes: u64,
+    /// Stored edges applied.
+    pub arcs: u64,
+    /// Seconds in which reads were in flight.
+    pub device_seconds: f64,
+    /// Seconds in which the reading thread waited for room: the threads are behind.
+    pub blocked_seconds: f64,
+    /// Seconds in which threads computed, all together.
+    pub compute_seconds: f64,
+    /// Threads that computed.
+    pub threads: u64,
 }
 
 /// What the values of nodes can be.

@@ -1,29 +1,28 @@
 //! Which segments stay in memory. Pure.
 
-/// The segments to keep within `room` bytes: spread evenly over the file, since all are used
-/// alike, so that the device is busy while those in memory are computed.
+use outercore_core::Bytes;
+use outercore_far::segments::{FarSegment, SegmentGroup, keep_evenly, keep_within};
+
+/// The segments to keep within `room` bytes.
 ///
-/// **Cost**: linear in the segments.
-pub fn choose(segments: &[u64], room: u64) -> Vec<bool> {
-    let total: u64 = segments.iter().sum();
-    if total <= room {
-        return vec![true; segments.len()];
-    }
-    let share = room as f64 / total as f64;
-    let (mut owed, mut left) = (0.0, room);
-    segments
-        .iter()
-        .map(|&bytes| {
-            // What has been owed for long enough is taken: the error diffuses down the file.
-            owed += share * bytes as f64;
-            let taken = owed >= bytes as f64 / 2.0 && bytes <= left;
-            if taken {
-                owed -= bytes as f64;
-                left -= bytes;
-            }
-            taken
+/// Without a profile all count alike and are spread evenly over the file, so that the device is
+/// busy while those in memory are computed. With `reads`, how many passes wanted each segment in an
+/// earlier run, those wanted most often stay (Fargraph+ 5.2); what the profile does not know counts
+/// as never wanted.
+///
+/// **Cost**: linear in the segments, with a profile a sort of them.
+pub fn choose(segments: &[u64], room: u64, reads: Option<&[u32]>) -> Vec<bool> {
+    let Some(reads) = reads else { return keep_evenly(segments, room) };
+    let mut ranked: Vec<FarSegment> = (0..)
+        .zip(segments)
+        .map(|(at, &bytes)| {
+            let reads = u64::from(reads.get(at).copied().unwrap_or(0));
+            let group = if reads > 0 { SegmentGroup::Edges } else { SegmentGroup::Cold };
+            FarSegment { group, bytes: Bytes(bytes), reads, transferable: true }
         })
-        .collect()
+        .collect();
+    keep_within(&mut ranked, Bytes(room));
+    ranked.iter().map(|segment| !segment.transferable).collect()
 }
 
 #[cfg(test)]
@@ -34,7 +33,7 @@ mod tests {
     fn pins_stay_within_the_room_and_use_nearly_all_of_it() {
         for room in [0u64, 100, 5_000, 50_000, 99_999, 100_000] {
             let sizes: Vec<u64> = (0..100).map(|at| 500 + at * 10).collect();
-            let pinned = choose(&sizes, room);
+            let pinned = choose(&sizes, room, None);
             let used: u64 =
                 sizes.iter().zip(&pinned).filter(|pair| *pair.1).map(|pair| pair.0).sum();
             assert!(used <= room, "{used} of {room}");
@@ -47,9 +46,17 @@ mod tests {
 
     #[test]
     fn pins_are_spread_over_the_file() {
-        let pinned = choose(&[1000; 400], 100_000);
+        let pinned = choose(&[1000; 400], 100_000, None);
         for window in pinned.chunks(8) {
             assert_eq!(window.iter().filter(|pinned| **pinned).count(), 2, "{window:?}");
         }
+    }
+
+    #[test]
+    fn what_passes_want_most_stays() {
+        let reads = [1, 5, 0, 5, 2];
+        assert_eq!(choose(&[100; 6], 250, Some(&reads)), [false, true, false, true, false, false]);
+        assert_eq!(choose(&[100; 6], 300, Some(&reads)), [false, true, false, true, true, false]);
+        assert_eq!(choose(&[100; 6], 600, Some(&reads)), [true; 6]);
     }
 }

@@ -3,6 +3,7 @@
 //! Pure: sizes go in, a plan comes out. The run follows it.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_far::segments::check_ratio;
 use outercore_grid::GridShape;
 use outercore_io::CostModel;
 use serde::{Deserialize, Serialize};
@@ -55,8 +56,14 @@ pub struct RunPlan {
     pub bytes_first_pass: Bytes,
     /// Bytes read by every further one.
     pub bytes_per_pass: Bytes,
-    /// Expected seconds of the device, where the passes are known.
+    /// Expected seconds of the device, where the passes are known and none of it is far away.
     pub seconds: Option<f64>,
+    /// Share of the segments' bytes that far memory is asked to hold; 0 without far memory.
+    #[serde(default)]
+    pub far_ratio: f64,
+    /// The bytes that are.
+    #[serde(default)]
+    pub far_bytes: Bytes,
 }
 
 /// Everything that [`RunPlan::new`] looks at.
@@ -80,6 +87,19 @@ pub struct PlanInput<'a> {
     pub need: Need,
     /// The device.
     pub cost: &'a CostModel,
+    /// Far memory for what does not stay, where there is any.
+    pub far: Option<FarShare>,
+    /// By segment: how many passes of an earlier run wanted it.
+    pub reads_by_segment: Option<&'a [u32]>,
+}
+
+/// How much of the segments goes to far memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FarShare {
+    /// What the budget does not keep.
+    Rest,
+    /// So much of their bytes, even where the budget would keep more; 0 to 1.
+    Ratio(f64),
 }
 
 impl RunPlan {
@@ -98,49 +118,54 @@ impl RunPlan {
         let staging = (budget.0 / 16).clamp(STAGING.0.0, STAGING.1.0);
         let window = (budget.0 / 8).clamp(WINDOW.0.0, WINDOW.1.0).max(2 * longest);
         let least_working = need.working.map_or(0, |working| working.least.0);
+        let local = local(input, &sizes)?;
+        // What a far ratio keeps has to have room; without one, pins take what is left.
+        let kept = local.unwrap_or(0);
 
         let streaming = index + staging + window + scratch + state;
         let result = delivered(input);
         let delivering = index + staging + window + result;
         // With a smaller budget, staging and window would be smaller too.
         let least_buffers = STAGING.0.0 + WINDOW.0.0.max(2 * longest);
-        let least = (index + scratch + state + least_working + least_buffers)
+        let least = (index + scratch + state + least_working + least_buffers + kept)
             .max(index + result + least_buffers);
-        if streaming + least_working > budget.0 || delivering > budget.0 {
+        if streaming + least_working + kept > budget.0 || delivering > budget.0 {
             if budget.0 < least {
                 return Err(too_small(input, Bytes(least)));
             }
-            return Self::with_least_buffers(input);
+            return Ok(Self::with_least_buffers(input, &sizes, local));
         }
-        let rest = budget.0 - streaming;
+        let rest = budget.0 - streaming - kept;
+        // A far ratio says what pins take: all the rest may save passes.
+        let share = if local.is_some() { rest } else { rest / 2 };
         let working =
-            need.working.map_or(0, |working| working.most.0.min((rest / 2).max(working.least.0)));
-        Ok(Self::assemble(input, &sizes, [state, index, scratch, staging, window, working]))
+            need.working.map_or(0, |working| working.most.0.min(share.max(working.least.0)));
+        Ok(Self::assemble(input, &sizes, local, [state, index, scratch, staging, window, working]))
     }
 
     /// The same with the smallest staging and window.
-    fn with_least_buffers(input: &PlanInput<'_>) -> Result<Self> {
+    fn with_least_buffers(input: &PlanInput<'_>, sizes: &[u64], local: Option<u64>) -> Self {
         let need = input.need;
-        let sizes: Vec<u64> =
-            input.segments.iter().map(|segment| segment.bytes(input.weighted)).collect();
         let longest = sizes.iter().copied().max().unwrap_or(0);
         let state = need.state_per_node * input.shape.connected + need.fixed.0;
         let index = INDEX_PER_PIECE * input.pieces as u64;
         let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
         let working = need.working.map_or(0, |working| working.least.0);
         let (staging, window) = (STAGING.0.0, WINDOW.0.0.max(2 * longest));
-        Ok(Self::assemble(input, &sizes, [state, index, scratch, staging, window, working]))
+        Self::assemble(input, sizes, local, [state, index, scratch, staging, window, working])
     }
 
-    fn assemble(input: &PlanInput<'_>, sizes: &[u64], parts: [u64; 6]) -> Self {
+    fn assemble(input: &PlanInput<'_>, sizes: &[u64], local: Option<u64>, parts: [u64; 6]) -> Self {
         let [state, index, scratch, staging, window, working] = parts;
         let room = input.budget.0.saturating_sub(parts.iter().sum());
-        let pins = choose(sizes, room);
+        let room = room.min(local.unwrap_or(u64::MAX));
+        let pins = choose(sizes, room, input.reads_by_segment);
         let total: u64 = sizes.iter().sum();
         let pinned: u64 = sizes.iter().zip(&pins).filter(|pin| *pin.1).map(|pin| pin.0).sum();
         let pinned_segments = pins.iter().filter(|pin| **pin).count() as u64;
         let per_segment = if input.weighted { 2 } else { 1 };
-        let seconds = input.need.passes.map(|passes| {
+        let far_bytes = if input.far.is_some() { total - pinned } else { 0 };
+        let seconds = input.need.passes.filter(|_| far_bytes == 0).map(|passes| {
             let first = input.cost.seconds(per_segment * sizes.len() as u64, Bytes(total));
             let unpinned = per_segment * (sizes.len() as u64 - pinned_segments);
             let other = input.cost.seconds(unpinned, Bytes(total - pinned));
@@ -163,6 +188,8 @@ impl RunPlan {
             bytes_first_pass: Bytes(total),
             bytes_per_pass: Bytes(total - pinned),
             seconds,
+            far_ratio: far_bytes as f64 / total.max(1) as f64,
+            far_bytes: Bytes(far_bytes),
         }
     }
 
@@ -172,6 +199,14 @@ impl RunPlan {
         let streaming = buffers + self.state.0 + self.scratch.0 + self.working.0 + self.pinned.0;
         Bytes(streaming.max(buffers + self.output.0))
     }
+}
+
+/// Bytes of segments that a far ratio keeps, where one is given.
+fn local(input: &PlanInput<'_>, sizes: &[u64]) -> Result<Option<u64>> {
+    let Some(FarShare::Ratio(ratio)) = input.far else { return Ok(None) };
+    check_ratio(ratio)?;
+    let total: u64 = sizes.iter().sum();
+    Ok(Some(total.saturating_sub((ratio * total as f64).ceil() as u64)))
 }
 
 /// Memory while the result is brought from the grid's numbering into that of the nodes.
@@ -197,7 +232,10 @@ fn too_small(input: &PlanInput<'_>, least: Bytes) -> Error {
             input.budget, input.algorithm, input.shape.connected,
         ),
     )
-    .hint("raise --memory, or use fewer threads")
+    .hint(match input.far {
+        Some(FarShare::Ratio(_)) => "raise --memory or --far-ratio, or use fewer threads",
+        _ => "raise --memory, or use fewer threads",
+    })
 }
 
 #[cfg(test)]
@@ -221,6 +259,10 @@ mod tests {
     }
 
     fn plan(budget: Bytes, need: Need) -> Result<RunPlan> {
+        far_plan(budget, need, None)
+    }
+
+    fn far_plan(budget: Bytes, need: Need, far: Option<FarShare>) -> Result<RunPlan> {
         let segments: Vec<Segment> = (0..400u64)
             .map(|at| Segment {
                 pieces: at as usize..at as usize + 1,
@@ -238,6 +280,8 @@ mod tests {
             weighted: false,
             need,
             cost: &CostModel::default(),
+            far,
+            reads_by_segment: None,
         })
     }
 
@@ -258,6 +302,35 @@ mod tests {
             }
             assert!(plan(Bytes(least.0 - 220_000), need).is_err(), "{least}");
             assert_eq!(plan(Bytes::gib(1), need).unwrap().bytes_per_pass, Bytes(0));
+        }
+    }
+
+    #[test]
+    fn a_far_ratio_is_followed_or_refused_with_the_least_that_works() {
+        let working = Some(Working { least: Bytes::mib(1), most: Bytes::mib(20) });
+        for working in [None, working] {
+            let need = Need { state_per_node: 20, working, ..Need::default() };
+            let rest = far_plan(Bytes::mib(64), need, Some(FarShare::Rest)).unwrap();
+            let near = plan(Bytes::mib(64), need).unwrap();
+            assert_eq!((rest.pinned, rest.far_bytes), (near.pinned, near.bytes_per_pass));
+            assert_eq!((near.far_ratio, near.far_bytes), (0.0, Bytes(0)));
+            for ratio in [0.0, 0.3, 0.7, 1.0] {
+                let far = Some(FarShare::Ratio(ratio));
+                let error = far_plan(Bytes::mib(1), need, far).unwrap_err().to_string();
+                let least = error.split("works is ").nth(1).unwrap().lines().next().unwrap();
+                let least: Bytes = least.parse().unwrap();
+                assert!(error.contains("--far-ratio"), "{error}");
+                for budget in [least, Bytes(2 * least.0), Bytes::gib(1)] {
+                    let plan = far_plan(budget, need, far).unwrap();
+                    assert!(plan.peak().0 <= budget.0, "{budget}: {plan:?}");
+                    assert!((plan.far_ratio - ratio).abs() < 0.01, "{ratio}: {plan:?}");
+                    assert!(plan.far_ratio >= ratio, "{ratio}: {plan:?}");
+                    assert_eq!(plan.far_bytes.0 + plan.pinned.0, 100_000_000);
+                }
+                assert!(far_plan(Bytes(least.0 - 220_000), need, far).is_err(), "{least}");
+            }
+            let error = far_plan(Bytes::gib(1), need, Some(FarShare::Ratio(1.5))).unwrap_err();
+            assert!(error.to_string().contains("far ratio 1.5"), "{error}");
         }
     }
 }

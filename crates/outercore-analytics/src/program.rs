@@ -68,6 +68,10 @@ pub trait Passes {
         targets: &mut [P::Target],
         select: &Selection<'_>,
     ) -> Result<()>;
+    /// Says what the pass after the next one will probably want, so that it can be read while the
+    /// next one ends and state is brought up to date (Fargraph+ 6.2). A hint for one pass: what
+    /// turns out otherwise is read again, and reading node arrays in between forgets it.
+    fn expect(&mut self, _next: &Selection<'_>) {}
     /// The selected pieces in file order on the calling thread: `each(row_partition, column_partition, arcs)`.
     fn stream(
         &mut self,

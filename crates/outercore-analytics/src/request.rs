@@ -1,22 +1,28 @@
 //! From a data set and a wish to a result: checks, grid, plan, run, delivery.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_fabric::FabricPlane;
+use outercore_far::segments::check_ratio;
+use outercore_far::{FarOptions, FarTier};
 use outercore_format::keys;
 use outercore_grid::{BuildOptions, Grid};
-use outercore_io::{Backend, CostModel, DeviceProfile, Engine, EngineConfig, RealDisk};
+use outercore_io::{Backend, CostModel, DeviceProfile, Engine, EngineConfig, RealDisk, Tier};
 use outercore_store::dataset::DataSet;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::degrees::DegreeName;
 use crate::algorithms::pagerank::{PagerankOptions, Teleport};
 use crate::algorithms::{self, Found};
+use crate::far;
 use crate::output::{Counters, Need, Values};
-use crate::plan::{PlanInput, RunPlan};
+use crate::plan::{FarShare, PlanInput, RunPlan};
+use crate::profile::Profile;
 use crate::program::Flow;
 use crate::segments::segments;
-use crate::stream_run::{OnProgress, StreamRun};
+use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
 
 /// Reads in flight at most; segments are long, so that staging sets the limit.
 const DEPTH: usize = 64;
@@ -33,11 +39,33 @@ pub struct RunConfig {
     pub backend: Backend,
     /// Whether to build a grid that is missing, stale or without the weights asked for.
     pub build: bool,
+    /// Far memory for the blocks that do not stay in memory, where there is any.
+    pub far: Option<FarOptions>,
+    /// Share of the blocks' bytes that goes to far memory, even where the budget would keep more;
+    /// by default what the budget does not keep.
+    pub far_ratio: Option<f64>,
+    /// Whether to read while others compute, within a pass and from one to the next; without, a
+    /// segment is read, then computed (the baseline of Fargraph+ 6.2).
+    pub buffering: bool,
+    /// Whether to count what passes want of each segment: [`Outcome::profile`].
+    pub profile: bool,
+    /// The profile of an earlier run on the same grid, by which to choose what stays in memory.
+    pub reads_by_segment: Option<Vec<u32>>,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { memory: Bytes::gib(1), threads: None, backend: Backend::Auto, build: true }
+        Self {
+            memory: Bytes::gib(1),
+            threads: None,
+            backend: Backend::Auto,
+            build: true,
+            far: None,
+            far_ratio: None,
+            buffering: true,
+            profile: false,
+            reads_by_segment: None,
+        }
     }
 }
 
@@ -52,6 +80,26 @@ impl RunConfig {
             Some(threads) => Ok(threads),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         }
+    }
+
+    /// How much goes to far memory.
+    ///
+    /// # Errors
+    /// `Invalid`: options out of range, a share of what is not there.
+    pub fn far_share(&self) -> Result<Option<FarShare>> {
+        self.far.as_ref().map_or(Ok(()), |far| far.validate().context("far memory"))?;
+        self.share_of(self.far.is_some())
+    }
+
+    /// The same, where it is known whether there is far memory.
+    fn share_of(&self, far: bool) -> Result<Option<FarShare>> {
+        let Some(ratio) = self.far_ratio else { return Ok(far.then_some(FarShare::Rest)) };
+        check_ratio(ratio)?;
+        if !far {
+            return Err(Error::invalid(format!("far ratio {ratio} without far memory"))
+                .hint("say where the memory server listens: --far HOST:PORT"));
+        }
+        Ok(Some(FarShare::Ratio(ratio)))
     }
 }
 
@@ -256,6 +304,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// What is worth saying beside the values.
     pub facts: serde_json::Map<String, serde_json::Value>,
+    /// What was held and how often it was wanted, where [`RunConfig::profile`] asked for it.
+    pub profile: Option<Profile>,
 }
 
 /// Divides the budget as [`run`] would; builds nothing.
@@ -268,7 +318,8 @@ pub fn plan(data_set: &DataSet, algorithm: &Algorithm, config: &RunConfig) -> Re
     let grid = Grid::open(data_set)?;
     check_weights(data_set, &grid, algorithm.name(), algorithm.weights())?;
     let need = algorithms::need(algorithm, &grid, 0);
-    divide(data_set, &grid, algorithm.name(), need, algorithm.weights().is_some(), config)
+    let purpose = Purpose { name: algorithm.name(), need, weighted: algorithm.weights().is_some() };
+    divide(data_set, &grid, &purpose, config, config.far_share()?)
 }
 
 /// Runs an algorithm on a data set, building its grid first where `config` says so.
@@ -286,6 +337,21 @@ pub fn run(
     config: &RunConfig,
     on_progress: OnProgress<'_>,
 ) -> Result<Outcome> {
+    run_through(None, data_set, algorithm, inputs, config, on_progress)
+}
+
+/// [`run`] through a tier that is there already, whatever `config` says of far memory.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_through(
+    far: Option<Arc<FarTier>>,
+    data_set: &DataSet,
+    algorithm: &Algorithm,
+    inputs: Inputs,
+    config: &RunConfig,
+    on_progress: OnProgress<'_>,
+) -> Result<Outcome> {
     check_graph(data_set)?;
     let nodes = data_set.num_nodes();
     algorithm.validate(nodes)?;
@@ -297,25 +363,17 @@ pub fn run(
     let (data_set, grid) =
         open_grid(data_set, algorithm.name(), algorithm.weights(), config, on_progress)?;
     let need = algorithms::need(algorithm, &grid, personalized);
-    let started = Instant::now();
-    let mut run = open(
-        &data_set,
-        grid,
-        algorithm.name(),
-        need,
-        algorithm.weights().is_some(),
-        config,
-        on_progress,
-    )?;
+    let purpose = Purpose { name: algorithm.name(), need, weighted: algorithm.weights().is_some() };
+    let mut run = open(far, &data_set, grid, &purpose, config, on_progress)?;
     let plan = run.plan().clone();
     let found = algorithms::compute(&mut run, algorithm, &teleport)?;
     run.release();
     let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport)?;
     let mut counters = run.counters();
-    counters.seconds = started.elapsed().as_secs_f64();
     counters.iterations =
         facts.get("iterations").and_then(serde_json::Value::as_u64).unwrap_or_default();
-    Ok(Outcome { values, plan, counters, facts })
+    let profile = run.profile();
+    Ok(Outcome { values, plan, counters, facts, profile })
 }
 
 /// Opens a grid for passes of one's own, building it first where `config` says so.
@@ -331,10 +389,26 @@ pub fn stream<'a>(
     config: &RunConfig,
     on_progress: OnProgress<'a>,
 ) -> Result<StreamRun<'a>> {
+    stream_through(None, data_set, weights, held, config, on_progress)
+}
+
+/// [`stream`] through a tier that is there already, whatever `config` says of far memory.
+///
+/// # Errors
+/// As [`run`].
+pub fn stream_through<'a>(
+    far: Option<Arc<FarTier>>,
+    data_set: &DataSet,
+    weights: Option<&str>,
+    held: Bytes,
+    config: &RunConfig,
+    on_progress: OnProgress<'a>,
+) -> Result<StreamRun<'a>> {
     check_graph(data_set)?;
     let (data_set, grid) = open_grid(data_set, "a stream", weights, config, &mut *on_progress)?;
     let need = Need { fixed: held, ..Need::default() };
-    open(&data_set, grid, "a stream", need, weights.is_some(), config, on_progress)
+    let purpose = Purpose { name: "a stream", need, weighted: weights.is_some() };
+    open(far, &data_set, grid, &purpose, config, on_progress)
 }
 
 fn check_graph(data_set: &DataSet) -> Result<()> {
@@ -428,43 +502,91 @@ fn check_weights(
     }
 }
 
+/// What is to run, as far as memory goes.
+struct Purpose<'a> {
+    /// For messages.
+    name: &'a str,
+    need: Need,
+    weighted: bool,
+}
+
 fn divide(
     data_set: &DataSet,
     grid: &Grid,
-    algorithm: &str,
-    need: Need,
-    weighted: bool,
+    purpose: &Purpose<'_>,
     config: &RunConfig,
+    far: Option<FarShare>,
 ) -> Result<RunPlan> {
     let cost = match DeviceProfile::load(data_set.root()) {
         Ok(profile) => CostModel::from(&profile),
         Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
         Err(error) => return Err(error),
     };
+    let segments = segments(grid.pieces());
+    let profiled = config.reads_by_segment.as_ref().map_or(segments.len(), Vec::len);
+    if profiled != segments.len() {
+        return Err(Error::invalid(format!(
+            "the profile has {profiled} segments, the grid of `{}` has {}",
+            data_set.root().display(),
+            segments.len()
+        ))
+        .hint("profile a run on this grid"));
+    }
     RunPlan::new(&PlanInput {
-        algorithm,
+        algorithm: purpose.name,
         budget: config.memory,
         threads: config.effective_threads()?,
         shape: grid.shape(),
         pieces: grid.pieces().len(),
-        segments: &segments(grid.pieces()),
-        weighted,
-        need,
+        segments: &segments,
+        weighted: purpose.weighted,
+        need: purpose.need,
         cost: &cost,
+        far,
+        reads_by_segment: config.reads_by_segment.as_deref(),
     })
 }
 
 fn open<'a>(
+    far: Option<Arc<FarTier>>,
     data_set: &DataSet,
     grid: Grid,
-    algorithm: &str,
-    need: Need,
-    weighted: bool,
+    purpose: &Purpose<'_>,
     config: &RunConfig,
     on_progress: OnProgress<'a>,
 ) -> Result<StreamRun<'a>> {
-    let plan = divide(data_set, &grid, algorithm, need, weighted, config)?;
-    let engine = EngineConfig { backend: config.backend, staging: plan.staging, depth: DEPTH };
-    let engine = Engine::open(engine)?;
-    StreamRun::open(data_set, grid, plan, engine, config.effective_threads()?, on_progress)
+    let share = match &far {
+        Some(_) => config.share_of(true)?,
+        None => config.far_share()?,
+    };
+    let plan = divide(data_set, &grid, purpose, config, share)?;
+    let began = Instant::now();
+    let far = match (far, &config.far) {
+        (None, Some(options)) => {
+            let plane = FabricPlane::default();
+            Some(Arc::new(FarTier::connect_with(options, Some(&plane))?))
+        }
+        (far, _) => far,
+    };
+    let engine = |tier: Option<Arc<dyn Tier>>| {
+        let (backend, staging) = (config.backend, plan.staging);
+        Engine::open(EngineConfig { backend, staging, depth: DEPTH, tier })
+    };
+    let counted = far.as_ref().map(|far| far.counters());
+    let reads = config.reads_by_segment.as_deref();
+    if let Some(far) = &far {
+        far::bring(far, &grid, &plan, reads, &mut engine(None)?, on_progress)?;
+    }
+    let options = StreamOptions {
+        threads: config.effective_threads()?,
+        buffering: config.buffering,
+        profile: config.profile,
+        reads_by_segment: config.reads_by_segment.clone(),
+    };
+    let engine = engine(far.clone().map(|far| far as Arc<dyn Tier>))?;
+    let mut run = StreamRun::open(data_set, grid, plan, engine, &options, on_progress)?;
+    if let (Some(far), Some(counted)) = (far, counted) {
+        run.prepare(far, counted, began)?;
+    }
+    Ok(run)
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use outercore_grid::{Piece, Side};
 
@@ -65,12 +66,12 @@ pub fn tasks(pieces: &[Piece], symmetric: bool, select: &Selection<'_>) -> Vec<V
 }
 
 /// What is done, what can be done and what waits for bytes.
-#[derive(Debug)]
-pub struct Schedule<'a> {
+#[derive(Debug, Default)]
+pub struct Schedule {
     tasks: Vec<Vec<Task>>,
     /// Of each list: how many are done.
     done: Vec<usize>,
-    segment_of: &'a [u32],
+    segment_of: Arc<[u32]>,
     /// Of each segment: tasks that are not done.
     left: Vec<u32>,
     ready: Vec<bool>,
@@ -81,9 +82,9 @@ pub struct Schedule<'a> {
     total: usize,
 }
 
-impl<'a> Schedule<'a> {
+impl Schedule {
     /// Begins with the segments that `ready` says are in memory; `segment_of` is by piece.
-    pub fn new(tasks: Vec<Vec<Task>>, segment_of: &'a [u32], ready: Vec<bool>) -> Self {
+    pub fn new(tasks: Vec<Vec<Task>>, segment_of: Arc<[u32]>, ready: Vec<bool>) -> Self {
         let mut left = vec![0; ready.len()];
         for task in tasks.iter().flatten() {
             left[segment_of[task.piece()] as usize] += 1;
@@ -165,12 +166,12 @@ mod tests {
             workers in 1usize..4,
             picks in prop::collection::vec(any::<prop::sample::Index>(), 200),
         ) {
-            let segment_of: Vec<u32> = (0..40).map(|piece| piece / 4).collect();
+            let segment_of = (0..40).map(|piece| piece / 4).collect();
             let lists: Vec<Vec<Task>> = lists
                 .into_iter()
                 .map(|list| list.into_iter().map(|piece| Task::new(piece, Side::ToRows)).collect())
                 .collect();
-            let mut schedule = Schedule::new(lists.clone(), &segment_of, vec![false; 10]);
+            let mut schedule = Schedule::new(lists.clone(), segment_of, vec![false; 10]);
             let mut arrival = arrival.into_iter();
             let mut claimed = Vec::new();
             let mut seen = vec![Vec::new(); lists.len()];

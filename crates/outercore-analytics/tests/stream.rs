@@ -1,181 +1,25 @@
 //! Passes from disk against the same passes from memory, bit for bit, and what goes wrong on the
 //! way.
 
+mod fixture;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outercore_analytics::algorithms::{bfs, kcore, pagerank, scc, sssp, triangles, wcc};
 use outercore_analytics::{
-    Algorithm, EdgeProgram, Flow, FlowName, Inputs, MemoryRun, OnProgress, Passes, PlanInput,
-    RunConfig, RunPlan, Selection, StreamRun, Values, deliver, run, segments,
+    Algorithm, EdgeProgram, Flow, FlowName, Inputs, Passes, RunConfig, Selection, Values, deliver,
+    run,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
-use outercore_format::{ArrayEntry, Checksum, DType, MANIFEST_FILE, NpyHeader};
-use outercore_grid::{Arcs, BuildOptions, Grid, Order, build};
-use outercore_io::sim::{Fault, SimConfig, SimReader};
-use outercore_io::{Arena, CostModel, Engine, EngineConfig, RealDisk, available_backends};
-use outercore_store::dataset::DataSet;
-use outercore_testkit::{Csc, Width, write_data_set};
+use outercore_grid::{Arcs, Order};
+use outercore_io::sim::{Fault, SimConfig};
+use outercore_io::{Engine, EngineConfig, available_backends};
+use outercore_testkit::Csc;
 
-/// Weighted sums of source values, in an order that their bits tell.
-struct Sum;
-
-impl EdgeProgram for Sum {
-    type Source = Vec<f64>;
-    type Target = Vec<f64>;
-
-    fn apply(&self, arcs: &Arcs<'_>, source: &Vec<f64>, target: &mut Vec<f64>) {
-        arcs.for_each(|from, to, weight| target[to] += source[from] * f64::from(weight));
-    }
-}
-
-fn edge_list(graph: &Csc) -> Vec<(u64, u64)> {
-    let mut edges = Vec::new();
-    for target in 0..graph.num_nodes() as usize {
-        let arcs = graph.offsets[target] as usize..graph.offsets[target + 1] as usize;
-        edges.extend(graph.sources[arcs].iter().map(|&source| (source, target as u64)));
-    }
-    edges
-}
-
-/// A data set with a grid and the same grid in memory.
-struct Pair {
-    directory: tempfile::TempDir,
-    data_set: DataSet,
-    edges: Vec<(u64, u64, f32)>,
-    symmetric: bool,
-    order: Order,
-    nodes: u64,
-}
-
-const LOG2: u32 = 9;
-
-impl Pair {
-    fn new(graph: &Csc, symmetric: bool, order: Order) -> Self {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let root = directory.path();
-        let listed = edge_list(graph);
-        let nodes = graph.num_nodes();
-        let weights: Vec<f32> =
-            (0..listed.len()).map(|edge| (edge * 7919 % 101) as f32 / 7.0).collect();
-        let mut arcs = listed.clone();
-        let mut ids: Vec<u64> = (0..listed.len() as u64).collect();
-        if symmetric {
-            for (id, &(source, target)) in (0..).zip(&listed) {
-                if source != target {
-                    arcs.push((target, source));
-                    ids.push(id);
-                }
-            }
-        }
-        let mut csc = Csc::from_edges(nodes, &arcs);
-        csc.ids.iter_mut().for_each(|id| *id = ids[*id as usize]);
-        write_data_set(root, &csc, Width::Narrow);
-        let mut manifest = DataSet::read_manifest(root).unwrap();
-        let edges = manifest.edge_types.get_mut("edge").unwrap();
-        edges.undirected = symmetric;
-        edges.rows = Some(listed.len() as u64);
-        let data: &[u8] = bytemuck::cast_slice(&weights);
-        let shape = [weights.len() as u64];
-        let bytes = [NpyHeader::encode(DType::F32, &shape), data.to_vec()].concat();
-        fs::create_dir_all(root.join("edges/edge")).unwrap();
-        fs::write(root.join("edges/edge/w.npy"), bytes).unwrap();
-        let entry = ArrayEntry::inside("edges/edge/w", DType::F32, &shape, Checksum::of(data));
-        manifest.arrays.insert("edges/edge/w".into(), entry);
-        fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
-        let options = BuildOptions {
-            weights: Some("w".into()),
-            order: Some(order),
-            partition_log2: Some(LOG2),
-            ..BuildOptions::default()
-        };
-        let data_set = DataSet::open(root).unwrap();
-        build(&RealDisk, &data_set, &options, &mut |_, _, _, _| Ok(())).unwrap();
-        let edges =
-            listed.iter().zip(&weights).map(|(&(from, to), &weight)| (from, to, weight)).collect();
-        let data_set = DataSet::open(root).unwrap();
-        Self { directory, data_set, edges, symmetric, order, nodes }
-    }
-
-    fn skewed(symmetric: bool) -> Self {
-        Self::new(&Csc::power_law(30_000, 500_000, 5), symmetric, Order::Degree)
-    }
-
-    fn memory(&self) -> MemoryRun {
-        MemoryRun::new(self.nodes, &self.edges, self.symmetric, self.order, LOG2)
-    }
-
-    fn root(&self) -> &Path {
-        self.directory.path()
-    }
-
-    fn grid(&self) -> Grid {
-        Grid::open(&self.data_set).unwrap()
-    }
-
-    /// A plan with so much for pins and for reading ahead.
-    fn plan(&self, pinned: Bytes, window: Bytes) -> RunPlan {
-        let grid = self.grid();
-        let segments = segments(grid.pieces());
-        assert!(segments.len() > 5, "{} segments", segments.len());
-        let plan = RunPlan::new(&PlanInput {
-            algorithm: "test",
-            budget: Bytes::mib(64),
-            threads: 7,
-            shape: grid.shape(),
-            pieces: grid.pieces().len(),
-            segments: &segments,
-            weighted: true,
-            need: Default::default(),
-            cost: &CostModel::default(),
-        });
-        RunPlan { pinned, window, ..plan.unwrap() }
-    }
-
-    fn open<'a>(
-        &self,
-        plan: RunPlan,
-        engine: Engine,
-        threads: usize,
-        on_progress: OnProgress<'a>,
-    ) -> StreamRun<'a> {
-        StreamRun::open(&self.data_set, self.grid(), plan, engine, threads, on_progress).unwrap()
-    }
-}
-
-fn sim(config: SimConfig) -> Engine {
-    let arena = Arena::new(Bytes::mib(1)).unwrap();
-    Engine::over(Box::new(SimReader::open(config)), arena, Duration::from_secs(2))
-}
-
-/// Three passes with different selections; the bits of all sums.
-fn sums<R: Passes>(run: &mut R) -> Result<Vec<u64>> {
-    let parts = run.shape().partitions();
-    let mut bits = Vec::new();
-    let all = vec![true; parts];
-    let some: Vec<bool> = (0..parts).map(|part| part % 3 != 1).collect();
-    for (flow, sources, targets, weights) in [
-        (Flow::Along, &all, &all, true),
-        (Flow::Both, &all, &some, false),
-        (Flow::Against, &some, &all, true),
-        (Flow::Once, &some, &some, true),
-    ] {
-        let mut values = Vec::new();
-        for part in 0..parts {
-            let ids = run.nodes(part)?;
-            values.push(ids.iter().map(|&id| 1.0 / (f64::from(id) + 3.0)).collect::<Vec<_>>());
-        }
-        let mut found: Vec<Vec<f64>> =
-            (0..parts).map(|part| vec![0.0; run.shape().partition_len(part)]).collect();
-        let select = Selection { sources, targets, flow, weights };
-        run.pass(&Sum, &values, &mut found, &select)?;
-        bits.extend(found.iter().flatten().map(|sum| sum.to_bits()));
-    }
-    Ok(bits)
-}
+use fixture::{Pair, sim, sums};
 
 #[test]
 fn sums_have_the_same_bits_for_all_threads_budgets_and_back_ends() {
@@ -187,7 +31,8 @@ fn sums_have_the_same_bits_for_all_threads_budgets_and_back_ends() {
             for threads in [1, 2, 7] {
                 for (pinned, window) in [(0, 600_000), (700_000, 1_300_000), (1 << 30, 2 << 20)] {
                     let plan = pair.plan(Bytes(pinned), Bytes(window));
-                    let engine = EngineConfig { backend, staging: Bytes::mib(1), depth: 16 };
+                    let engine =
+                        EngineConfig { backend, staging: Bytes::mib(1), depth: 16, tier: None };
                     let mut quiet = |_: &str, _, _, _: &str| Ok(());
                     let engine = Engine::open(engine).unwrap();
                     let mut run = pair.open(plan, engine, threads, &mut quiet);

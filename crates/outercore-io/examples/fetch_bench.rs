@@ -34,7 +34,7 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = parse(std::env::args().skip(1))?;
-    let mut engine = Engine::open(options.config)?;
+    let mut engine = Engine::open(options.config.clone())?;
     let file = engine.register(&options.file)?;
     let reads = make_reads(&engine, file, &options)?;
     if let Some(path) = &options.save {

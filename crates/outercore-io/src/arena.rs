@@ -3,7 +3,9 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use outercore_core::{Bytes, Context, Error, Result};
 
@@ -36,6 +38,9 @@ pub struct Arena(Arc<Shared>);
 struct Shared {
     memory: Mapping,
     free: Mutex<FreeList>,
+    /// Threads in [`Arena::lease_before`]; changed and read under the lock.
+    waiting: AtomicUsize,
+    returned: Condvar,
 }
 
 impl Arena {
@@ -50,7 +55,12 @@ impl Arena {
         })?;
         let memory = Mapping::new(units as usize * UNIT)
             .with_context(|| format!("staging memory of {size}"))?;
-        Ok(Self(Arc::new(Shared { memory, free: Mutex::new(FreeList::new(units)) })))
+        Ok(Self(Arc::new(Shared {
+            memory,
+            free: Mutex::new(FreeList::new(units)),
+            waiting: AtomicUsize::new(0),
+            returned: Condvar::new(),
+        })))
     }
 
     /// Total size.
@@ -74,9 +84,39 @@ impl Arena {
         Some(Lease { arena: Arc::clone(&self.0), start, units })
     }
 
+    /// The same, waiting until `deadline` for others to give back what they hold.
+    ///
+    /// `None` at once where the whole memory is shorter.
+    pub fn lease_before(&self, len: usize, deadline: Instant) -> Option<Lease> {
+        if len > self.0.memory.len {
+            return None;
+        }
+        let units = u32::try_from(len.div_ceil(UNIT).max(1)).ok()?;
+        let mut free = self.0.free_list();
+        loop {
+            if let Some(start) = free.take(units) {
+                return Some(Lease { arena: Arc::clone(&self.0), start, units });
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            self.0.waiting.fetch_add(1, Ordering::Relaxed);
+            let woken = self.0.returned.wait_timeout(free, left);
+            free = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Whether `lease` is a piece of this memory.
     pub fn owns(&self, lease: &Lease) -> bool {
         Arc::ptr_eq(&self.0, &lease.arena)
+    }
+
+    /// Where the memory lies, for registering it with a device.
+    pub fn address_range(&self) -> Range<*const u8> {
+        let start = self.0.memory.start.as_ptr().cast_const();
+        start..start.wrapping_add(self.0.memory.len)
     }
 
     /// The whole mapping, for registering it with the kernel.
@@ -109,6 +149,11 @@ impl Lease {
     /// Offset of the piece within its arena in bytes.
     pub fn offset(&self) -> usize {
         self.start as usize * UNIT
+    }
+
+    /// The memory that the piece belongs to.
+    pub fn arena(&self) -> Arena {
+        Arena(Arc::clone(&self.arena))
     }
 
     fn range(&self) -> Range<usize> {
@@ -148,7 +193,12 @@ impl DerefMut for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.arena.free_list().give_back(self.start, self.units);
+        let mut free = self.arena.free_list();
+        free.give_back(self.start, self.units);
+        if self.arena.waiting.load(Ordering::Relaxed) > 0 {
+            // Each waits for a length of its own.
+            self.arena.returned.notify_all();
+        }
     }
 }
 
@@ -263,6 +313,8 @@ impl FreeList {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -289,6 +341,22 @@ mod tests {
         assert!(arena.lease(16384).is_none());
         drop(small);
         assert_eq!(arena.lease(16384).unwrap().len(), 16384);
+    }
+
+    #[test]
+    fn a_lease_can_be_waited_for_until_a_deadline() {
+        let arena = Arena::new(Bytes::kib(8)).unwrap();
+        let soon = || Instant::now() + Duration::from_millis(1);
+        let long = || Instant::now() + Duration::from_secs(20);
+        assert!(arena.lease_before(8193, long()).is_none(), "longer than all there is");
+        let held = arena.lease_before(8192, soon()).unwrap();
+        assert!(arena.lease_before(1, soon()).is_none());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| arena.lease_before(4096, long()).map(|lease| lease.len()));
+            drop(held);
+            assert_eq!(waiting.join().unwrap(), Some(4096));
+        });
+        assert_eq!(arena.free_bytes(), arena.size());
     }
 
     #[test]

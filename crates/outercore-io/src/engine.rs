@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
@@ -11,6 +12,7 @@ use crate::arena::{Arena, UNIT};
 use crate::backend::Backend;
 use crate::plan::{CostModel, PlannedRead, plan_range};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
+use crate::tier::Tier;
 
 /// No device takes this long for a read unless it is gone.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -23,7 +25,7 @@ const LONGEST_USEFUL_READ: u64 = 1 << 20;
 const REFILL_AFTER: u64 = 128 << 10;
 
 /// How to read and how much memory that may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Which back end.
     pub backend: Backend,
@@ -34,11 +36,13 @@ pub struct EngineConfig {
     /// Reads in flight at once, as far as staging has room;
     /// [`reads_in_flight`](crate::reads_in_flight) computes it from a device profile.
     pub depth: usize,
+    /// Memory that is asked before the back end, where there is any.
+    pub tier: Option<Arc<dyn Tier>>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { backend: Backend::Auto, staging: Bytes::mib(8), depth: 128 }
+        Self { backend: Backend::Auto, staging: Bytes::mib(8), depth: 128, tier: None }
     }
 }
 
@@ -82,7 +86,12 @@ impl Engine {
     /// The back end does not work on this kernel, or there is no such memory.
     pub fn open(config: EngineConfig) -> Result<Self> {
         let arena = Arena::new(config.staging)?;
-        let reader = config.backend.open(config.depth.max(1), &arena)?;
+        let depth = config.depth.max(1);
+        let disk = config.backend.open(depth, &arena)?;
+        let reader = match config.tier {
+            Some(tier) => tier.over(disk, &arena, depth)?,
+            None => disk,
+        };
         Ok(Self::over(reader, arena, DEADLINE))
     }
 

@@ -19,6 +19,7 @@ pub mod reader;
 pub mod real_disk;
 pub mod sim;
 mod threads;
+mod tier;
 mod uring;
 
 pub use arena::{Arena, Lease};
@@ -34,4 +35,5 @@ pub use profile::{DeviceProfile, ProfilePoint, reads_in_flight};
 pub use reader::{Completion, FileId, ReadRequest, Reader};
 pub use real_disk::RealDisk;
 pub use threads::ThreadsReader;
+pub use tier::Tier;
 pub use uring::UringReader;

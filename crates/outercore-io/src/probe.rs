@@ -121,7 +121,8 @@ pub fn probe(
     let mut latency_s = None;
     for (number, &(read_bytes, depth)) in points.iter().enumerate() {
         let staging = Bytes(config.staging.0.max(read_bytes.0));
-        let mut engine = Engine::open(EngineConfig { backend: config.backend, staging, depth })?;
+        let mut engine =
+            Engine::open(EngineConfig { backend: config.backend, staging, depth, tier: None })?;
         let (point, latency) = measure(&mut engine, &scratch.0, &config, read_bytes, depth)?;
         latency_s.get_or_insert((latency.as_secs_f64() * 1e9).round() / 1e9);
         (backend, alignment) = (engine.backend_name(), engine.alignment());

@@ -13,7 +13,7 @@ fn engines() -> Vec<Engine> {
         .into_iter()
         .filter(|found| found.missing.is_none())
         .map(|found| found.backend)
-        .map(|backend| EngineConfig { backend, staging: Bytes::kib(256), depth: 7 })
+        .map(|backend| EngineConfig { backend, staging: Bytes::kib(256), depth: 7, tier: None })
         .map(|config| Engine::open(config).unwrap())
         .collect()
 }

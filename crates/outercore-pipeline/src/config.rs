@@ -1,9 +1,12 @@
 //! What a user can say about loading, with every default and unit in one place.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use outercore_cache::Policy;
 use outercore_core::{Bytes, Error, Result};
+use outercore_far::FarOptions;
 use outercore_io::Backend;
 use outercore_sample::{FanOut, SampleConfig};
 use serde::{Deserialize, Serialize};
@@ -22,16 +25,54 @@ pub enum TopologyMode {
 }
 
 /// How the rows of the constant part are chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+///
+/// # Example
+/// ```
+/// use outercore_pipeline::Hotness;
+/// assert_eq!("in_degree".parse::<Hotness>().unwrap(), Hotness::InDegree);
+/// let array: Hotness = "nodes/node/reverse_pagerank".parse().unwrap();
+/// assert_eq!(array.to_string(), "nodes/node/reverse_pagerank");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hotness {
     /// The rows that a pre-sampled part of an epoch needs most often (Helios 3.2.2).
     #[default]
     Presample,
     /// The nodes with most in-edges; costs one pass over the offsets.
     InDegree,
+    /// The nodes with the largest values in a node array, by its key: the weighted reverse PageRank
+    /// of GIDS 3.3, or anybody's own list.
+    Array(String),
     /// No constant part.
     None,
+}
+
+impl fmt::Display for Hotness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Presample => "presample",
+            Self::InDegree => "in_degree",
+            Self::Array(key) => key,
+            Self::None => "none",
+        })
+    }
+}
+
+impl FromStr for Hotness {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "presample" => Self::Presample,
+            "in_degree" => Self::InDegree,
+            "none" => Self::None,
+            key if key.contains('/') => Self::Array(key.to_owned()),
+            _ => {
+                return Err(Error::invalid(format!("`{text}` is no hotness"))
+                    .hint("choose presample, in_degree, none, or the key of a node array"));
+            }
+        })
+    }
 }
 
 /// Everything that decides what a loader delivers and what it may use.
@@ -74,6 +115,7 @@ pub struct LoaderConfig {
     #[serde(with = "as_text")]
     pub policy: Policy,
     /// How the constant part is chosen.
+    #[serde(with = "as_text")]
     pub hotness: Hotness,
     /// Batches per group; chosen by the plan where absent.
     pub group: Option<u32>,
@@ -81,6 +123,8 @@ pub struct LoaderConfig {
     pub look_ahead: u32,
     /// Share of the row slots given to the constant part; chosen by the plan where absent.
     pub constant_share: Option<f64>,
+    /// Memory server that holds, or gets, copies of features and topology.
+    pub far: Option<FarOptions>,
 }
 
 impl Default for LoaderConfig {
@@ -105,6 +149,7 @@ impl Default for LoaderConfig {
             group: None,
             look_ahead: 1,
             constant_share: None,
+            far: None,
         }
     }
 }
@@ -146,7 +191,7 @@ impl LoaderConfig {
         if self.features.is_some() && self.features_path.is_some() {
             return Err(Error::invalid("both features and features_path are given, expected one"));
         }
-        Ok(())
+        self.far.as_ref().map_or(Ok(()), FarOptions::validate)
     }
 
     /// The part that concerns the sampler.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod far;
 mod features;
 mod fetch;
 mod group;
@@ -20,6 +21,7 @@ mod stages;
 mod timeline;
 
 pub use config::{Hotness, LoaderConfig, TopologyMode};
+pub use far::FarPlan;
 pub use features::RowSource;
 pub use loader::{Advance, Batch, Counters, Epoch, Loader};
 pub use plan::{MemoryPlan, PlanInput, Split};

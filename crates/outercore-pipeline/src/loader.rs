@@ -8,6 +8,8 @@ use std::time::Duration;
 use outercore_core::{
     CacheCounters, Error, NodeId, ReadCounters, Result, StageClock, StageCounters,
 };
+use outercore_fabric::FabricPlane;
+use outercore_far::{FarCounters, FarTier, OnProgress};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,9 @@ pub struct Counters {
     pub topology_reads: ReadCounters,
     /// Where the rows came from.
     pub cache: CacheCounters,
+    /// What far memory served, where there is a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarCounters>,
 }
 
 /// Counters and timeline, written by all stages.
@@ -73,6 +78,8 @@ pub struct Loader {
     fetcher: Option<Fetcher>,
     next_group: u64,
     topology_reads: ReadCounters,
+    far: Option<Arc<FarTier>>,
+    far_counted: FarCounters,
     shared: SharedState,
 }
 
@@ -104,11 +111,22 @@ impl Loader {
             fetcher: None,
             next_group: 0,
             topology_reads: ReadCounters::default(),
+            far: None,
+            far_counted: FarCounters::default(),
             shared: Arc::new(Mutex::new(Shared {
                 counters: Counters::default(),
                 timeline: Timeline::start(),
             })),
         })
+    }
+
+    /// Reads through a tier that is there already, whatever the configuration says of far memory.
+    ///
+    /// To be called before the first plan or epoch.
+    #[must_use]
+    pub fn through(mut self, far: Arc<FarTier>) -> Self {
+        self.far = Some(far);
+        self
     }
 
     /// Batches per epoch.
@@ -128,12 +146,23 @@ impl Loader {
 
     /// The memory plan; made on first use.
     ///
-    /// **Cost** loads or opens the topology and samples trial batches.
+    /// **Cost** loads or opens the topology and samples trial batches; copies to far memory what the
+    /// server does not have.
     ///
     /// # Errors
-    /// `Budget`, with the least that would do.
+    /// `Budget`, with the least that would do; `Io` when the memory server cannot be reached, or is
+    /// gone and not to be done without.
     pub fn plan(&mut self) -> Result<&MemoryPlan> {
-        Ok(&self.prepared()?.plan)
+        self.plan_with(&mut |_, _| Ok(()))
+    }
+
+    /// As [`Loader::plan`]; `on_progress(done, total)` gets the bytes that are copied to far memory,
+    /// and may end it by an error.
+    ///
+    /// # Errors
+    /// As for [`Loader::plan`], and those of `on_progress`.
+    pub fn plan_with(&mut self, on_progress: OnProgress<'_>) -> Result<&MemoryPlan> {
+        Ok(&self.prepared_with(on_progress)?.plan)
     }
 
     /// Takes the counters and the timeline since the last call.
@@ -147,7 +176,14 @@ impl Loader {
                 useful_bytes: reads.useful_bytes - before.useful_bytes,
             };
         }
+        let far = self.far.as_ref().map(|far| {
+            let now = far.counters();
+            let since = now.since(&self.far_counted);
+            self.far_counted = now;
+            since
+        });
         let mut shared = lock(&self.shared);
+        shared.counters.far = far;
         let counters = std::mem::take(&mut shared.counters);
         let (spans, dropped) = shared.timeline.take();
         (counters, spans, dropped)
@@ -218,8 +254,17 @@ impl Loader {
     }
 
     fn prepared(&mut self) -> Result<&mut Prepared> {
+        self.prepared_with(&mut |_, _| Ok(()))
+    }
+
+    fn prepared_with(&mut self, on_progress: OnProgress<'_>) -> Result<&mut Prepared> {
         if self.prepared.is_none() {
-            self.prepared = Some(prepare(&self.dataset, self.input.clone(), &self.config)?);
+            if let (None, Some(options)) = (&self.far, &self.config.far) {
+                let plane = FabricPlane::default();
+                self.far = Some(Arc::new(FarTier::connect_with(options, Some(&plane))?));
+            }
+            let (input, far) = (self.input.clone(), self.far.as_ref());
+            self.prepared = Some(prepare(&self.dataset, input, &self.config, far, on_progress)?);
         }
         self.prepared.as_mut().ok_or_else(|| Error::internal("the loader lost its plan"))
     }

@@ -8,6 +8,7 @@ use outercore_io::{CostModel, RowLayout, plan_rows};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TopologyMode;
+use crate::far::FarPlan;
 
 /// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
 /// fetched, one being consumed.
@@ -136,6 +137,8 @@ pub struct PlanInput<'a> {
     pub cost: &'a CostModel,
     /// Longest single read.
     pub max_read: Bytes,
+    /// What is in far memory.
+    pub far: Option<FarPlan>,
 }
 
 /// How the row slots are divided, and how many batches are fetched together.
@@ -184,6 +187,9 @@ pub struct MemoryPlan {
     pub nodes_per_batch: u64,
     /// Edges per batch in the trial, at most.
     pub edges_per_batch: u64,
+    /// What is in far memory, where there is a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarPlan>,
 }
 
 impl MemoryPlan {
@@ -325,6 +331,7 @@ impl PlanInput<'_> {
             num_rows,
             nodes_per_batch: self.trial.nodes,
             edges_per_batch: self.trial.edges,
+            far: self.far,
         }
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_far::{FarTier, OnProgress};
 use outercore_io::arena::{HUGE_PAGE, UNIT};
-use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, reads_in_flight};
+use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, Tier, reads_in_flight};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
@@ -13,6 +14,7 @@ use rayon::ThreadPoolBuilder;
 
 use crate::MemoryPlan;
 use crate::config::{Hotness, LoaderConfig, TopologyMode};
+use crate::far;
 use crate::features::RowSource;
 use crate::hot;
 use crate::plan::{MAX_GROUP, PlanInput, TopologyPlan, TopologySize, Trial, plan_topology};
@@ -73,26 +75,41 @@ const SHARE_OF_PEAK: f64 = 0.95;
 const DEPTHS: (usize, usize) = (32, 512);
 
 /// How to read on a device, by its profile where there is one.
-fn reading(config: &LoaderConfig, profile: Option<&DeviceProfile>) -> EngineConfig {
+fn reading(
+    config: &LoaderConfig,
+    profile: Option<&DeviceProfile>,
+    far: Option<&Arc<FarTier>>,
+) -> EngineConfig {
     let (fewest, most) = DEPTHS;
     let depth = profile.map_or(EngineConfig::default().depth, |profile| {
         reads_in_flight(profile, SHARE_OF_PEAK).clamp(fewest, most)
     });
-    EngineConfig { backend: config.backend, staging: staging(config.memory), depth }
+    let tier = far.map(|far| Arc::clone(far) as Arc<dyn Tier>);
+    EngineConfig { backend: config.backend, staging: staging(config.memory), depth, tier }
 }
 
 /// Loads or opens the topology, samples trial batches and divides the budget.
 ///
 /// A topology that would leave too little for rows is paged instead, unless it is to be resident.
+/// With `far`, what epochs read is brought to far memory first; `on_progress(done, total)` gets the
+/// bytes that are copied.
 ///
 /// # Errors
-/// `Budget` with the least that would do; `Invalid` for features that do not fit the graph.
-pub fn prepare(dataset: &DataSet, input: Input, config: &LoaderConfig) -> Result<Prepared> {
-    match prepare_with(dataset, input.clone(), config, config.topology) {
+/// `Budget` with the least that would do; `Invalid` for features that do not fit the graph; `Io`
+/// when the memory server is gone and not to be done without.
+pub fn prepare(
+    dataset: &DataSet,
+    input: Input,
+    config: &LoaderConfig,
+    far: Option<&Arc<FarTier>>,
+    on_progress: OnProgress<'_>,
+) -> Result<Prepared> {
+    let mode = config.topology;
+    match prepare_with(dataset, input.clone(), config, mode, far, on_progress) {
         Err(error)
             if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>
         {
-            prepare_with(dataset, input, config, TopologyMode::Paged)
+            prepare_with(dataset, input, config, TopologyMode::Paged, far, on_progress)
         }
         prepared => prepared,
     }
@@ -103,6 +120,8 @@ fn prepare_with(
     input: Input,
     config: &LoaderConfig,
     mode: TopologyMode,
+    far: Option<&Arc<FarTier>>,
+    on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
     let budget = config.memory;
     let num_nodes = dataset.num_nodes();
@@ -113,8 +132,7 @@ fn prepare_with(
         Err(error) => return Err(error),
     };
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
-    let reading = reading(config, profile.as_ref());
-    let mut engine = Engine::open(reading)?;
+    let reading = reading(config, profile.as_ref(), far);
     let reserved = Bytes(config.reserved.0 + input_bytes(&input));
 
     let pool = ThreadPoolBuilder::new()
@@ -124,20 +142,36 @@ fn prepare_with(
         .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))?;
     let pool = Arc::new(pool);
 
-    let free = Bytes(budget.0.saturating_sub(reserved.0 + reading.staging.0));
-    let topology_plan =
-        plan_topology(mode, topology_size(dataset, config)?, free, reading.staging)?;
+    let staging = reading.staging;
+    let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
+    let topology_plan = plan_topology(mode, topology_size(dataset, config)?, free, staging)?;
+    let (slot_bytes, width) = source.as_ref().map_or((Bytes(0), 0), |source| {
+        (RowArena::slot_bytes(source.dtype, source.width), source.width as u64)
+    });
+    let far = match far {
+        Some(tier) => {
+            let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
+            let fit =
+                config.constant_share.is_none() && far::rows_fit(source.as_ref(), left, slot_bytes);
+            Some(far::bring(tier, dataset, config, topology_plan, fit, &reading, on_progress)?)
+        }
+        None => None,
+    };
+    let mut engine = Engine::open(reading.clone())?;
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
     let sampling = Arc::new(Sampling::new(topology, input, pool, config));
 
     let mut trial = Trial::default();
     run_trial(&sampling, &mut trial)?;
-    let (slot_bytes, width) = source.as_ref().map_or((Bytes(0), 0), |source| {
-        (RowArena::slot_bytes(source.dtype, source.width), source.width as u64)
-    });
     if source.is_some() {
         let slots = free.0 / slot_bytes.0.max(1);
-        trial.hot = hot_rows(&sampling, config, slots.min(num_nodes) as usize, free)?;
+        let slots = slots.min(num_nodes) as usize;
+        trial.hot = match &config.hotness {
+            Hotness::Array(key) if config.constant_share != Some(0.0) => {
+                hot::by_array(dataset, key, slots, &mut engine)?
+            }
+            _ => hot_rows(&sampling, config, slots, free)?,
+        };
     }
     let layout = match &source {
         Some(source) => {
@@ -152,7 +186,7 @@ fn prepare_with(
         budget,
         reserved,
         topology: topology_plan,
-        staging: reading.staging,
+        staging,
         rows: layout,
         slot_bytes,
         width,
@@ -163,6 +197,7 @@ fn prepare_with(
         trial: &trial,
         cost: &cost,
         max_read: engine.max_read(),
+        far,
     })?;
     let constant = constant_rows(trial.hot, &plan);
     Ok(Prepared { sampling, plan, source, constant, cost, engine: Some(engine) })
@@ -313,10 +348,10 @@ mod tests {
                 latency_s,
                 points: vec![point],
             };
-            reading(&LoaderConfig::default(), Some(&profile)).depth
+            reading(&LoaderConfig::default(), Some(&profile), None).depth
         };
         assert_eq!([1e-9, 1e-4, 1.0].map(depth), [32, 190, 512]);
-        let default = reading(&LoaderConfig::default(), None);
+        let default = reading(&LoaderConfig::default(), None, None);
         assert_eq!(default.depth, EngineConfig::default().depth);
     }
 }

@@ -3,54 +3,13 @@
 
 mod common;
 
-use std::time::Duration;
-
+use common::{Delivered, PATIENCE, base, deliver};
 use outercore_cache::Policy;
 use outercore_core::{Bytes, ErrorKind, Permutation, Stream};
 use outercore_io::Backend;
 use outercore_pipeline::{Advance, Hotness, Loader, LoaderConfig, TopologyMode};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::{Csc, naive_sample};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// All that a batch says, comparable.
-#[derive(Clone, Debug, PartialEq)]
-struct Delivered {
-    nodes: Vec<u64>,
-    edges: Vec<(i64, i64)>,
-    edge_ids: Vec<u64>,
-    input_ids: Vec<u64>,
-    features: Vec<f32>,
-}
-
-fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
-    let width = loader.width().unwrap();
-    let mut run = loader.epoch(epoch, first).unwrap();
-    let mut batches = Vec::new();
-    loop {
-        match run.advance(PATIENCE).unwrap() {
-            Advance::Batch => {}
-            Advance::End => break,
-            Advance::NotYet => panic!("no batch in {PATIENCE:?}"),
-        }
-        let batch = run.batch().unwrap();
-        let sampled = batch.sampled();
-        let (mut rows, mut cols) = (vec![0; sampled.num_edges()], vec![0; sampled.num_edges()]);
-        sampled.write_edge_index(&mut rows, &mut cols);
-        let mut delivered = Delivered {
-            nodes: sampled.nodes.clone(),
-            edges: rows.into_iter().zip(cols).collect(),
-            edge_ids: sampled.edge_ids.clone(),
-            input_ids: batch.input_ids().to_vec(),
-            features: vec![f32::NAN; sampled.nodes.len() * width],
-        };
-        run.gather(&mut delivered.features).unwrap();
-        batches.push(delivered);
-    }
-    loader.finish(run).unwrap();
-    batches
-}
 
 fn naive(graph: &Csc, seeds: &[u64], config: &LoaderConfig, epoch: u64) -> Vec<Delivered> {
     let order = Permutation::new(seeds.len() as u64, config.seed, epoch);
@@ -76,19 +35,6 @@ fn naive(graph: &Csc, seeds: &[u64], config: &LoaderConfig, epoch: u64) -> Vec<D
         .collect()
 }
 
-fn base() -> LoaderConfig {
-    LoaderConfig {
-        fan_outs: vec![4, 3],
-        batch_size: 16,
-        shuffle: true,
-        seed: 5,
-        features: Some("nodes/node/x".to_owned()),
-        memory: Bytes::mib(64),
-        threads: 2,
-        ..LoaderConfig::default()
-    }
-}
-
 #[test]
 fn batches_are_those_of_the_naive_sampler_under_every_setting() {
     let directory = tempfile::tempdir().unwrap();
@@ -106,11 +52,12 @@ fn batches_are_those_of_the_naive_sampler_under_every_setting() {
         }
     }
     for policy in [Policy::Window, Policy::Lru] {
-        for hotness in [Hotness::Presample, Hotness::InDegree, Hotness::None] {
+        let heat = Hotness::Array("nodes/node/heat".into());
+        for hotness in [Hotness::Presample, Hotness::InDegree, heat, Hotness::None] {
             for (group, look_ahead) in [(1, 0), (1, 1), (3, 2), (32, 1)] {
                 settings.push(LoaderConfig {
                     policy,
-                    hotness,
+                    hotness: hotness.clone(),
                     group: Some(group),
                     look_ahead,
                     constant_share: Some(0.3),

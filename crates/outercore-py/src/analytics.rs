@@ -158,7 +158,10 @@ fn run_algorithm<'py>(
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
         let described = to_json(&serde_json::json!({
-            "plan": outcome.plan, "counters": outcome.counters, "facts": outcome.facts,
+            "plan": outcome.plan,
+            "counters": outcome.counters,
+            "facts": outcome.facts,
+            "profile": outcome.profile,
         }))?;
         Ok((outcome.values, described))
     });

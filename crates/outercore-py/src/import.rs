@@ -84,7 +84,8 @@ struct ArrayOptions {
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Importer {
     progress: Py<PyAny>,
-    state: Mutex<State>,
+    /// In a box: it holds hashes that want more alignment than Python gives its objects.
+    state: Mutex<Box<State>>,
 }
 
 struct State {
@@ -111,7 +112,7 @@ impl Importer {
             })
             .map_err(to_python)?;
         let state = State { import: Some(import), nodes: None, builder: None, found: Map::new() };
-        Ok(Self { progress, state: Mutex::new(state) })
+        Ok(Self { progress, state: Mutex::new(Box::new(state)) })
     }
 
     fn edges_text(&self, py: Python<'_>, path: &str) -> PyResult<()> {

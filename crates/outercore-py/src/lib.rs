@@ -5,12 +5,27 @@
 mod analytics;
 mod dataset;
 mod errors;
+mod far;
+mod far_connection;
 mod import;
 mod loader;
+mod memory_server;
 mod progress;
 mod tools;
 
 use pyo3::prelude::*;
+
+/// Python's allocator aligns objects to this and no more; a class that wants more is undefined
+/// behaviour.
+const PYTHON_ALIGNS_TO: usize = 16;
+
+const _: () = {
+    assert!(align_of::<dataset::DataSet>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<loader::Loader>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
+};
 
 /// Native part of Outercore.
 #[pymodule]
@@ -19,6 +34,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
+    module.add_class::<far_connection::FarConnection>()?;
+    module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
+    far::register(module)?;
     tools::register(module)
 }

@@ -49,6 +49,8 @@ pub struct ArrayRef {
     pub shape: Vec<u64>,
     /// Offset of the first data byte; a multiple of 4096 only inside the data set.
     pub data_offset: u64,
+    /// Checksum of the data bytes, as the manifest has it.
+    pub checksum: String,
 }
 
 impl ArrayRef {
@@ -60,7 +62,17 @@ impl ArrayRef {
             dtype: entry.dtype,
             shape: entry.shape.clone(),
             data_offset: entry.data_offset,
+            checksum: entry.checksum.clone(),
         }
+    }
+
+    /// A name for the content of the file: equal names, equal bytes, on any machine.
+    ///
+    /// # Example
+    /// `xxh3:5f1c…/float32/1000x128/4096`
+    pub fn content_name(&self) -> String {
+        let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
+        format!("{}/{}/{}/{}", self.checksum, self.dtype, shape.join("x"), self.data_offset)
     }
 
     /// Number of rows.

@@ -92,6 +92,7 @@ impl PagedTopology {
         cost: CostModel,
         offsets_resident: bool,
     ) -> Result<Self> {
+        let staging = config.staging;
         let mut engine = Engine::open(config)?;
         let (nodes, edges) = (data_set.num_nodes(), data_set.num_edges());
         let array = data_set.array(OFFSETS)?;
@@ -116,7 +117,7 @@ impl PagedTopology {
             sources,
             ids,
             cost,
-            staging: config.staging,
+            staging,
             working: Self::WORKING_MEMORY,
             reading: Mutex::new(Reading { engine, counters, scratch: Scratch::default() }),
         })

@@ -12,7 +12,7 @@ use outercore_store::{Extent, Topology};
 use outercore_testkit::{Csc, Width, topology_conformance, write_data_set};
 
 fn config(backend: Backend) -> EngineConfig {
-    EngineConfig { backend, staging: Bytes::mib(1), depth: 32 }
+    EngineConfig { backend, staging: Bytes::mib(1), depth: 32, tier: None }
 }
 
 fn open(data_set: &DataSet, offsets_resident: bool) -> PagedTopology {

@@ -5,11 +5,15 @@
 
 pub mod conformance;
 pub mod disk;
+pub mod far;
 pub mod graph;
 pub mod naive;
+pub mod reader;
 pub mod sampler;
 
 pub use conformance::topology_conformance;
 pub use disk::{Width, write_data_set};
+pub use far::HeapRemote;
 pub use graph::Csc;
+pub use reader::{MakeReader, reader_conformance};
 pub use sampler::{NaiveBatch, naive_sample};

@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates that may hold `unsafe`; every other one forbids it.
-const MAY_BE_UNSAFE: [&str; 2] = ["outercore-io", "outercore-py"];
+const MAY_BE_UNSAFE: [&str; 3] = ["outercore-io", "outercore-fabric", "outercore-py"];
 
 /// Where a crate stands in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

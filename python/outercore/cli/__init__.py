@@ -11,15 +11,19 @@ import typer
 from outercore.cli import console
 from outercore.cli.check import check
 from outercore.cli.evaluate import evaluate
+from outercore.cli.far import far
 from outercore.cli.generate import generate
 from outercore.cli.grid import grid
 from outercore.cli.import_ import import_
 from outercore.cli.info import info
+from outercore.cli.jobs import jobs
+from outercore.cli.memory_server import memory_server
 from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
 from outercore.cli.train import train
+from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.threads import share_cores
 
@@ -48,10 +52,14 @@ app.command("check", no_args_is_help=True)(check)
 app.command("info", no_args_is_help=True)(info)
 app.command("grid", no_args_is_help=True)(grid)
 app.add_typer(algorithms, name="run")
+app.command("memory-server", no_args_is_help=True)(memory_server)
+app.add_typer(far, name="far")
 app.command("probe", no_args_is_help=True)(probe)
 app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
+app.command("tune", no_args_is_help=True)(tune)
+app.command("jobs", no_args_is_help=True)(jobs)
 app.command("report", no_args_is_help=True)(report)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     Progress,
@@ -33,9 +34,21 @@ def data(text: str) -> None:
     _stdout.print(text, markup=False)
 
 
+def line(text: str) -> None:
+    """As `data`, for a command that goes on: whoever reads our output sees it at once."""
+    data(text)
+    sys.stdout.flush()
+
+
 def json_data(value: Any) -> None:
     """The whole output as JSON, for `--json`."""
     sys.stdout.write(json.dumps(value, indent=1) + "\n")
+
+
+def json_line(value: Any) -> None:
+    """One line of JSON, for a command that goes on."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
 
 
 def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -76,6 +89,14 @@ def crash(problem: Exception) -> None:
     error(
         f"internal error: {type(problem).__name__}: {problem}",
         "hint: please report it with the lines above and the command",
+    )
+
+
+def lost(far: Mapping[str, Any]) -> str:
+    """What became of the reads from a memory server that was given up."""
+    return (
+        f"{far['lost']}; {far['failed_over']:,} reads were made again, and all later ones went to "
+        "the disk"
     )
 
 
@@ -122,6 +143,16 @@ def progress(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress
     )
     with shown:
         yield shown
+
+
+@contextmanager
+def live(*, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
+    """One line on stderr that is written anew; `None` where nobody watches."""
+    if quiet or not _stderr.is_terminal:
+        yield None
+        return
+    with Live(console=_stderr, auto_refresh=False, transient=True) as shown:
+        yield lambda text: shown.update(Text(text), refresh=True)
 
 
 class _Amount(ProgressColumn):

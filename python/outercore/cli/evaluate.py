@@ -29,9 +29,14 @@ def evaluate(
         Path | None, typer.Option(help="Write predicted classes or labels to this `.npy`.")
     ] = None,
     logits: Annotated[Path | None, typer.Option(help="Write outputs to this `.npy`.")] = None,
+    far: options.Far = None,
+    far_token_file: options.FarTokenFile = None,
+    fallback: options.Fallback = True,
     json: options.Json = False,
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
+
+    A memory server is used where `outercore far put` has put the data set there.
 
     **Examples**
 
@@ -48,6 +53,7 @@ def evaluate(
             split=split,
             validation="sampled" if sampled else "full",
             memory=memory,
+            far=options.far(far, token_file=far_token_file, fallback=fallback),
             predictions=predictions,
             logits=logits,
             observer=watch,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from outercore.errors import InvalidError
+from outercore.far import FarOptions
+from outercore.sizes import parse_size
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -41,7 +43,10 @@ Topology = Annotated[
 Policy = Annotated[str, typer.Option("--policy", help="Cache eviction: `window` or `lru`.")]
 Hotness = Annotated[
     str,
-    typer.Option("--hotness", help="What is cached for good: `presample`, `in_degree` or `none`."),
+    typer.Option(
+        "--hotness",
+        help="What is cached for good: `presample`, `in_degree`, `none`, or a node array.",
+    ),
 ]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)
@@ -49,6 +54,100 @@ OutDataSet = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a data set that is there already.")
 ]
+
+_FAR = "Far memory"
+Far = Annotated[
+    str | None,
+    typer.Option(
+        "--far",
+        metavar="ADDR",
+        help="Memory server to read from: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
+        rich_help_panel=_FAR,
+    ),
+]
+FarServer = Annotated[
+    str,
+    typer.Option(
+        "--far",
+        metavar="ADDR",
+        help="The memory server: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
+        show_default=False,
+    ),
+]
+FarTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--far-token-file",
+        help="File with the server's token; else `OUTERCORE_FAR_TOKEN` of the environment.",
+        rich_help_panel=_FAR,
+    ),
+]
+FarChunk = Annotated[
+    str | None,
+    typer.Option(
+        "--far-chunk",
+        help="Longest piece of a transfer; as `outercore far probe` found, else 256KiB.",
+        rich_help_panel=_FAR,
+    ),
+]
+FarQueues = Annotated[
+    int | None,
+    typer.Option("--far-queues", help="Data connections; 1 by default.", rich_help_panel=_FAR),
+]
+FarQueueLength = Annotated[
+    int | None,
+    typer.Option(
+        "--far-queue-length",
+        help="Transfers in flight a connection; 32 by default.",
+        rich_help_panel=_FAR,
+    ),
+]
+FarTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--far-timeout",
+        help="Seconds without progress after which the server counts as gone; 5 by default.",
+        rich_help_panel=_FAR,
+    ),
+]
+Fallback = Annotated[
+    bool,
+    typer.Option(
+        "--fallback/--no-fallback",
+        help="Read from the disk when the server is gone, or fail.",
+        rich_help_panel=_FAR,
+    ),
+]
+
+
+def far(
+    address: str | None,
+    *,
+    token_file: Path | None = None,
+    chunk: str | None = None,
+    queues: int | None = None,
+    queue_length: int | None = None,
+    timeout: float | None = None,
+    fallback: bool = True,
+) -> FarOptions | None:
+    """A memory server and how to use it, as the command line said it."""
+    given = {
+        "token_file": None if token_file is None else str(token_file),
+        "chunk": None if chunk is None else parse_size(chunk),
+        "queues": queues,
+        "queue_length": queue_length,
+        "timeout_s": timeout,
+        "fallback": None if fallback else False,
+    }
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if address is not None:
+        return FarOptions(address, **chosen)
+    if chosen:
+        name = {"timeout_s": "--far-timeout", "fallback": "--no-fallback"}
+        first = next(iter(chosen))
+        option = name.get(first, f"--far-{first}".replace("_", "-"))
+        raise InvalidError(f"{option}: expected `--far ADDR` with it")
+    return None
 
 
 def fanout(text: str) -> tuple[int, ...]:

@@ -11,18 +11,23 @@ from outercore.cli import console
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Run directories, or those with several runs.", show_default=False),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="HTML file; `report.html` in the first run by default.")
     ] = None,
 ) -> None:
-    """Write one self-contained HTML page: curves, stages, hits, bytes, timeline, memory.
+    """Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.
 
     **Examples**
 
         outercore report runs/first
 
         outercore report runs/first runs/second --out compared.html
+
+        outercore report runs/night
     """
     from outercore.report import write_report
 

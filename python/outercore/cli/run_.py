@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +14,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from outercore import record as records
 from outercore.cli import console, options
-from outercore.errors import InvalidError
+from outercore.errors import DeviceError, InvalidError, NotFoundError
+from outercore.far import FarOptions
 from outercore.sizes import format_size
 
 algorithms = typer.Typer(
@@ -26,6 +29,7 @@ Direction = Annotated[
 ]
 EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
 
+_BLOCK = 1 << 16
 _COMPONENTS = ("wcc", "scc", "label_propagation")
 """Their values name a set of nodes; the largest sets are shown."""
 
@@ -51,7 +55,55 @@ class Job:
     plan: Annotated[
         bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
     ] = False
+    far: options.Far = None
+    far_ratio: Annotated[
+        float | None,
+        typer.Option(
+            "--far-ratio",
+            help="Share of the edges that is left to it; what the budget leaves by default.",
+            rich_help_panel="Far memory",
+        ),
+    ] = None
+    far_token_file: options.FarTokenFile = None
+    far_chunk: options.FarChunk = None
+    far_queues: options.FarQueues = None
+    far_queue_length: options.FarQueueLength = None
+    far_timeout: options.FarTimeout = None
+    fallback: options.Fallback = True
+    buffering: Annotated[
+        bool,
+        typer.Option(
+            "--buffering/--no-buffering", help="Read ahead of what is computed, or one by one."
+        ),
+    ] = True
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Count the reads of each segment; write them to this file."),
+    ] = None
+    by_profile: Annotated[
+        Path | None,
+        typer.Option("--by-profile", help="Keep in memory what this profile says is read most."),
+    ] = None
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", help="Directory of the run record; `runs/DATASET-ALGORITHM-N` by default."
+        ),
+    ] = None
+    no_record: Annotated[bool, typer.Option("--no-record", help="Keep no run record.")] = False
     json: options.Json = False
+
+    def far_options(self) -> FarOptions | None:
+        """The memory server, where there is one."""
+        return options.far(
+            self.far,
+            token_file=self.far_token_file,
+            chunk=self.far_chunk,
+            queues=self.far_queues,
+            queue_length=self.far_queue_length,
+            timeout=self.far_timeout,
+            fallback=self.fallback,
+        )
 
 
 def _algorithm(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
@@ -261,6 +313,8 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         "memory": job.memory,
         "threads": job.threads,
         "backend": job.backend,
+        "far": job.far_options(),
+        "far_ratio": job.far_ratio,
     }
     if job.plan:
         chosen.pop("personalization", None)
@@ -272,35 +326,64 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         return
     if job.out is not None and job.out.exists() and not job.overwrite:
         raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
+    kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
     with console.bars(quiet=job.json) as progress:
         done = analytics.run(
             algorithm,
             job.data_set,
             save=job.save,
             overwrite=job.overwrite,
+            buffering=job.buffering,
+            profile=job.profile is not None,
+            reads_by_segment=None if job.by_profile is None else _reads(job.by_profile),
             progress=progress,
             **shared,
             **chosen,
         )
+    _tell_lost(done)
     if job.out is not None:
         np.save(job.out, done.values)
+    if job.profile is not None and done.profile is not None:
+        _write(job.profile, done.profile)
+    if kept is not None:
+        told = {**shared, "buffering": job.buffering}
+        kept = _keep(kept, done, job, told, chosen)
     if job.json:
-        console.json_data(_described(done, job.top))
+        console.json_data(_described(done, job.top, kept))
     else:
-        _show(done, job)
+        _show(done, job, kept)
 
 
-def _described(done: Any, top: int) -> dict[str, Any]:
+def _keep(
+    directory: Path, done: Any, job: Job, told: dict[str, Any], chosen: dict[str, Any]
+) -> Path | None:
+    """Writes the run record; a result is not lost over a record that nobody asked for."""
+    command = options.command_line()
+    try:
+        records.write_run(
+            directory, done, job.data_set, config=told, options=chosen, command=command
+        )
+    except DeviceError as error:
+        if job.record is not None:
+            raise
+        console.note(f"note: no run record was kept: {error}")
+        return None
+    return directory
+
+
+def _described(done: Any, top: int, record: Path | None) -> dict[str, Any]:
     return {
         "algorithm": done.algorithm,
         "facts": done.facts,
         "top": [list(pair) for pair in _largest(done.algorithm, done.values, top)],
         "plan": done.plan,
         "counters": done.counters,
+        **({} if done.profile is None else {"profile": done.profile}),
+        "record": None if record is None else str(record),
     }
 
 
-def _show(done: Any, job: Job) -> None:
+def _show(done: Any, job: Job, record: Path | None) -> None:
     reads, counters = done.counters["reads"], done.counters
     fetched = reads["bytes"] + counters["pinned_bytes"]
     rows = [
@@ -309,10 +392,20 @@ def _show(done: Any, job: Job) -> None:
         ("read", format_size(reads["bytes"])),
         ("from memory", f"{counters['pinned_bytes'] / fetched:.0%}" if fetched else "-"),
     ]
+    far = counters.get("far") or {}
+    if far:
+        rows += [
+            ("prepared in", f"{counters['prepare_seconds']:.3g} s"),
+            ("from far memory", format_size(far["far_bytes"])),
+        ]
     kept = {"array": job.save, "file": job.out}
     rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
+    rows += [] if record is None else [("record", str(record))]
     facts = [row for row in console.flat(done.facts) if row[1] != "none"]
     console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
+    if done.profile is not None:
+        console.data("")
+        console.table("what the run held, by group", _classes(done.profile))
     largest = _largest(done.algorithm, done.values, job.top)
     if largest:
         console.data("")
@@ -321,6 +414,45 @@ def _show(done: Any, job: Job) -> None:
             "largest, by smallest node" if named else "largest, by node",
             [(f"{node}", _number(value) + (" nodes" if named else "")) for node, value in largest],
         )
+
+
+def _tell_lost(done: Any) -> None:
+    """A warning where the memory server was given up."""
+    far = done.counters.get("far") or {}
+    if far.get("lost"):
+        console.note(f"warning: {console.lost(far)}")
+
+
+def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
+    """Groups 1 to 4 of what a run held (Fargraph+ 5.1)."""
+    rows = []
+    for held in profile["classes"]:
+        reads = "" if held["reads"] is None else f", wanted {held['reads']:,} times"
+        local = f", {format_size(held['local'])} of it in memory"
+        rows.append(
+            (f"{held['group']}  {held['what']}", format_size(held["bytes"]) + local + reads)
+        )
+    return rows
+
+
+def _write(path: Path, profile: dict[str, Any]) -> None:
+    from outercore.storage import Storage, device_errors, replace_file
+
+    with device_errors(f"profile `{path}`"):
+        replace_file(Storage(), path, (json.dumps(profile, indent=1) + "\n").encode())
+
+
+def _reads(path: Path) -> list[int]:
+    """How often each segment is read, by the profile of an earlier run."""
+    try:
+        found = json.loads(path.read_text())
+        return [int(reads) for reads in found["reads_by_segment"]]
+    except FileNotFoundError:
+        raise NotFoundError(f"profile `{path}` does not exist") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidError(
+            f"profile `{path}` is none\nhint: write one with `outercore run ... --profile {path}`"
+        ) from None
 
 
 def _plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
@@ -340,24 +472,33 @@ def _number(value: float) -> str:
 def _largest(algorithm: str, values: NDArray[Any], top: int) -> list[tuple[int, float]]:
     """The nodes with the largest finite values, or the components with the most nodes.
 
-    Equals come by their ids.
+    Equals come by their ids. Works in blocks: the result is all that a budget has room for.
     """
-    if top <= 0 or len(values) == 0:
+    if top <= 0:
         return []
-    ids: NDArray[Any] = np.arange(len(values))
     if algorithm in _COMPONENTS:
-        ids, values = np.unique(values, return_counts=True)
-    elif values.dtype.kind == "f":
-        ids = np.flatnonzero(np.isfinite(values))
-        values = values[ids]
-    count = min(top, len(values))
-    if count == 0:
-        return []
-    # All that are at least as large as the smallest shown, so that the choice among equals is ours.
-    least = np.partition(values, len(values) - count)[len(values) - count]
-    places = np.flatnonzero(values >= least)
-    order = np.lexsort((ids[places], -values[places].astype(np.float64)))[:count]
-    return [(int(ids[place]), values[place].item()) for place in places[order]]
+        sizes = np.zeros(len(values), np.uint32)
+        for _, block in _blocks(values):
+            names, nodes = np.unique(block, return_counts=True)
+            sizes[names] += nodes.astype(np.uint32)
+        values = sizes
+    ids, best = np.empty(0, np.int64), values[:0]
+    for first, block in _blocks(values):
+        wanted = block > 0 if algorithm in _COMPONENTS else np.isfinite(block)
+        if len(best) == top:
+            # Of equals the smaller ids, which are there already.
+            wanted &= block > best[-1]
+        places = np.flatnonzero(wanted)
+        ids, best = np.concatenate([ids, first + places]), np.concatenate([best, block[places]])
+        order = np.lexsort((ids, -best.astype(np.float64)))[:top]
+        ids, best = ids[order], best[order]
+    return [(int(node), value.item()) for node, value in zip(ids, best, strict=True)]
+
+
+def _blocks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Where each begins, and a part of the values."""
+    for first in range(0, len(values), _BLOCK):
+        yield first, values[first : first + _BLOCK]
 
 
 def _nodes(option: str, text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ from outercore.cli import console, options
 from outercore.cli.watch import Watch
 from outercore.errors import InvalidError
 from outercore.train.config import TrainConfig
+
+_NO_SERVER = "none"
 
 
 def train(
@@ -59,6 +62,13 @@ def train(
     topology: options.Topology = "auto",
     policy: options.Policy = "window",
     hotness: options.Hotness = "presample",
+    far: options.Far = None,
+    far_token_file: options.FarTokenFile = None,
+    far_chunk: options.FarChunk = None,
+    far_queues: options.FarQueues = None,
+    far_queue_length: options.FarQueueLength = None,
+    far_timeout: options.FarTimeout = None,
+    fallback: options.Fallback = True,
     checkpoint_batches: Annotated[
         int, typer.Option(help="A checkpoint after so many batches, too; 0 for none.")
     ] = 0,
@@ -69,7 +79,11 @@ def train(
         Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run; its configuration is used.")
+        Path | None,
+        typer.Option(
+            help="Go on with this run; its configuration is used, but `--far` may be another "
+            "server, or `none`."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -87,6 +101,15 @@ def train(
     """
     if (data_set is None) == (resume is None):
         raise InvalidError("train: expected a data set, or `--resume RUN`")
+    server = options.far(
+        None if far == _NO_SERVER else far,
+        token_file=far_token_file,
+        chunk=far_chunk,
+        queues=far_queues,
+        queue_length=far_queue_length,
+        timeout=far_timeout,
+        fallback=fallback,
+    )
     # Read before PyTorch is imported: a mistake is told at once.
     config = TrainConfig.from_dict(
         {
@@ -120,6 +143,7 @@ def train(
                 "topology": topology,
                 "policy": policy,
                 "hotness": hotness,
+                "far": None if server is None else asdict(server),
             },
             "run": {
                 "seed": seed,
@@ -136,7 +160,12 @@ def train(
     command = options.command_line()
     with Watch(quiet=json) as watch:
         if resume is not None:
-            record = training.resume(resume, observer=watch, command=command)
+            record = training.resume(
+                resume,
+                far=False if far == _NO_SERVER else server,
+                observer=watch,
+                command=command,
+            )
         else:
             assert data_set is not None
             record = training.train(data_set, config, out=out, observer=watch, command=command)

@@ -29,6 +29,7 @@ class Watch(Observer):
         self._began = 0.0
         self._seeds = 0
         self._loss = 0.0
+        self._lost = False
 
     def __enter__(self) -> Watch:
         columns = (MofNCompleteColumn(), TextColumn("{task.fields[status]}"))
@@ -94,13 +95,19 @@ class Watch(Observer):
         rate = report.seeds / report.seconds if report.seconds else 0.0
         score = "" if report.score is None else f"  {report.metric} {report.score:.4f}"
         hits = records.hit_ratio(report.counters)
+        share = records.far_share(report.counters)
         self._say(
             f"epoch {report.epoch + 1:>3}  loss {report.loss:.4f}{score}"
             f"{' *' if report.best else '  '}  {rate:>8,.0f} seeds/s"
             f"  hits {0.0 if hits is None else hits:.0%}"
             f"  read {format_size(records.bytes_read(report.counters))}"
+            f"{'' if share is None else f'  far {share:.0%}'}"
             f"  {report.seconds:.1f} s + {report.validation_seconds:.1f} s"
         )
+        far = report.counters.get("far") or {}
+        if far.get("lost") and not self._lost:
+            self._lost = True
+            self._say(f"warning: {console.lost(far)}")
 
     def note(self, message: str) -> None:
         """A line of its own."""

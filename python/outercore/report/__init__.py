@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outercore.errors import InvalidError, UnsupportedError
+
+if TYPE_CHECKING:
+    from outercore.controller import Table
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
@@ -16,15 +21,35 @@ def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
     from outercore.report.runs import load_runs
 
     loaded = load_runs([Path(run) for run in runs])
-    try:
+    with _plotly():
         from outercore.report.page import render
+    _write(out, render(loaded))
+
+
+def write_table_report(table: Table, out: str | Path) -> None:
+    """Writes the page of the controller's table to `out`.
+
+    Errors: `UnsupportedError` without Plotly.
+    """
+    with _plotly():
+        from outercore.report.table import render_table
+    _write(out, render_table(table))
+
+
+@contextmanager
+def _plotly() -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"reports need the package `{error.name}`, which is not installed\n"
             'hint: pip install "outercore[torch]"'
         ) from error
+
+
+def _write(out: str | Path, page: str) -> None:
     path = Path(out)
     if path.is_dir():
         raise InvalidError(f"report `{path}`: expected a file, found a directory")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(loaded), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The figures of a report."""
+"""The figures of training runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from outercore import record as records
+from outercore.report.drawing import GREY, budget_bar, colour, empty, line, shares
 from outercore.report.runs import Run
 
-RUN_COLOURS = ("#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e")
-_GREY = "#8b93a1"
 _STAGE_COLOURS = {
     "sample": "#6cc5b0",
     "fetch": "#4269d0",
@@ -40,19 +39,19 @@ _CACHE = (
 
 def loss(runs: Sequence[Run]) -> go.Figure:
     """Training loss by epoch."""
-    figure = _figure("Training loss", "epoch", "loss")
+    figure = empty("Training loss", "epoch", "loss")
     for place, run in enumerate(runs):
-        _line(figure, run.name, run.numbers, [epoch["loss"] for epoch in run.epochs], place)
+        line(figure, run.name, run.numbers, [epoch["loss"] for epoch in run.epochs], place)
     return figure
 
 
 def score(runs: Sequence[Run]) -> go.Figure:
     """Validation score by epoch, the best one marked."""
     metrics = sorted({run.metric for run in runs})
-    figure = _figure(f"Validation {' / '.join(metrics)}", "epoch", metrics[0])
+    figure = empty(f"Validation {' / '.join(metrics)}", "epoch", metrics[0])
     for place, run in enumerate(runs):
         scores = [epoch["score"] for epoch in run.epochs]
-        _line(figure, run.name, run.numbers, scores, place)
+        line(figure, run.name, run.numbers, scores, place)
         known = [value for value in scores if value is not None]
         if known:
             best = scores.index(max(known))
@@ -60,7 +59,7 @@ def score(runs: Sequence[Run]) -> go.Figure:
                 x=[run.numbers[best]],
                 y=[scores[best]],
                 mode="markers",
-                marker={"symbol": "star", "size": 13, "color": _colour(place)},
+                marker={"symbol": "star", "size": 13, "color": colour(place)},
                 name=f"{run.name}: best",
                 showlegend=False,
             )
@@ -69,17 +68,17 @@ def score(runs: Sequence[Run]) -> go.Figure:
 
 def throughput(runs: Sequence[Run]) -> go.Figure:
     """Seeds a second by epoch."""
-    figure = _figure("Throughput", "epoch", "seeds/s")
+    figure = empty("Throughput", "epoch", "seeds/s")
     for place, run in enumerate(runs):
         rates = [epoch["seeds"] / max(epoch["seconds"], 1e-9) for epoch in run.epochs]
-        _line(figure, run.name, run.numbers, rates, place)
+        line(figure, run.name, run.numbers, rates, place)
     figure.update_yaxes(rangemode="tozero")
     return figure
 
 
 def read(runs: Sequence[Run]) -> go.Figure:
     """Bytes read by epoch, features and topology."""
-    figure = _figure("Read from the device", "epoch", "GiB")
+    figure = empty("Read from the device", "epoch", "GiB")
     for place, run in enumerate(runs):
         for part, pattern in (("feature_reads", ""), ("topology_reads", "/")):
             sizes = [_part(epoch, part).get("bytes", 0) / (1 << 30) for epoch in run.epochs]
@@ -89,7 +88,7 @@ def read(runs: Sequence[Run]) -> go.Figure:
                 x=run.numbers,
                 y=sizes,
                 name=f"{run.name}: {part.removesuffix('_reads')}",
-                marker={"color": _colour(place), "pattern": {"shape": pattern}},
+                marker={"color": colour(place), "pattern": {"shape": pattern}},
                 offsetgroup=str(place),
             )
     figure.update_layout(barmode="stack" if len(runs) == 1 else "group")
@@ -98,24 +97,12 @@ def read(runs: Sequence[Run]) -> go.Figure:
 
 def utilisation(run: Run) -> go.Figure:
     """Share of time each stage was busy, starved and blocked."""
-    figure = _figure("Stages: busy, starved, blocked", "share of its time", "")
+    figure = empty("Stages: busy, starved, blocked", "share of its time", "")
     stages = records.stages(run.counters)
     names = list(stages)[::-1]
-    for key, title, colour in _STATES:
-        shares, seconds = [], []
-        for name in names:
-            spent = sum(stages[name].get(state, 0.0) for state, _, _ in _STATES)
-            seconds.append(stages[name].get(key, 0.0))
-            shares.append(seconds[-1] / spent if spent else 0.0)
-        figure.add_bar(
-            y=names,
-            x=shares,
-            orientation="h",
-            name=title,
-            marker={"color": colour},
-            customdata=seconds,
-            hovertemplate="%{y} " + title + ": %{x:.0%} (%{customdata:.1f} s)<extra></extra>",
-        )
+    whole = [sum(stages[name].get(state, 0.0) for state, _, _ in _STATES) for name in names]
+    for key, title, chosen in _STATES:
+        shares(figure, names, title, [stages[name].get(key, 0.0) for name in names], whole, chosen)
     figure.update_layout(barmode="stack", hovermode="closest")
     figure.update_xaxes(tickformat=".0%", range=[0, 1])
     return figure
@@ -123,9 +110,9 @@ def utilisation(run: Run) -> go.Figure:
 
 def cache(run: Run) -> go.Figure:
     """Where the rows of the batches came from, by epoch."""
-    figure = _figure("Where the rows came from", "epoch", "share of row accesses")
-    for key, title, colour in _CACHE:
-        shares = []
+    figure = empty("Where the rows came from", "epoch", "share of row accesses")
+    for key, title, chosen in _CACHE:
+        parts = []
         for epoch in run.epochs:
             counted = _part(epoch, "cache")
             accesses = counted.get("accesses", 0)
@@ -133,8 +120,8 @@ def cache(run: Run) -> go.Figure:
                 value = accesses - counted.get("distinct", accesses)
             else:
                 value = counted.get(key, 0)
-            shares.append(value / accesses if accesses else 0.0)
-        figure.add_bar(x=run.numbers, y=shares, name=title, marker={"color": colour})
+            parts.append(value / accesses if accesses else 0.0)
+        figure.add_bar(x=run.numbers, y=parts, name=title, marker={"color": chosen})
     figure.update_layout(barmode="stack")
     figure.update_yaxes(tickformat=".0%")
     return figure
@@ -142,14 +129,14 @@ def cache(run: Run) -> go.Figure:
 
 def timeline(run: Run) -> go.Figure:
     """What the run did when."""
-    figure = _figure("Timeline of the run", "seconds", "")
+    figure = empty("Timeline of the run", "seconds", "")
     _gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
     return figure
 
 
 def pipeline(run: Run) -> go.Figure:
     """How the stages overlapped at the start of the last epoch."""
-    figure = _figure("Stages overlapping (start of the last epoch)", "seconds", "")
+    figure = empty("Stages overlapping (start of the last epoch)", "seconds", "")
     spans = run.record.get("pipeline") or []
     first = min((span["start_s"] for span in spans), default=0.0)
     shifted = [
@@ -165,7 +152,6 @@ def pipeline(run: Run) -> go.Figure:
 
 def memory(run: Run) -> go.Figure:
     """How the budget was divided for the training loader."""
-    figure = _figure("Memory plan of the training loader", "MiB", "")
     plan = run.record.get("plan") or {}
     split, topology = plan.get("split") or {}, plan.get("topology") or {}
     slots = plan.get("slots", 0)
@@ -180,27 +166,12 @@ def memory(run: Run) -> go.Figure:
         "delivered": plan.get("delivered", 0),
         "labels, seeds": plan.get("reserved", 0),
     }
-    free = plan.get("budget", 0) - sum(parts.values())
-    parts["free"] = max(free, 0)
-    colours = [*RUN_COLOURS, "#d7dbe0"]
-    for (title, size), colour in zip(parts.items(), colours, strict=True):
-        if size:
-            figure.add_bar(
-                y=["budget"],
-                x=[size / (1 << 20)],
-                orientation="h",
-                name=title,
-                marker={"color": colour},
-                hovertemplate=title + ": %{x:,.1f} MiB<extra></extra>",
-            )
-    figure.update_layout(barmode="stack", height=220, hovermode="closest")
-    figure.update_yaxes(showticklabels=False)
-    return figure
+    return budget_bar("Memory plan of the training loader", parts, plan.get("budget", 0))
 
 
 def device(profile: Mapping[str, Any]) -> go.Figure:
     """What the device did, by size and number of reads in flight."""
-    figure = _figure("Device profile", "bytes a read", "MiB/s")
+    figure = empty("Device profile", "bytes a read", "MiB/s")
     depths = sorted({point["depth"] for point in profile["points"]})
     for place, depth in enumerate(depths):
         points = sorted(
@@ -208,7 +179,7 @@ def device(profile: Mapping[str, Any]) -> go.Figure:
             key=lambda point: point["read_bytes"],
         )
         rates = [point["bytes_per_s"] / (1 << 20) for point in points]
-        _line(figure, f"{depth} in flight", [point["read_bytes"] for point in points], rates, place)
+        line(figure, f"{depth} in flight", [point["read_bytes"] for point in points], rates, place)
     figure.update_xaxes(type="log", dtick=0.30103, tickformat="~s")
     return figure
 
@@ -230,7 +201,7 @@ def _gantt(
             orientation="h",
             name=name,
             showlegend=False,
-            marker={"color": colours.get(name, _GREY), "line": {"width": 0}},
+            marker={"color": colours.get(name, GREY), "line": {"width": 0}},
             customdata=["" if number is None else f" {number + 1}" for number in numbers],
             hovertemplate="%{y}%{customdata}: %{base:.2f} s + %{x:.3f} s<extra></extra>",
         )
@@ -240,33 +211,5 @@ def _gantt(
     figure.update_yaxes(categoryorder="array", categoryarray=list(names)[::-1])
 
 
-def _line(figure: go.Figure, name: str, x: list[Any], y: list[Any], place: int) -> None:
-    mode = "lines+markers" if len(x) < 40 else "lines"
-    figure.add_scatter(x=x, y=y, name=name, mode=mode, line={"color": _colour(place), "width": 2.5})
-
-
-def _figure(title: str, x: str, y: str) -> go.Figure:
-    figure = go.Figure()
-    figure.update_layout(
-        title={"text": title, "font": {"size": 15}, "x": 0, "xref": "paper"},
-        height=340,
-        margin={"l": 60, "r": 16, "t": 48, "b": 60},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "inherit", "size": 12, "color": _GREY},
-        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0, "xanchor": "left"},
-        hovermode="x unified",
-        bargap=0.3,
-    )
-    grid = "rgba(139,147,161,0.25)"
-    figure.update_xaxes(title=x, gridcolor=grid, zeroline=False)
-    figure.update_yaxes(title=y, gridcolor=grid, zeroline=False, automargin=True)
-    return figure
-
-
 def _part(epoch: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return epoch["counters"].get(name) or {}
-
-
-def _colour(place: int) -> str:
-    return RUN_COLOURS[place % len(RUN_COLOURS)]

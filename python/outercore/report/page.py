@@ -1,190 +1,61 @@
-"""The page around the figures: cards, tables, style."""
+"""The page around the sections: title, tables, scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from outercore import record as records
-from outercore.report import charts
-from outercore.report.runs import Run
-from outercore.sizes import format_size
-
-_STYLE = """
-:root { --ink: #1c2330; --soft: #667085; --paper: #f6f7f9; --card: #fff; --line: #e4e7ec; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8eaee; --soft: #98a1b0; --paper: #14171c; --card: #1c2027; --line: #2c323c; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1240px; margin: 0 auto; padding: 36px 24px 64px; }
-h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; }
-h2 { font-size: 18px; margin: 40px 0 14px; }
-p.lead { color: var(--soft); margin: 0 0 24px; }
-/* auto-fill: a chart is drawn when its card is read, before the cards beside it are there. */
-.grid { display: grid; gap: 16px; grid-template-columns: repeat(auto-fill, minmax(480px, 1fr)); }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: 14px 16px; min-width: 0; overflow: hidden; }
-.wide { grid-column: 1 / -1; }
-.tiles { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
-.tile b { display: block; font-size: 22px; font-weight: 600; letter-spacing: -0.01em; }
-.tile span { color: var(--soft); font-size: 13px; }
-.run { border-left: 4px solid var(--colour); padding-left: 12px; margin: 22px 0 12px; }
-.run h3 { margin: 0; font-size: 16px; }
-.run code { color: var(--soft); font-size: 12.5px; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
-th, td { text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; }
-th { color: var(--soft); font-weight: 500; }
-td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-tr.differs td { background: rgba(239, 177, 24, 0.13); }
-footer { color: var(--soft); font-size: 13px; margin-top: 40px; }
-@media (max-width: 560px) { .grid { grid-template-columns: 1fr; } }
-"""
+from outercore.report import algorithms, charts, training
+from outercore.report.elements import STYLE, comparison, configuration, grid, surroundings
+from outercore.report.runs import AlgorithmRun, Recorded, Run
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Recorded]) -> str:
     """The whole page as HTML, Plotly's script included."""
+    trained = [run for run in runs if isinstance(run, Run)]
+    computed = [run for run in runs if isinstance(run, AlgorithmRun)]
     sections = [
-        _header(runs),
-        *(_summary(run, place) for place, run in enumerate(runs)),
-        "<h2>Learning</h2>",
-        _grid(charts.loss(runs), charts.score(runs), charts.throughput(runs), charts.read(runs)),
-        *(_engine(run, len(runs) > 1) for run in runs),
+        _header(trained, computed),
+        *(training.sections(trained) if trained else ()),
+        *(algorithms.sections(computed) if computed else ()),
         "<h2>Configuration</h2>",
-        _comparison(runs, [_configuration(run) for run in runs]),
+        comparison(runs, [configuration(run) for run in runs]),
         "<h2>Data and machine</h2>",
-        _comparison(runs, [_surroundings(run) for run in runs]),
+        comparison(runs, [surroundings(run) for run in runs]),
         _devices(runs),
         "<footer>Made by <code>outercore report</code> from "
         + ", ".join(f"<code>{escape(run.name)}/record.json</code>" for run in runs)
         + "</footer>",
     ]
+    return document(f"Outercore: {', '.join(run.name for run in runs)}", sections)
+
+
+def document(title: str, sections: Sequence[str]) -> str:
+    """Sections of HTML as a page that needs no other file."""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{escape(_title(runs))}</title><style>{_STYLE}</style>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body><main>"
         + "\n".join(sections)
         + "</main></body></html>\n"
     )
 
 
-def _title(runs: Sequence[Run]) -> str:
-    return f"Outercore: {', '.join(run.name for run in runs)}"
+def heading(title: str, lead: str) -> str:
+    """What the page is about."""
+    return f"<h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p>"
 
 
-def _header(runs: Sequence[Run]) -> str:
-    data = runs[0].record["data_set"]
-    name = data["path"].rstrip("/").rpartition("/")[2]
-    return (
-        f"<h1>Training on {escape(name)}</h1>"
-        f"<p class='lead'>{data['nodes']:,} nodes, {data['edges']:,} arcs, "
-        f"{data['features']:,} features, {data['classes']:,} outputs</p>"
-    )
+def _header(trained: Sequence[Run], computed: Sequence[AlgorithmRun]) -> str:
+    headlines = [training.headline(run) for run in trained[:1]]
+    headlines += [algorithms.headline(computed)] if computed else []
+    return "".join(heading(title, lead) for title, lead in headlines)
 
 
-def _summary(run: Run, place: int) -> str:
-    record, colour = run.record, charts.RUN_COLOURS[place % len(charts.RUN_COLOURS)]
-    hits = records.hit_ratio(run.counters)
-    tiles = [
-        (f"test {run.metric}", _score(run.score("test"))),
-        (f"validation {run.metric}", _score(run.score("valid"))),
-        ("epochs", f"{len(run.epochs)}"),
-        ("seeds a second", f"{run.seeds_per_second:,.0f}"),
-        ("read an epoch", format_size(run.bytes_per_epoch)),
-        ("accesses without a read", "-" if hits is None else f"{hits:.1%}"),
-        ("memory budget", escape(str(record["config"]["budget"]["memory"]))),
-        ("peak of the process", format_size(record["peak_memory_bytes"])),
-    ]
-    status = "" if record["status"] == "finished" else f" ({escape(record['status'])})"
-    shown = "".join(
-        f"<div class='card tile'><span>{escape(title)}</span><b>{value}</b></div>"
-        for title, value in tiles
-    )
-    return (
-        f"<div class='run' style='--colour: {colour}'><h3>{escape(run.name)}{status}</h3>"
-        f"<code>{escape(record.get('command') or '')}</code></div><div class='tiles'>{shown}</div>"
-    )
-
-
-def _engine(run: Run, several: bool) -> str:
-    title = f"Engine: {escape(run.name)}" if several else "Engine"
-    figures = [
-        charts.utilisation(run),
-        charts.cache(run),
-        charts.pipeline(run),
-        charts.timeline(run),
-        charts.memory(run),
-    ]
-    return f"<h2>{title}</h2>" + _grid(*figures, wide=(4,))
-
-
-def _devices(runs: Sequence[Run]) -> str:
+def _devices(runs: Sequence[Recorded]) -> str:
     profiles = [run.record.get("device_profile") for run in runs]
     profile = next((one for one in profiles if one and one.get("points")), None)
-    return _grid(charts.device(profile)) if profile else ""
-
-
-def _grid(*figures: go.Figure, wide: tuple[int, ...] = ()) -> str:
-    cards = []
-    for place, figure in enumerate(figures):
-        kind = "card wide" if place in wide else "card"
-        drawn = figure.to_html(
-            full_html=False,
-            include_plotlyjs=False,
-            config={"displayModeBar": False, "responsive": True},
-        )
-        cards.append(f"<div class='{kind}'>{drawn}</div>")
-    return f"<div class='grid'>{''.join(cards)}</div>"
-
-
-def _configuration(run: Run) -> Mapping[str, str]:
-    config = run.record["config"]
-    return {
-        f"{group}.{key}": _shown(value)
-        for group, values in config.items()
-        for key, value in values.items()
-    }
-
-
-def _surroundings(run: Run) -> Mapping[str, str]:
-    record = run.record
-    described = {f"data set {key}": _shown(value) for key, value in record["data_set"].items()}
-    for key, value in record["machine"].items():
-        size = key.endswith("_bytes")
-        described[key.removesuffix("_bytes")] = format_size(value) if size else _shown(value)
-    return described
-
-
-def _comparison(runs: Sequence[Run], columns: Sequence[Mapping[str, str]]) -> str:
-    """One row a key, one column a run; rows that differ are marked."""
-    keys = list(dict.fromkeys(key for column in columns for key in column))
-    rows = []
-    for key in keys:
-        values = [column.get(key, "-") for column in columns]
-        marked = " class='differs'" if len(set(values)) > 1 else ""
-        cells = "".join(f"<td>{escape(value)}</td>" for value in values)
-        rows.append(f"<tr{marked}><th>{escape(key)}</th>{cells}</tr>")
-    heads = "".join(f"<th>{escape(run.name)}</th>" for run in runs)
-    return f"<div class='card scroll'><table><tr><th></th>{heads}</tr>{''.join(rows)}</table></div>"
-
-
-def _score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return grid(charts.device(profile)) if profile else ""

@@ -14,11 +14,16 @@ from outercore.errors import CorruptError, NotFoundError
 
 
 @dataclass(frozen=True)
-class Run:
+class Recorded:
     """The record of one run, under a name that is unique in the report."""
 
     name: str
     record: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run(Recorded):
+    """A training run."""
 
     @property
     def epochs(self) -> Sequence[Mapping[str, Any]]:
@@ -59,21 +64,69 @@ class Run:
         return (self.record.get("result") or {}).get("scores", {}).get(split)
 
 
-def load_runs(paths: Sequence[Path]) -> list[Run]:
-    """The records in run directories.
+@dataclass(frozen=True)
+class AlgorithmRun(Recorded):
+    """A run of a graph algorithm. What its counters lack counts as nothing."""
+
+    @property
+    def algorithm(self) -> str:
+        """What ran."""
+        return self.record["description"]["algorithm"]
+
+    @property
+    def counters(self) -> Mapping[str, Any]:
+        """Of all passes together."""
+        return self.record["counters"]
+
+    @property
+    def seconds(self) -> float:
+        """From the first pass to the result."""
+        return self.counters.get("seconds", 0.0)
+
+    @property
+    def prepare_seconds(self) -> float:
+        """Filling far memory and reading pins, before the first pass."""
+        return self.counters.get("prepare_seconds", 0.0)
+
+    @property
+    def passes(self) -> Sequence[Mapping[str, Any]]:
+        """What each pass has cost, as far as it was counted."""
+        return self.counters.get("by_pass") or []
+
+    @property
+    def bytes_by_tier(self) -> Mapping[str, int]:
+        """Where the bytes came from."""
+        return records.bytes_by_tier(self.counters)
+
+
+def load_runs(paths: Sequence[Path]) -> list[Recorded]:
+    """The records in run directories; of a directory of several runs all of theirs.
 
     Errors: `NotFoundError` and `CorruptError` name the file.
     """
+    paths = [run for path in paths for run in _runs_in(path)]
     names = _names(paths)
-    return [Run(name, _record(path)) for name, path in zip(names, paths, strict=True)]
+    return [_run(name, _record(path)) for name, path in zip(names, paths, strict=True)]
+
+
+def _run(name: str, record: Mapping[str, Any]) -> Recorded:
+    kind = AlgorithmRun if record.get("job") == records.ALGORITHM else Run
+    return kind(name, record)
+
+
+def _runs_in(path: Path) -> list[Path]:
+    """The run itself, or those one level below it, as `outercore jobs` leaves them."""
+    if (path / records.FILE).exists():
+        return [path]
+    return sorted(file.parent for file in path.glob(f"*/{records.FILE}")) or [path]
 
 
 def _record(path: Path) -> Mapping[str, Any]:
-    file = path / "record.json"
+    file = path / records.FILE
     if not file.exists():
         raise NotFoundError(
             f"run `{path}`: no `record.json` there\n"
-            "hint: it is written when the first epoch has ended"
+            "hint: training writes it when the first epoch has ended, an algorithm at its end"
         )
     try:
         return json.loads(file.read_text())

@@ -22,7 +22,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.errors import CorruptError, VersionError
-from outercore.train.storage import Storage, device_errors, replace_file
+from outercore.storage import Storage, device_errors, replace_file
+from outercore.train.config import RESUME
 
 VERSION = 1
 _POINTER = "latest"
@@ -83,7 +84,7 @@ class Checkpoints:
         number = (self._latest() or 0) + 1
         directory = self._directory / f"{number:06d}"
         state = {"version": VERSION, "position": asdict(snapshot.position)}
-        with device_errors(f"checkpoint `{directory}`"):
+        with device_errors(f"checkpoint `{directory}`", RESUME):
             # What a crash left behind under this number was never pointed to.
             self._storage.remove_tree(directory)
             self._storage.make_directory(directory)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from outercore.errors import InvalidError
+from outercore.far import FarOptions
 
 ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
@@ -20,9 +21,11 @@ Validation = Literal["auto", "sampled", "full"]
 MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
+RESUME = "go on with `outercore train --resume RUN`"
+"""What to do when the device is full in the midst of a run."""
+
 TopologyMode = Literal["auto", "resident", "paged"]
 Policy = Literal["window", "lru"]
-Hotness = Literal["presample", "in_degree", "none"]
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ class BudgetConfig:
     threads: int | None = None
     topology: TopologyMode = "auto"
     policy: Policy = "window"
-    hotness: Hotness = "presample"
+    hotness: str = "presample"
+    far: FarOptions | None = None
+    """A memory server that holds features and topology too."""
 
     def __post_init__(self) -> None:
         _within("budget.validation_share", self.validation_share, 0.0, 0.9)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from outercore.errors import BudgetError
+from outercore.errors import BudgetError, DeviceError
+from outercore.far import FarOptions, holds
 from outercore.sizes import format_size, parse_size
 from outercore.train.config import TrainConfig
 
@@ -48,6 +49,8 @@ class Loaders:
         self.training_plan: dict[str, Any] = {}
         """What the training loader opened last keeps where."""
         self._share = config.budget.validation_share
+        self._far = config.budget.far
+        self._far_answered = False
         total = parse_size(config.budget.memory)
         if reserved >= total:
             raise BudgetError(
@@ -83,7 +86,12 @@ class Loaders:
             self._close_training()
         # Every row is wanted about as often as its node has out-neighbours: sampling an epoch to
         # find that out would cost as much as the pass itself.
-        loader = self._open(memory=self.evaluation_memory, hotness="in_degree", **arguments)
+        loader = self._open(
+            memory=self.evaluation_memory,
+            hotness="in_degree",
+            far=self._evaluation_far(),
+            **arguments,
+        )
         try:
             yield loader
         finally:
@@ -130,9 +138,38 @@ class Loaders:
             features=sampling.features,
             labels=sampling.labels,
             hotness=self._config.budget.hotness,
+            far=self._far,
         )
 
-    def _open(self, **arguments: Any) -> Any:
+    def _evaluation_far(self) -> FarOptions | None:
+        """The memory server where it holds the data set for good.
+
+        An evaluation reads nearly everything once: copying it there first would only cost time.
+        """
+        if self._far is None or not holds(self._graph.root, self._far):
+            return None
+        self._far_answered = True
+        return self._far
+
+    def _open(self, *, far: FarOptions | None, **arguments: Any) -> Any:
+        """A loader; without far memory where its server has answered before and is gone.
+
+        A server that never answered is an error: its address may be mistyped.
+        """
+        try:
+            loader = self._open_planned(far=far, **arguments)
+        except DeviceError as error:
+            if far is None or not far.fallback or not self._far_answered:
+                raise
+            loader = self._open_planned(far=None, **arguments)
+            self._far = None
+            why = str(error).splitlines()[0]
+            self._note(f"{why}: from now on everything is read from the disk")
+        else:
+            self._far_answered = self._far_answered or far is not None
+        return loader
+
+    def _open_planned(self, **arguments: Any) -> Any:
         budget = self._config.budget
         loader = self._open_loader(
             self._graph,
@@ -144,8 +181,12 @@ class Loaders:
             edge_ids=False,
             **arguments,
         )
-        # Only the plan finds out whether the budget is enough.
-        loader.plan()
+        try:
+            # Only the plan finds out whether the budget is enough.
+            loader.plan()
+        except BaseException:
+            loader.close()
+            raise
         return loader
 
     def _close_training(self) -> None:

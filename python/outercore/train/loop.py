@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outercore import record as records
 from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError
+from outercore.storage import Storage
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
@@ -25,7 +26,6 @@ from outercore.train.saved import save_model
 from outercore.train.scalars import Scalars
 from outercore.train.scoring import Scoring
 from outercore.train.stopping import StopRequest
-from outercore.train.storage import Storage
 from outercore.train.summary import describe
 from outercore.train.tasks import array_key, detect_task
 

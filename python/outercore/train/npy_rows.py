@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from outercore.errors import InternalError
-from outercore.train.storage import device_errors
+from outercore.storage import device_errors
+from outercore.train.config import RESUME
 
 _DATA_OFFSET = 4096
 
@@ -30,7 +31,7 @@ class NpyRows:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> NpyRows:
-        with device_errors(f"array `{self.path}`"):
+        with device_errors(f"array `{self.path}`", RESUME):
             self._file = self._partial.open("wb")
             self._file.write(self._header())
         return self
@@ -38,7 +39,7 @@ class NpyRows:
     def append(self, rows: NDArray) -> None:
         """Writes the next rows."""
         assert self._file is not None
-        with device_errors(f"array `{self.path}`"):
+        with device_errors(f"array `{self.path}`", RESUME):
             self._file.write(np.ascontiguousarray(rows, self._dtype).data)
         self._written += len(rows)
 
@@ -57,7 +58,7 @@ class NpyRows:
             raise InternalError(
                 f"array `{self.path}`: expected {self._shape[0]} rows, got {self._written}"
             )
-        with device_errors(f"array `{self.path}`"):
+        with device_errors(f"array `{self.path}`", RESUME):
             self._file.close()
             self._partial.replace(self.path)
 

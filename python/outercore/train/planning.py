@@ -55,7 +55,7 @@ def _plan(graph: Graph, config: TrainConfig, memory: int) -> dict[str, Any]:
         "backend": budget.backend,
         "topology": budget.topology,
         "policy": budget.policy,
-        "hotness": budget.hotness,
+        "hotness": graph.hotness(budget.hotness),
     }
     if roles.get("features"):
         described["features"] = roles["features"]

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, OutercoreError
+from outercore.far import FarOptions
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
@@ -67,6 +68,7 @@ def train(
 def resume(
     run: str | Path,
     *,
+    far: FarOptions | Literal[False] | None = None,
     observer: Observer | None = None,
     command: str = "",
     open_graph: Callable[[Path], Any] = open_graph,
@@ -74,12 +76,17 @@ def resume(
 ) -> dict[str, Any]:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
+    `far` is another memory server than the run had, `False` for none.
+
     Errors: `InvalidError` where the data set changed since; else as `train`.
     """
     directory = RunDirectory.open(Path(run))
     graph = open_graph(directory.data_set)
     directory.require_same(graph)
-    return _fit(graph, directory.config(), directory, observer, command, open_loader)
+    config = directory.config()
+    if far is not None:
+        config = replace(config, budget=replace(config.budget, far=far or None))
+    return _fit(graph, config, directory, observer, command, open_loader)
 
 
 def evaluate(
@@ -88,6 +95,7 @@ def evaluate(
     *,
     split: str = "test",
     memory: str | None = None,
+    far: FarOptions | None = None,
     validation: str = "full",
     predictions: str | Path | None = None,
     logits: str | Path | None = None,
@@ -99,7 +107,7 @@ def evaluate(
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
     stands for every node, in order. `predictions` and `logits` name `.npy` files to write, one
-    row a node of the split, in its order.
+    row a node of the split, in its order. `far` is used where it holds the data set for good.
 
     Errors: `NotFoundError` for a missing model or split, `InvalidError` where the data set's
     features do not fit the model.
@@ -115,7 +123,8 @@ def evaluate(
     saved = load_model(directory)
     graph = open_graph(Path(data_set))
     nodes = _nodes(graph, split)
-    config = saved.config
+    # The memory server of the training is no part of the model.
+    config = replace(saved.config, budget=replace(saved.config.budget, far=far))
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=memory))
     metric = saved.task.metric()

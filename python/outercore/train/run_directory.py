@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outercore.errors import InvalidError, NotFoundError
-from outercore.train.config import TrainConfig
-from outercore.train.storage import Storage, device_errors, replace_file
+from outercore.storage import Storage, device_errors, replace_file
+from outercore.train.config import RESUME, TrainConfig
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -105,7 +105,7 @@ class RunDirectory:
 
     def write_record(self, record: dict[str, Any]) -> None:
         """Replaces `record.json`."""
-        with device_errors(f"run record `{self._record}`"):
+        with device_errors(f"run record `{self._record}`", RESUME):
             replace_file(self._storage, self._record, _to_json(record))
 
     def record(self) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.errors import CorruptError, NotFoundError, VersionError
+from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import ModelConfig, TrainConfig
 from outercore.train.models import Network, Perceptron, build_model
-from outercore.train.storage import Storage, device_errors, replace_file
 from outercore.train.tasks import Task
 
 _FORMAT = "outercore-model"

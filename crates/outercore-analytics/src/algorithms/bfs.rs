@@ -3,7 +3,7 @@
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 
-use super::{all, each_partition};
+use super::{all, each_partition, expect_same};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
@@ -136,6 +136,7 @@ pub fn bfs<R: Passes>(run: &mut R, source: u64, flow: Flow) -> Result<Raw<i32>> 
         }
         run.progress("level", level as u64, 0)?;
         let select = Selection { sources: &active, targets: &open, flow, weights: false };
+        expect_same(run, &select);
         run.pass(&Step { level }, &frontier, &mut targets, &select)?;
         let mut both: Vec<(&mut Bits, &mut Reached)> =
             frontier.iter_mut().zip(&mut targets).collect();

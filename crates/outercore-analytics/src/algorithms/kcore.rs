@@ -7,7 +7,7 @@ use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
 use super::all;
-use crate::gather::{Adjacency, gather_counted, neighbour_counts, working};
+use crate::gather::{Adjacency, Gathering, gather_counted, neighbour_counts, working};
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
 pub fn need(shape: &GridShape, largest: u64) -> Need {
@@ -52,13 +52,14 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let mut iterations = 0u64;
     while wanted.contains(&true) {
         run.progress("iteration", iterations, 0)?;
+        // Until nothing changes, which is known only afterwards.
+        let gathering = Gathering { flow: Flow::Both, loops: false, again: true };
         let found = gather_counted(
             run,
             &counts,
             &values,
             &wanted,
-            Flow::Both,
-            false,
+            gathering,
             |partition, local, neighbours| h_index(values[partition][local], neighbours),
         )?;
         let mut changed = vec![false; partitions];

@@ -4,7 +4,7 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
 use super::all;
-use crate::gather::{Adjacency, gather_counted, neighbour_counts, working};
+use crate::gather::{Adjacency, Gathering, gather_counted, neighbour_counts, working};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
@@ -52,15 +52,12 @@ pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<
     while iterations < max_iterations && wanted.contains(&true) {
         let (done, total) = (u64::from(iterations), u64::from(max_iterations));
         run.progress("iteration", done, total)?;
-        let found = gather_counted(
-            run,
-            &counts,
-            &labels,
-            &wanted,
-            Flow::Both,
-            true,
-            |_, _, neighbours| most_frequent(neighbours),
-        )?;
+        let again = iterations + 1 < max_iterations;
+        let gathering = Gathering { flow: Flow::Both, loops: true, again };
+        let found =
+            gather_counted(run, &counts, &labels, &wanted, gathering, |_, _, neighbours| {
+                most_frequent(neighbours)
+            })?;
         let mut changed = vec![false; partitions];
         for (partition, found) in found.into_iter().enumerate() {
             if let Some(found) = found {

@@ -19,7 +19,7 @@ use outercore_grid::Grid;
 
 use self::pagerank::Teleport;
 use crate::output::{Need, NodeValue, Raw, Values, deliver};
-use crate::program::Passes;
+use crate::program::{Passes, Selection};
 use crate::request::Algorithm;
 
 /// A result of any type, in the numbering of the grid.
@@ -144,6 +144,14 @@ impl AnyRaw {
 /// All partitions.
 pub(crate) fn all(partitions: usize) -> Vec<bool> {
     vec![true; partitions]
+}
+
+/// For a search that is in every partition by now: the next step will probably be in all of them
+/// too.
+pub(crate) fn expect_same<R: Passes>(run: &mut R, select: &Selection<'_>) {
+    if !select.sources.contains(&false) && !select.targets.contains(&false) {
+        run.expect(select);
+    }
 }
 
 /// Calls `each(partition, its state)` for all partitions in parallel; results by partition.

@@ -281,6 +281,11 @@ pub fn pagerank<R: Passes>(
     while iterations < options.max_iterations {
         run.progress("iteration", u64::from(iterations), u64::from(options.max_iterations))?;
         each_partition(run, &mut sums, |_, sums| sums.fill(0.0));
+        // The change shrinks by the damping at least, so this one may be known to be the last.
+        let may_rest = options.tolerance > 0.0 && options.damping * change <= options.tolerance;
+        if iterations + 1 < options.max_iterations && !may_rest {
+            run.expect(&select);
+        }
         run.pass(&Spread { weighted: options.weighted }, &shares, &mut sums, &select)?;
         let before =
             std::mem::replace(&mut scalar, (1.0 - options.damping) + options.damping * dangling);

@@ -3,7 +3,7 @@
 use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::{all, each_partition};
+use super::{all, each_partition, expect_same};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
@@ -101,6 +101,7 @@ fn search<R: Passes>(
         // In every level: a long search can be stopped in the middle.
         run.progress("sources", done, total)?;
         let select = Selection { sources: &active, targets: &all, flow, weights: false };
+        expect_same(run, &select);
         run.pass(&Spread, &before, &mut reached, &select)?;
         let mut parts: Vec<_> = before.iter_mut().zip(&reached).zip(radii.iter_mut()).collect();
         active = each_partition(run, &mut parts, |_, ((before, reached), radii)| {

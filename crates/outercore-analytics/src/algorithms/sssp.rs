@@ -4,7 +4,7 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 
 use super::bfs::Bits;
-use super::{all, each_partition};
+use super::{all, each_partition, expect_same};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 
@@ -91,6 +91,7 @@ pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> 
     while active.contains(&true) {
         run.progress("iteration", iterations, 0)?;
         let select = Selection { sources: &active, targets: &everywhere, flow, weights: weighted };
+        expect_same(run, &select);
         run.pass(&Relax, &sources, &mut targets, &select)?;
         let mut both: Vec<(&mut Reach, &mut Reach)> =
             sources.iter_mut().zip(&mut targets).collect();

@@ -1,8 +1,12 @@
-//! Tiny data sets on disk, written straight from the format specification.
+//! Tiny data sets on disk, written straight from the format specification, and what a loader
+//! delivers of them.
 
 use std::path::Path;
+use std::time::Duration;
 
+use outercore_core::Bytes;
 use outercore_format::{DType, NpyHeader};
+use outercore_pipeline::{Advance, Loader, LoaderConfig};
 use outercore_testkit::Csc;
 
 /// Columns of the feature matrix.
@@ -14,6 +18,11 @@ pub fn feature_row(node: u64) -> [f32; WIDTH] {
 }
 
 /// Writes `graph` with features as a data set of format 1.
+/// Values with ties.
+pub fn heat_of(node: u64) -> f32 {
+    (node * 7919 % 97) as f32 - 40.0
+}
+
 pub fn write(root: &Path, graph: &Csc) {
     let nodes = graph.num_nodes();
     let narrow = |values: &[u64]| values.iter().flat_map(|&v| (v as u32).to_le_bytes()).collect();
@@ -22,11 +31,13 @@ pub fn write(root: &Path, graph: &Csc) {
         .flat_map(|node| feature_row(node).into_iter().flat_map(f32::to_le_bytes))
         .collect();
     let edges = graph.num_edges();
-    let arrays: [(&str, DType, Vec<u64>, Vec<u8>); 4] = [
+    let heat = (0..nodes).flat_map(|node| heat_of(node).to_le_bytes()).collect();
+    let arrays: [(&str, DType, Vec<u64>, Vec<u8>); 5] = [
         ("edges/edge/offsets", DType::U64, vec![nodes + 1], wide(&graph.offsets)),
         ("edges/edge/sources", DType::U32, vec![edges], narrow(&graph.sources)),
         ("edges/edge/ids", DType::U32, vec![edges], narrow(&graph.ids)),
         ("nodes/node/x", DType::F32, vec![nodes, WIDTH as u64], features),
+        ("nodes/node/heat", DType::F32, vec![nodes], heat),
     ];
     let mut entries = serde_json::Map::new();
     for (key, dtype, shape, bytes) in arrays {
@@ -54,4 +65,59 @@ pub fn write(root: &Path, graph: &Csc) {
         "provenance": {"command": "test", "outercore": "0.1.0", "inputs": [], "options": {}},
     });
     std::fs::write(root.join("graph.json"), manifest.to_string()).unwrap();
+}
+
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// All that a batch says, comparable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivered {
+    pub nodes: Vec<u64>,
+    pub edges: Vec<(i64, i64)>,
+    pub edge_ids: Vec<u64>,
+    pub input_ids: Vec<u64>,
+    pub features: Vec<f32>,
+}
+
+/// All batches of an epoch from `first` on.
+pub fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
+    let width = loader.width().unwrap();
+    let mut run = loader.epoch(epoch, first).unwrap();
+    let mut batches = Vec::new();
+    loop {
+        match run.advance(PATIENCE).unwrap() {
+            Advance::Batch => {}
+            Advance::End => break,
+            Advance::NotYet => panic!("no batch in {PATIENCE:?}"),
+        }
+        let batch = run.batch().unwrap();
+        let sampled = batch.sampled();
+        let (mut rows, mut cols) = (vec![0; sampled.num_edges()], vec![0; sampled.num_edges()]);
+        sampled.write_edge_index(&mut rows, &mut cols);
+        let mut delivered = Delivered {
+            nodes: sampled.nodes.clone(),
+            edges: rows.into_iter().zip(cols).collect(),
+            edge_ids: sampled.edge_ids.clone(),
+            input_ids: batch.input_ids().to_vec(),
+            features: vec![f32::NAN; sampled.nodes.len() * width],
+        };
+        run.gather(&mut delivered.features).unwrap();
+        batches.push(delivered);
+    }
+    loader.finish(run).unwrap();
+    batches
+}
+
+/// Small batches, features included.
+pub fn base() -> LoaderConfig {
+    LoaderConfig {
+        fan_outs: vec![4, 3],
+        batch_size: 16,
+        shuffle: true,
+        seed: 5,
+        features: Some("nodes/node/x".to_owned()),
+        memory: Bytes::mib(64),
+        threads: 2,
+        ..LoaderConfig::default()
+    }
 }

@@ -52,15 +52,17 @@ def replace_file(storage: Storage, path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def device_errors(what: str) -> Iterator[None]:
-    """Turns the operating system's errors while writing `what` into ours."""
+def device_errors(what: str, then: str = "run the same command again") -> Iterator[None]:
+    """Turns the operating system's errors while writing `what` into ours.
+
+    `then` is what to do after space was freed.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpaceError(
-                f"{what}: no space left on the device\n"
-                "hint: free some space, then go on with `outercore train --resume RUN`"
+                f"{what}: no space left on the device\nhint: free some space, then {then}"
             ) from error
         if isinstance(error, (NoSpaceError, DeviceError)):
             raise

@@ -1,0 +1,323 @@
+"""Far memory: the figures 16 to 21 and table 4 of Fargraph+ in small, and operating-system swap."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from far_plots import page
+from limits import drop_cached, parse_bytes, run_limited, swap_file
+from measure import HERE, Result, Series, Settings, python, say
+from product import command, imported
+
+from benches.analytics import busiest
+from benches.inputs import workload
+
+ITERATIONS = 5
+BUDGET = "1GiB"
+"""Room for all edges; the far ratio says how much of them is kept."""
+INTERPRETER = 64 << 20
+"""Room for Python, its libraries and the command line where the memory is limited."""
+RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+CHUNKS = ("4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB")
+THREADS = (1, 2, 4)
+PARTITIONS = (12, 14, 16)
+QUEUE_LENGTHS = (10, 40)
+QUEUE_THREADS = (1, 2, 4, 8, 16, 32)
+SWAPPED_RATIOS = (0.6, 1.0)
+SWAPPED_TIMEOUT_S = 120.0
+WHAT = (
+    "R-MAT, both directions of every edge. The memory server runs in a network namespace of its "
+    "own behind a pair of virtual links (`tcp`), or shares memory through a Unix socket "
+    "(`shared`). Seconds of the algorithm; placing the edges in far memory and reading the kept "
+    f"ones comes before and is told apart. PageRank does {ITERATIONS} iterations. Far ratio 0 "
+    "keeps all edges in local memory, 1 none. "
+    f"`swap`: all edges in local memory (`--memory {BUDGET}`), the process in a cgroup of what far "
+    "memory takes at that ratio, with a swap file on the disk."
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the cases share."""
+
+    result: Result
+    settings: Settings
+    graph: Path
+    source: int
+    servers: dict[str, str]
+    """Addresses by transport."""
+    token: Path
+
+    def options(self, case: str) -> tuple[object, ...]:
+        """The algorithm's own options."""
+        return {
+            "bfs": ("--source", self.source),
+            "pagerank": ("--max-iterations", ITERATIONS, "--tolerance", 0),
+            "wcc": (),
+            "radii": ("--sources", 16),
+        }[case]
+
+    def call(
+        self,
+        case: str,
+        transport: str,
+        *more: object,
+        graph: Path | None = None,
+        memory: str = BUDGET,
+    ) -> list[str]:
+        """A run over far memory."""
+        return command(
+            "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json",
+            "--no-record", "--far", self.servers[transport], "--far-token-file", self.token,
+            "--no-fallback", *more,
+        )  # fmt: skip
+
+    def measure(
+        self,
+        program: str,
+        case: str,
+        call: Sequence[str],
+        *,
+        memory: int | None = None,
+        swap: bool = False,
+        timeout_s: float | None = None,
+        cold: bool = False,
+    ) -> Series:
+        """Seconds of the algorithm in repeated runs; what they counted goes to the details."""
+        series = Series(program, case, "seconds")
+        for turn in range(self.settings.repeats):
+            if cold:
+                drop_cached([self.graph])
+            outcome = run_limited(call, memory, swap=swap, timeout_s=timeout_s)
+            if outcome.returncode:
+                ended = "out of time" if outcome.returncode == -9 else outcome.stderr[-300:]
+                series.note = ended
+                if outcome.returncode == -9 and timeout_s is not None:
+                    # At least so long: a bound is a figure, too.
+                    series.values.append(outcome.wall_s)
+                break
+            counters = json.loads(outcome.stdout[outcome.stdout.index("{") :])["counters"]
+            say(f"{program} {case} run {turn + 1}: {counters['seconds']:.3f} s")
+            series.values.append(counters["seconds"])
+            runs = self.result.details.setdefault(f"{program} {case}", [])
+            runs.append({**counters, "by_pass": None, "peak": outcome.peak})
+        self.result.series.append(series)
+        return series
+
+
+def run(settings: Settings) -> Result:
+    """All figures, and a page that draws them."""
+    result = Result("far", WHAT)
+    work, folder = workload(settings, settings.dense)
+    graph = imported(
+        folder,
+        settings.work / f"{settings.dense}.undirected.outercore",
+        undirected=True,
+        topology_only=True,
+    )
+    if not (graph / "grid").exists():
+        _regrid(graph)
+    source = busiest(folder / "edges.npy", work.nodes)
+    token = settings.work / "far.token"
+    token.unlink(missing_ok=True)
+    run_limited(command("memory-server", "--new-token", token)).check()
+    with _servers(settings, token) as servers:
+        bench = Bench(result, settings, graph, source, servers, token)
+        for figure in (_ratios, _buffering, _queues, _threads, _chunks, _partitions):
+            try:
+                figure(bench)
+            except RuntimeError as failure:
+                # One figure that cannot be made must not lose the others.
+                say(f"{figure.__name__.strip('_')} did not run: {failure}")
+    drawn = page(result, HERE / "results" / "far.html")
+    say(f"drawn: {drawn}")
+    return result
+
+
+def _ratios(bench: Bench) -> None:
+    """Figure 18: seconds by far ratio, over both transports, beside swap."""
+    for case in ("bfs", "pagerank"):
+        for transport in bench.servers:
+            for ratio in RATIOS:
+                call = bench.call(case, transport, "--far-ratio", ratio)
+                bench.measure(transport, f"{case} at {ratio}", call)
+        for ratio in SWAPPED_RATIOS:
+            _swap(bench, case, ratio)
+        for transport in bench.servers:
+            bench.result.compare(
+                f"{case} over {transport}: all local over all far",
+                (transport, f"{case} at 0.0"),
+                (transport, f"{case} at 1.0"),
+                1 / 1.3 if transport == "shared" else None,
+            )
+            bench.result.compare(
+                f"{case}: swap over {transport}, same memory, far ratio 1",
+                ("swap", f"{case} at 1.0"),
+                (f"{transport}, limited", f"{case} at 1.0"),
+                5,
+            )
+
+
+def _swap(bench: Bench, case: str, ratio: float) -> None:
+    """Both ways in cgroups of the same size: the least that far memory works in at this ratio."""
+    server = ("--far", bench.servers["tcp"], "--far-token-file", bench.token)
+    refused = run_limited(
+        command(
+            "run", case, bench.graph, *bench.options(case), "--memory", "1MiB", "--plan",
+            *server, "--far-ratio", ratio,
+        )
+    )  # fmt: skip
+    least = re.search(r"the least that works is ([0-9.]+) ?([KMG]iB)", refused.stderr)
+    if least is None:
+        raise RuntimeError(f"no least budget in: {refused.stderr[-500:]}")
+    budget = least[1] + least[2]
+    limit = parse_bytes(budget) + INTERPRETER
+    bench.result.details[f"limit {case} at {ratio}"] = limit
+    for transport in bench.servers:
+        call = bench.call(case, transport, "--far-ratio", ratio, memory=budget)
+        bench.measure(f"{transport}, limited", f"{case} at {ratio}", call, memory=limit)
+    local = command(
+        "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json", "--no-record"
+    )
+    with swap_file(bench.settings.work / "swap", parse_bytes("2GiB")) as swapped:
+        if not swapped:
+            say("no swap: this process may not switch it on")
+            return
+        bench.measure(
+            "swap", f"{case} at {ratio}", local, memory=limit, swap=True,
+            timeout_s=SWAPPED_TIMEOUT_S,
+        )  # fmt: skip
+
+
+def _threads(bench: Bench) -> None:
+    """Figures 16 and 17: seconds by threads, all edges far."""
+    for case in ("bfs", "wcc", "pagerank", "radii"):
+        for threads in THREADS:
+            call = bench.call(case, "tcp", "--far-ratio", 1, "--threads", threads)
+            bench.measure("threads", f"{case} with {threads}", call)
+
+
+def _chunks(bench: Bench) -> None:
+    """Figure 19: seconds by chunk size, all edges far."""
+    for case in ("bfs", "pagerank"):
+        for transport in bench.servers:
+            for chunk in CHUNKS:
+                call = bench.call(case, transport, "--far-ratio", 1, "--far-chunk", chunk)
+                bench.measure(f"chunk, {transport}", f"{case} in {chunk}", call)
+
+
+def _partitions(bench: Bench) -> None:
+    """Figure 20: seconds by partition size and threads, all edges far."""
+    for bits in PARTITIONS:
+        graph = bench.settings.work / f"{bench.graph.name}.partitions-{bits}"
+        if not (graph / "graph.json").exists():
+            shutil.rmtree(graph, ignore_errors=True)
+            shutil.copytree(bench.graph, graph)
+        _regrid(graph, "--partition-log2", bits)
+        for case in ("bfs", "pagerank"):
+            for threads in (1, 2):
+                call = bench.call(case, "tcp", "--far-ratio", 1, "--threads", threads, graph=graph)
+                bench.measure(f"partitions of 2^{bits}", f"{case} with {threads}", call)
+        shutil.rmtree(graph)
+
+
+def _buffering(bench: Bench) -> None:
+    """Table 4: what reading ahead saves where all edges are far."""
+    for case in ("bfs", "pagerank"):
+        for transport in bench.servers:
+            call = bench.call(case, transport, "--far-ratio", 1, "--no-buffering")
+            bench.measure(f"{transport}, no buffering", f"{case} at 1.0", call)
+            bench.result.compare(
+                f"{case} over {transport}: without buffering over with",
+                (f"{transport}, no buffering", f"{case} at 1.0"),
+                (transport, f"{case} at 1.0"),
+            )
+
+
+def _queues(bench: Bench) -> None:
+    """Figure 21: memory of queues and receive buffers, one pool against one a thread."""
+    for length in QUEUE_LENGTHS:
+        for threads in QUEUE_THREADS:
+            for receive in ("shared", "per_thread"):
+                worker = python(
+                    "workers/far_queues.py", bench.servers["tcp"], "--token-file", bench.token,
+                    "--threads", threads, "--queue-length", length, "--receive", receive,
+                )  # fmt: skip
+                found = run_limited(worker).last_json()
+                series = Series(
+                    f"receive {receive}", f"{threads} threads, length {length}", "bytes"
+                )
+                series.values.append(found["memory_bytes"])
+                bench.result.series.append(series)
+        bench.result.compare(
+            f"queue length {length}, {QUEUE_THREADS[-1]} threads: memory one a thread over shared",
+            ("receive per_thread", f"{QUEUE_THREADS[-1]} threads, length {length}"),
+            ("receive shared", f"{QUEUE_THREADS[-1]} threads, length {length}"),
+        )
+
+
+def _regrid(graph: Path, *options: object) -> None:
+    run_limited(command("grid", graph, "--memory", "1GiB", "--overwrite", *options)).check()
+
+
+@contextlib.contextmanager
+def _servers(settings: Settings, token: Path) -> Iterator[dict[str, str]]:
+    """A memory server behind a network namespace where that is allowed, and on a Unix socket."""
+    socket = settings.work / "far.sock"
+    socket.unlink(missing_ok=True)
+    with _namespace() as (prefix, host):
+        call = [
+            *prefix,
+            *command(
+                "memory-server", "--size", "4GiB", "--token-file", token, "--listen", f"{host}:0",
+                "--listen", f"unix:{socket}", "--json",
+            ),
+        ]  # fmt: skip
+        server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+        try:
+            ready, _, _ = select.select([server.stdout], [], [], 60)
+            if not ready or server.stdout is None:
+                raise RuntimeError("the memory server did not start within 60 s")
+            addresses = json.loads(server.stdout.readline())["addresses"]
+            named = {("shared" if one.startswith("unix:") else "tcp"): one for one in addresses}
+            yield {name: named[name] for name in ("tcp", "shared")}
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+@contextlib.contextmanager
+def _namespace() -> Iterator[tuple[list[str], str]]:
+    """Prefix of commands in a network namespace and its address; loopback without privileges."""
+    name = f"ocfar{os.getpid()}"
+    here, there = f"{name}a"[-15:], f"{name}b"[-15:]
+    steps = (
+        f"ip netns add {name}",
+        f"ip link add {here} type veth peer name {there} netns {name}",
+        f"ip addr add 10.213.7.1/30 dev {here}",
+        f"ip link set {here} up",
+        f"ip -n {name} addr add 10.213.7.2/30 dev {there}",
+        f"ip -n {name} link set {there} up",
+        f"ip -n {name} link set lo up",
+    )
+    try:
+        made = shutil.which("ip") is not None and all(
+            subprocess.run(step.split(), capture_output=True).returncode == 0 for step in steps
+        )
+        if made:
+            yield ["ip", "netns", "exec", name], "10.213.7.2"
+        else:
+            say("no network namespace: the server listens on the loopback")
+            yield [], "127.0.0.1"
+    finally:
+        if shutil.which("ip") is not None:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)

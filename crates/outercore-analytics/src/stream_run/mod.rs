@@ -1,0 +1,443 @@
+//! Passes over a grid on disk: one thread reads ahead, others apply pieces in file order.
+//!
+//! [`layout`] says what a pass has to read, [`reader`] reads it, [`work`] computes, and [`shared`] is
+//! what they have in common. [`node_arrays`] are read between passes.
+
+mod layout;
+mod loaded;
+mod node_arrays;
+mod reader;
+mod shared;
+mod work;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_far::{FarCounters, FarTier};
+use outercore_grid::{Arcs, Decoder, Grid, GridShape};
+use outercore_io::{Engine, return_free_memory};
+use outercore_store::dataset::DataSet;
+use rayon::prelude::*;
+
+use self::layout::{Files, Layout};
+use self::node_arrays::{Dealt, NodeArray};
+use self::reader::Reader;
+use self::shared::Shared;
+use self::work::Hands;
+use crate::output::{Counters, PassCounters};
+use crate::pins::choose;
+use crate::plan::RunPlan;
+use crate::profile::Profile;
+use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::schedule::{Task, tasks};
+use crate::segments::segments;
+
+/// Told what a run does, how far it has come, how far it has to go (0: not known), and in which
+/// unit. An error stops the run.
+pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
+
+/// Below so many arcs, all in memory, threads cost more than they bring: passes over road networks
+/// are tiny, and there are thousands.
+const FEW_ARCS: u64 = 1 << 17;
+
+/// Passes that are counted one by one.
+const COUNTED_PASSES: usize = 1_000;
+
+/// Passes over a grid on disk, within a memory plan.
+///
+/// Every target partition gets its pieces in file order, so results have the same bits as with
+/// [`MemoryRun`](crate::MemoryRun), whatever the budget, the threads and the back end.
+pub struct StreamRun<'a> {
+    shared: Arc<Shared>,
+    reader: Reader,
+    plan: RunPlan,
+    decoders: Vec<Decoder>,
+    pool: rayon::ThreadPool,
+    threads: usize,
+    dealt: Option<Dealt>,
+    /// What the pass after the next one will want.
+    expected: Option<Expected>,
+    counters: Counters,
+    /// By segment: how many passes wanted it, where that is asked for.
+    wanted: Option<Vec<u32>>,
+    /// Far memory below the engine, and what it had done before.
+    far: Option<(Arc<FarTier>, FarCounters)>,
+    started: Instant,
+    phase: Phase,
+    on_progress: OnProgress<'a>,
+}
+
+/// How a run makes its passes.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// Threads that compute.
+    pub threads: usize,
+    /// Whether to read while others compute; without, one segment is read, then computed.
+    pub buffering: bool,
+    /// Whether to count what passes want.
+    pub profile: bool,
+    /// The profile of an earlier run, by which to choose what stays in memory.
+    pub reads_by_segment: Option<Vec<u32>>,
+}
+
+impl StreamOptions {
+    /// The defaults, with so many threads.
+    pub fn new(threads: usize) -> Self {
+        Self { threads, buffering: true, profile: false, reads_by_segment: None }
+    }
+}
+
+/// What the algorithm last said of its progress.
+#[derive(Clone, Debug)]
+struct Phase {
+    what: String,
+    done: u64,
+    total: u64,
+}
+
+/// A selection of one's own.
+struct Expected {
+    sources: Vec<bool>,
+    targets: Vec<bool>,
+    flow: Flow,
+    weights: bool,
+}
+
+impl<'a> StreamRun<'a> {
+    /// Prepares passes over `grid` as `plan` says; `engine` reads all files.
+    ///
+    /// **Cost**: opens files; reads nothing.
+    ///
+    /// # Errors
+    /// A missing file; `Invalid`: the plan wants weights that the grid has not; no threads.
+    pub fn open(
+        data_set: &DataSet,
+        grid: Grid,
+        plan: RunPlan,
+        mut engine: Engine,
+        options: &StreamOptions,
+        on_progress: OnProgress<'a>,
+    ) -> Result<Self> {
+        if plan.weighted && grid.weights().is_none() {
+            let root = data_set.root().display();
+            return Err(Error::invalid(format!("the grid of `{root}` has no weights"))
+                .hint(format!("run `outercore grid {root} --weights NAME --overwrite`")));
+        }
+        let files = Files::register(&mut engine, &grid)?;
+        let segments = segments(grid.pieces());
+        let mut segment_of = vec![0; grid.pieces().len()];
+        for (number, segment) in segments.iter().enumerate() {
+            segment_of[segment.pieces.clone()].fill(number as u32);
+        }
+        let sizes: Vec<u64> = segments.iter().map(|s| s.bytes(plan.weighted)).collect();
+        let threads = options.threads.max(1);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|number| format!("outercore-nodes-{number}"))
+            .build()
+            .map_err(|error| Error::new(ErrorKind::Io, format!("no threads: {error}")))?;
+        let wanted = options.profile.then(|| vec![0; segments.len()]);
+        let shared = Arc::new(Shared::new(Layout {
+            pins: choose(&sizes, plan.pinned.0, options.reads_by_segment.as_deref()),
+            segment_of: segment_of.into(),
+            weighted: plan.weighted,
+            window: plan.window.0,
+            buffering: options.buffering,
+            max_read: engine.max_read(),
+            grid,
+            files,
+            segments,
+        }));
+        Ok(Self {
+            reader: Reader::new(Arc::clone(&shared), engine),
+            shared,
+            decoders: (0..threads).map(|_| Decoder::default()).collect(),
+            counters: Counters { peak_state: plan.state, ..Counters::default() },
+            wanted,
+            far: None,
+            started: Instant::now(),
+            phase: Phase { what: "pass".into(), done: 0, total: 0 },
+            dealt: None,
+            expected: None,
+            plan,
+            pool,
+            threads,
+            on_progress,
+        })
+    }
+
+    /// What the passes so far have cost.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        counters.reads = self.reader.engine().counters();
+        counters.io = self.shared.lock().reader.counters;
+        counters.far = self.far.as_ref().map(|(far, before)| far.counters().since(before));
+        counters.seconds = self.started.elapsed().as_secs_f64();
+        counters
+    }
+
+    /// What is held and how often passes have wanted it, where that was asked for.
+    pub fn profile(&self) -> Option<Profile> {
+        let layout = &self.shared.layout;
+        let sizes: Vec<u64> =
+            layout.segments.iter().map(|segment| segment.bytes(self.plan.weighted)).collect();
+        let wanted = self.wanted.clone()?;
+        Some(Profile::new(&self.plan, &sizes, &layout.pins, wanted))
+    }
+
+    /// The plan that is followed.
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// Reads what stays in memory before the first pass, and counts from here on; `far`, whose
+    /// counters were `counted` before, has been filled since `began`.
+    pub(crate) fn prepare(
+        &mut self,
+        far: Arc<FarTier>,
+        counted: FarCounters,
+        began: Instant,
+    ) -> Result<()> {
+        self.far = Some((far, counted));
+        self.preload()?;
+        self.started = Instant::now();
+        self.counters.prepare_seconds = (self.started - began).as_secs_f64();
+        Ok(())
+    }
+
+    /// Reads what stays in memory before the first pass, instead of in it.
+    ///
+    /// # Errors
+    /// A failed read; the wish to stop.
+    pub fn preload(&mut self) -> Result<()> {
+        let layout = &self.shared.layout;
+        let state = self.shared.lock();
+        let missing = |&segment: &usize| layout.pins[segment] && state.data[segment].is_none();
+        let parts: Vec<_> = (0..layout.segments.len())
+            .filter(missing)
+            .map(|segment| layout.whole(segment, state.pass))
+            .collect();
+        drop(state);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let total = parts.iter().map(|part| part.bytes()).sum();
+        self.reader.start()?;
+        let on_progress = &mut *self.on_progress;
+        self.shared.load(parts, &mut |done| on_progress("preload", done, total, "bytes"))
+    }
+
+    /// Gives the memory of pinned segments back, to make room for a result. Later passes read
+    /// them again.
+    pub fn release(&mut self) {
+        self.shared.drop_ahead();
+        self.shared.lock().data.fill_with(|| None);
+        self.dealt = None;
+        self.decoders.fill_with(Decoder::default);
+        return_free_memory();
+    }
+
+    /// Does the tasks of a pass, list by list in their order.
+    fn drive(&mut self, tasks: Vec<Vec<Task>>, weights: bool, hands: Hands<'_>) -> Result<()> {
+        if weights && !self.plan.weighted {
+            return Err(Error::internal("a pass over weights that the plan knows nothing of"));
+        }
+        self.dealt = None;
+        let expected = self.expected.take();
+        let began = Instant::now();
+        let shared = Arc::clone(&self.shared);
+        let layout = &shared.layout;
+        let state = shared.lock();
+        let held: Vec<bool> = state.data.iter().map(Option::is_some).collect();
+        let pass = state.pass + 1;
+        let (reader_before, bytes_before) = (state.reader.counters, state.reader.bytes);
+        drop(state);
+
+        let wanted = layout.parts(&tasks, weights, &held, pass);
+        let next = expected.map_or_else(Vec::new, |next| {
+            let tasks = next.tasks(&layout.grid);
+            layout.first_parts(layout.parts(&tasks, next.weights, &held, pass + 1))
+        });
+        let pinned_bytes = self.note_wanted(&tasks, &held, weights);
+        let pieces = layout.grid.pieces();
+        let arcs: u64 =
+            tasks.iter().flatten().map(|task| u64::from(pieces[task.piece()].edges)).sum();
+        let lists = tasks.iter().filter(|list| !list.is_empty()).count();
+        let few = arcs < FEW_ARCS && wanted.is_empty();
+        let one = few || matches!(hands, Hands::One(_));
+        let threads = if one { 1 } else { self.threads.min(lists.max(1)) };
+        if !wanted.is_empty() || !next.is_empty() {
+            self.reader.start()?;
+        }
+
+        let phase = &self.phase;
+        let on_progress = &mut *self.on_progress;
+        let mut look_around = |done: u64| match phase.total {
+            0 => on_progress("pass", done, arcs, "arcs"),
+            total => on_progress(&phase.what, phase.done, total, "passes"),
+        };
+        let ahead_bytes = shared.begin(tasks, wanted, next, threads);
+        let decoders = &mut self.decoders[..threads];
+        let compute = shared.compute(hands, weights, decoders, &mut look_around);
+        let error = shared.end();
+
+        let state = shared.lock();
+        let reader = state.reader.counters;
+        self.count(PassCounters {
+            seconds: began.elapsed().as_secs_f64(),
+            bytes: state.reader.bytes - bytes_before,
+            pinned_bytes,
+            ahead_bytes,
+            arcs: state.arcs,
+            device_seconds: reader.busy_s + reader.starved_s
+                - reader_before.busy_s
+                - reader_before.starved_s,
+            blocked_seconds: reader.blocked_s - reader_before.blocked_s,
+            compute_seconds: compute.busy_s,
+            threads: threads as u64,
+        });
+        self.counters.compute += compute;
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Counts which segments a pass wants; returns the bytes of them that are held.
+    fn note_wanted(&mut self, tasks: &[Vec<Task>], held: &[bool], weights: bool) -> u64 {
+        let layout = &self.shared.layout;
+        let mut served = vec![false; held.len()];
+        for task in tasks.iter().flatten() {
+            served[layout.segment_of[task.piece()] as usize] = true;
+        }
+        if let Some(wanted) = &mut self.wanted {
+            for (wanted, _) in wanted.iter_mut().zip(&served).filter(|pair| *pair.1) {
+                *wanted = wanted.saturating_add(1);
+            }
+        }
+        (0..held.len())
+            .filter(|&segment| served[segment] && held[segment])
+            .map(|segment| layout.segments[segment].bytes(weights))
+            .sum()
+    }
+
+    /// Adds a pass to the counters.
+    fn count(&mut self, pass: PassCounters) {
+        let counters = &mut self.counters;
+        counters.passes += 1;
+        counters.pinned_bytes += pass.pinned_bytes;
+        counters.arcs += pass.arcs;
+        counters.pass_seconds += pass.seconds;
+        counters.device_seconds += pass.device_seconds;
+        counters.compute_seconds += pass.compute_seconds;
+        let share = |seconds: f64, of: f64| if of > 0.0 { (seconds / of).min(1.0) } else { 0.0 };
+        counters.device_busy = share(counters.device_seconds, counters.pass_seconds);
+        let all_threads = counters.pass_seconds * self.threads as f64;
+        counters.cores_busy = share(counters.compute_seconds, all_threads);
+        if counters.by_pass.len() < COUNTED_PASSES {
+            counters.by_pass.push(pass);
+        }
+    }
+
+    /// The part of a node array that belongs to a partition.
+    fn node_array(&mut self, what: NodeArray, partition: usize) -> Result<Vec<u32>> {
+        self.shared.drop_ahead();
+        let layout = &self.shared.layout;
+        layout.node_array(&mut self.reader.engine(), &mut self.dealt, what, partition)
+    }
+}
+
+impl Expected {
+    /// The tasks of such a pass.
+    fn tasks(&self, grid: &Grid) -> Vec<Vec<Task>> {
+        let Self { sources, targets, flow, weights } = self;
+        let select = Selection { sources, targets, flow: *flow, weights: *weights };
+        tasks(grid.pieces(), grid.shape().symmetric, &select)
+    }
+}
+
+impl Passes for StreamRun<'_> {
+    fn shape(&self) -> &GridShape {
+        self.shared.layout.grid.shape()
+    }
+
+    fn expect(&mut self, next: &Selection<'_>) {
+        let possible = !next.weights || self.plan.weighted;
+        self.expected = (self.shared.layout.buffering && possible).then(|| Expected {
+            sources: next.sources.to_vec(),
+            targets: next.targets.to_vec(),
+            flow: next.flow,
+            weights: next.weights,
+        });
+    }
+
+    fn pass<P: EdgeProgram>(
+        &mut self,
+        program: &P,
+        sources: &[P::Source],
+        targets: &mut [P::Target],
+        select: &Selection<'_>,
+    ) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let grid = &shared.layout.grid;
+        let tasks = tasks(grid.pieces(), grid.shape().symmetric, select);
+        let targets: Vec<Mutex<&mut P::Target>> = targets.iter_mut().map(Mutex::new).collect();
+        let hands = Hands::Many(&|target, task, arcs| {
+            let piece = &grid.pieces()[task.piece()];
+            let (source, _) = task.side().ends(piece.row_part, piece.col_part);
+            // Never contended: a list is claimed by one thread at a time.
+            let mut target = targets[target].lock().unwrap_or_else(PoisonError::into_inner);
+            program.apply(arcs, &sources[source as usize], &mut target);
+            Ok(())
+        });
+        self.drive(tasks, select.weights, hands)
+    }
+
+    fn stream(
+        &mut self,
+        select: &Selection<'_>,
+        each: &mut dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let grid = &shared.layout.grid;
+        let by_target = tasks(grid.pieces(), grid.shape().symmetric, select);
+        // One list of all is done in file order.
+        let mut all: Vec<Task> = by_target.into_iter().flatten().collect();
+        all.sort_unstable();
+        let hands = Hands::One(&mut |_, task, arcs| {
+            let piece = &grid.pieces()[task.piece()];
+            each(piece.row_part as usize, piece.col_part as usize, arcs)
+        });
+        self.drive(vec![all], select.weights, hands)
+    }
+
+    fn partitions<T: Send>(&mut self, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        let partitions = self.shape().partitions();
+        self.pool.install(|| (0..partitions).into_par_iter().map(&each).collect())
+    }
+
+    fn degrees(&mut self, which: Degree, partition: usize) -> Result<Vec<u32>> {
+        self.node_array(NodeArray::Degrees(which), partition)
+    }
+
+    fn nodes(&mut self, partition: usize) -> Result<Vec<u32>> {
+        self.node_array(NodeArray::Order, partition)
+    }
+
+    fn isolated(&mut self, each: &mut dyn FnMut(&[u32])) -> Result<()> {
+        self.shared.drop_ahead();
+        self.shared.layout.isolated(&mut self.reader.engine(), each)
+    }
+
+    fn place(&mut self, nodes: &[u64]) -> Result<Vec<Option<(usize, usize)>>> {
+        self.shared.drop_ahead();
+        self.shared.layout.place(&mut self.reader.engine(), nodes)
+    }
+
+    fn working(&self) -> Bytes {
+        self.plan.working
+    }
+
+    fn progress(&mut self, what: &str, done: u64, total: u64) -> Result<()> {
+        self.phase = Phase { what: what.to_owned(), done, total };
+        (self.on_progress)(what, done, total, "passes")
+    }
+}

@@ -1,0 +1,182 @@
+//! Arrays by node, read between passes: degrees and node ids, by partition.
+
+use std::ops::Range;
+
+use outercore_core::{Error, Result};
+use outercore_grid::{GridShape, Order};
+use outercore_io::Engine;
+
+use super::layout::{File, Layout};
+use crate::program::Degree;
+
+/// Bytes of a node array that are read at a time.
+const CHUNK: usize = 256 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeArray {
+    Order,
+    Degrees(Degree),
+}
+
+/// Node arrays of consecutive partitions, so that a file in rank order is not read for each.
+pub(super) struct Dealt {
+    what: NodeArray,
+    first: usize,
+    parts: Vec<Vec<u32>>,
+}
+
+impl Dealt {
+    fn has(&self, what: NodeArray, partition: usize) -> bool {
+        self.what == what && (self.first..self.first + self.parts.len()).contains(&partition)
+    }
+}
+
+impl Layout {
+    /// The part of a node array that belongs to a partition; `dealt` is what earlier calls have left.
+    pub fn node_array(
+        &self,
+        engine: &mut Engine,
+        dealt: &mut Option<Dealt>,
+        what: NodeArray,
+        partition: usize,
+    ) -> Result<Vec<u32>> {
+        let shape = *self.grid.shape();
+        let file = match what {
+            NodeArray::Order => self.files.order,
+            NodeArray::Degrees(Degree::In) => Some(self.files.in_degrees),
+            NodeArray::Degrees(Degree::Out) => Some(self.files.out_degrees),
+        };
+        let len = shape.partition_len(partition);
+        let Some(file) = file else {
+            return Ok((0..len).map(|local| shape.rank(partition, local) as u32).collect());
+        };
+        if shape.order == Order::Natural || shape.partitions() == 1 {
+            let start = shape.rank(partition, 0);
+            let mut values = vec![0u32; len];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+            engine.read_into(file.id, file.data + 4 * start, bytes)?;
+            return checked(what, &shape, values);
+        }
+        // Freed before the next are read.
+        let held = dealt.take().filter(|dealt| dealt.has(what, partition));
+        let held = match held {
+            Some(held) => held,
+            None => self.deal(engine, what, file, partition)?,
+        };
+        let values = held.parts[partition - held.first].clone();
+        *dealt = Some(held);
+        Ok(values)
+    }
+
+    /// Reads a node array once for as many partitions from `first` on as the window has room for,
+    /// which is empty while nothing is read ahead.
+    fn deal(
+        &self,
+        engine: &mut Engine,
+        what: NodeArray,
+        file: File,
+        first: usize,
+    ) -> Result<Dealt> {
+        let shape = *self.grid.shape();
+        let partitions = shape.partitions();
+        let room = self.window as usize / (4 * shape.partition_len(0)).max(1);
+        let end = (first + room.max(1)).min(partitions);
+        let mut parts: Vec<Vec<u32>> =
+            (first..end).map(|part| Vec::with_capacity(shape.partition_len(part))).collect();
+        let mut part = 0;
+        each_chunk(engine, file, 0..shape.connected, &mut |values| {
+            for &value in values {
+                if (first..end).contains(&part) {
+                    parts[part - first].push(value);
+                }
+                part = if part + 1 == partitions { 0 } else { part + 1 };
+            }
+            Ok(())
+        })?;
+        let parts =
+            parts.into_iter().map(|values| checked(what, &shape, values)).collect::<Result<_>>()?;
+        Ok(Dealt { what, first, parts })
+    }
+
+    /// The ids of the nodes without arcs, in runs.
+    pub fn isolated(&self, engine: &mut Engine, each: &mut dyn FnMut(&[u32])) -> Result<()> {
+        let shape = *self.grid.shape();
+        let Some(order) = self.files.order else {
+            let mut ranks = shape.connected..shape.nodes;
+            loop {
+                let run: Vec<u32> =
+                    ranks.by_ref().take(CHUNK / 4).map(|rank| rank as u32).collect();
+                if run.is_empty() {
+                    return Ok(());
+                }
+                each(&run);
+            }
+        };
+        each_chunk(engine, order, shape.connected..shape.nodes, &mut |nodes| {
+            if let Some(wrong) = nodes.iter().find(|&&node| u64::from(node) >= shape.nodes) {
+                return Err(no_node(*wrong, &shape));
+            }
+            each(nodes);
+            Ok(())
+        })
+    }
+
+    /// Partition and local id of some nodes.
+    pub fn place(&self, engine: &mut Engine, nodes: &[u64]) -> Result<Vec<Option<(usize, usize)>>> {
+        let shape = *self.grid.shape();
+        let Some(order) = self.files.order else {
+            let place = |&node: &u64| (node < shape.connected).then(|| shape.place(node));
+            return Ok(nodes.iter().map(place).collect());
+        };
+        let mut wanted: Vec<(u64, usize)> = nodes.iter().copied().zip(0..).collect();
+        wanted.sort_unstable();
+        let mut places = vec![None; nodes.len()];
+        let mut rank = 0;
+        each_chunk(engine, order, 0..shape.connected, &mut |found| {
+            for &node in found {
+                let node = u64::from(node);
+                let first = wanted.partition_point(|&(wanted, _)| wanted < node);
+                for &(_, at) in wanted[first..].iter().take_while(|wanted| wanted.0 == node) {
+                    places[at] = Some(shape.place(rank));
+                }
+                rank += 1;
+            }
+            Ok(())
+        })?;
+        Ok(places)
+    }
+}
+
+/// Elements of a `u32` array, a chunk at a time.
+fn each_chunk(
+    engine: &mut Engine,
+    file: File,
+    elements: Range<u64>,
+    each: &mut dyn FnMut(&[u32]) -> Result<()>,
+) -> Result<()> {
+    let mut chunk = vec![0u32; CHUNK / 4];
+    let mut at = elements.start;
+    while at < elements.end {
+        let len = ((elements.end - at) as usize).min(chunk.len());
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut chunk[..len]);
+        engine.read_into(file.id, file.data + 4 * at, bytes)?;
+        each(&chunk[..len])?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+/// Node ids that are nodes.
+fn checked(what: NodeArray, shape: &GridShape, values: Vec<u32>) -> Result<Vec<u32>> {
+    if what == NodeArray::Order
+        && let Some(wrong) = values.iter().find(|&&node| u64::from(node) >= shape.nodes)
+    {
+        return Err(no_node(*wrong, shape));
+    }
+    Ok(values)
+}
+
+fn no_node(found: u32, shape: &GridShape) -> Error {
+    Error::corrupt(format!("grid `grid/edge/order`: node {found} of {} nodes", shape.nodes))
+        .hint("run `outercore check DATASET`; `outercore grid DATASET --overwrite` mends it")
+}

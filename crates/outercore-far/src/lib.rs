@@ -1,0 +1,42 @@
+//! Far memory: the memory of another process or another machine as one more tier (Fargraph+).
+//!
+//! A memory server lends regions of its memory; a client writes to them and reads from them by
+//! region key, in chunks, many at a time. [`FarTier`] puts that under the I/O engine.
+//!
+//! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
+#![forbid(unsafe_code)]
+
+pub mod auth;
+pub mod client;
+mod counters;
+pub mod data_plane;
+mod disk;
+pub mod memory;
+pub mod options;
+mod place;
+pub mod placement;
+pub mod probe;
+mod protocol;
+pub mod queue;
+mod reader;
+pub mod remote;
+pub mod segments;
+pub mod server;
+mod shared;
+mod socket;
+mod tcp;
+pub mod tier;
+
+pub use auth::Token;
+pub use client::Connection;
+pub use counters::FarCounters;
+pub use data_plane::{Access, DataPlane, PlaneClient, PlaneControl, PlaneListener};
+pub use memory::{FarMemory, Receive, Ticket};
+pub use options::{FarAddress, FarOptions};
+pub use place::OnProgress;
+pub use probe::{FarPoint, FarProbeConfig, FarProbeStep, FarProfile, probe};
+pub use queue::{Arrivals, Queue, Transfer, Transferred};
+pub use remote::{Region, RegionInfo, RegionKey, Remote, ServerStatus};
+pub use segments::{FarSegment, SegmentGroup, add_transferable_flag};
+pub use server::{ServerConfig, ServerCounters, ServerHandle, serve};
+pub use tier::{Contents, FarTier, Placed};

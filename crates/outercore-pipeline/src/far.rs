@@ -1,0 +1,122 @@
+//! Features and topology in far memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Bytes, Context, Result};
+use outercore_far::{FarTier, OnProgress, Placed};
+use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
+use outercore_io::{Engine, EngineConfig};
+use outercore_store::dataset::{ArrayRef, DataSet};
+use serde::{Deserialize, Serialize};
+
+use crate::config::LoaderConfig;
+use crate::features::RowSource;
+use crate::plan::TopologyPlan;
+
+/// What of the loader's files is in far memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarPlan {
+    /// Found on the server under their content names.
+    pub found: Bytes,
+    /// Copied there for this loader.
+    pub placed: Bytes,
+    /// Left to the disk, because the server has no room.
+    pub refused: Bytes,
+}
+
+impl FarPlan {
+    fn add(&mut self, placed: Placed) {
+        self.placed.0 += placed.bytes + placed.already;
+        self.refused.0 += placed.refused;
+    }
+}
+
+/// A file that the loader reads during epochs.
+struct Wanted {
+    path: PathBuf,
+    content_name: Option<String>,
+    /// Whether it is read often enough to be copied when the server does not have it.
+    copy: bool,
+}
+
+/// Looks for what an epoch reads on the server, and copies what is not there: features first, since
+/// they are read most, then the topology, as far as the server has room.
+///
+/// What is read only once, because it fits in memory, is looked for but not copied.
+pub fn bring(
+    tier: &FarTier,
+    dataset: &DataSet,
+    config: &LoaderConfig,
+    topology: TopologyPlan,
+    rows_fit: bool,
+    reading: &EngineConfig,
+    on_progress: OnProgress<'_>,
+) -> Result<FarPlan> {
+    let mut wanted = Vec::new();
+    if let Some(features) = features(dataset, config, rows_fit)? {
+        wanted.push(features);
+    }
+    let edge_ids = config.edge_ids.then_some(EDGE_IDS);
+    // By the reads they get: every picked position, then every frontier.
+    for key in [SOURCES, OFFSETS].into_iter().chain(edge_ids) {
+        if !config.fan_outs.is_empty() && dataset.has_array(key) {
+            let resident = topology.resident || key == OFFSETS && topology.offsets_resident;
+            wanted.push(Wanted::array(dataset.array(key)?, !resident));
+        }
+    }
+    let mut plan = FarPlan::default();
+    let mut missing = Vec::new();
+    for file in wanted {
+        let len = file.len()?;
+        let found = match &file.content_name {
+            Some(name) => tier.find(&file.path, name)?,
+            None => false,
+        };
+        if found {
+            plan.found.0 += len;
+        } else if file.copy {
+            missing.push((file, len));
+        }
+    }
+    if missing.is_empty() {
+        return Ok(plan);
+    }
+    let total = missing.iter().map(|(_, len)| len).sum();
+    let mut before = 0;
+    let mut disk = Engine::open(EngineConfig { tier: None, ..reading.clone() })?;
+    for (file, len) in missing {
+        let whole = 0..len;
+        let whole = std::slice::from_ref(&whole);
+        let mut on_bytes = |done: u64, _: u64| on_progress(before + done, total);
+        plan.add(tier.place(&file.path, whole, &mut disk, &mut on_bytes)?);
+        before += len;
+    }
+    on_progress(total, total)?;
+    Ok(plan)
+}
+
+fn features(dataset: &DataSet, config: &LoaderConfig, fit: bool) -> Result<Option<Wanted>> {
+    Ok(match (&config.features, &config.features_path) {
+        (Some(key), _) => Some(Wanted::array(dataset.array(key)?, !fit)),
+        (None, Some(path)) => Some(Wanted { path: path.clone(), content_name: None, copy: !fit }),
+        (None, None) => None,
+    })
+}
+
+/// Whether all rows will probably stay in memory after the first time that they are read.
+pub fn rows_fit(source: Option<&RowSource>, free: Bytes, slot_bytes: Bytes) -> bool {
+    source.is_some_and(|source| source.rows.saturating_mul(slot_bytes.0) <= free.0)
+}
+
+impl Wanted {
+    fn array(array: ArrayRef, copy: bool) -> Self {
+        Self { content_name: Some(array.content_name()), path: array.path, copy }
+    }
+
+    fn len(&self) -> Result<u64> {
+        let path: &Path = &self.path;
+        let found = fs::metadata(path).with_context(|| format!("file `{}`", path.display()))?;
+        Ok(found.len())
+    }
+}

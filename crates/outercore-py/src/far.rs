@@ -1,0 +1,203 @@
+//! Far memory: servers, connections, what a data set has for them, and what they are like.
+
+use std::path::Path;
+use std::time::Duration;
+
+use outercore_core::{Bytes, Context, Result};
+use outercore_fabric::FabricPlane;
+use outercore_far::segments::{FarSegment, add_transferable_flag as flag_transferable};
+use outercore_far::{
+    Connection, Contents, FarAddress, FarOptions, FarProbeConfig, FarProbeStep, FarTier, Placed,
+    Remote, Token, placement,
+};
+use outercore_format::keys;
+use outercore_grid::Grid;
+use outercore_io::{Engine, EngineConfig};
+use outercore_store::dataset::{ArrayRef, DataSet};
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::progress::Callback;
+
+/// Reads in flight while a file is copied; they are long.
+const COPY_DEPTH: usize = 16;
+
+/// Adds classes and functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(far_address, module)?)?;
+    module.add_function(wrap_pyfunction!(far_new_token, module)?)?;
+    module.add_function(wrap_pyfunction!(add_transferable_flag, module)?)?;
+    module.add_function(wrap_pyfunction!(far_arrays, module)?)?;
+    module.add_function(wrap_pyfunction!(far_put, module)?)?;
+    module.add_function(wrap_pyfunction!(far_probe, module)?)
+}
+
+/// An address as it is written in full.
+#[pyfunction]
+fn far_address(text: &str) -> PyResult<String> {
+    let address: Result<FarAddress> = text.parse();
+    address.map(|address| address.to_string()).map_err(to_python)
+}
+
+/// Writes a new token to a new file.
+#[pyfunction]
+fn far_new_token(path: &str) -> PyResult<()> {
+    Token::create_file(Path::new(path)).map(|_| ()).map_err(to_python)
+}
+
+/// Which of some segments, as JSON, are to be far away.
+#[pyfunction]
+fn add_transferable_flag(segments: &str, far_ratio: f64) -> PyResult<Vec<bool>> {
+    let flag = || {
+        let mut segments: Vec<FarSegment> = parse("segments", segments)?;
+        flag_transferable(&mut segments, far_ratio)?;
+        Ok(segments.iter().map(|segment| segment.transferable).collect())
+    };
+    flag().map_err(to_python)
+}
+
+/// An array that far memory can hold.
+#[derive(Serialize)]
+struct FarArray {
+    what: &'static str,
+    key: String,
+    /// Of the regions that hold it; long files are kept in parts.
+    names: Vec<String>,
+    /// Of its file.
+    bytes: u64,
+}
+
+/// The arrays of a data set that far memory can hold, as JSON.
+#[pyfunction]
+fn far_arrays(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| {
+        let described: Result<Vec<FarArray>> =
+            found_arrays(path)?.into_iter().map(|(what, array)| describe(what, array)).collect();
+        to_json(&described?)
+    })
+    .map_err(to_python)
+}
+
+fn found_arrays(path: &str) -> Result<Vec<(&'static str, ArrayRef)>> {
+    let data_set = DataSet::open(path)?;
+    let mut found = Vec::new();
+    if Grid::is_built(&data_set) {
+        let grid = Grid::open(&data_set)?;
+        let whole = [grid.weights(), grid.order(), Some(grid.out_degrees())];
+        let mut arrays = vec![grid.blocks()];
+        arrays.extend(whole.into_iter().flatten());
+        if !grid.shape().symmetric {
+            arrays.push(grid.in_degrees());
+        }
+        found.extend(arrays.into_iter().map(|array| ("grid", array.clone())));
+    }
+    if data_set.manifest().roles.features.is_some() {
+        found.push(("features", data_set.features()?));
+    }
+    for key in [keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS] {
+        if data_set.has_array(key) {
+            found.push(("topology", data_set.array(key)?));
+        }
+    }
+    Ok(found)
+}
+
+fn describe(what: &'static str, array: ArrayRef) -> Result<FarArray> {
+    let metadata = std::fs::metadata(&array.path)
+        .with_context(|| format!("file `{}`", array.path.display()))?;
+    let parts = placement::parts(&array.content_name(), metadata.len());
+    let names = parts.into_iter().map(|(name, _)| name).collect();
+    Ok(FarArray { what, key: array.key, names, bytes: metadata.len() })
+}
+
+/// Copies arrays of a data set, by their keys, to a memory server, where they stay: `kept` now,
+/// `there` already, or `full` where the server had no room.
+#[pyfunction]
+fn far_put(
+    py: Python<'_>,
+    path: &str,
+    options: &str,
+    keys: Vec<String>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<&'static str>> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<Vec<&'static str>> {
+        let options: FarOptions = parse("far memory", options)?;
+        let data_set = DataSet::open(path)?;
+        let tier = FarTier::connect_with(&options, Some(&FabricPlane::default()))?;
+        let mut engine =
+            Engine::open(EngineConfig { depth: COPY_DEPTH, ..EngineConfig::default() })?;
+        keys.iter()
+            .map(|key| {
+                let array = data_set.array(key)?;
+                let mut on_progress = |done: u64, total: u64| {
+                    callback.call(&format!("put {key}"), done, total, "bytes")
+                };
+                let contents = Contents {
+                    name: &array.content_name(),
+                    checksum: &array.checksum,
+                    data: array.data_offset..array.data_offset + array.data_len(),
+                };
+                Ok(match tier.keep(&array.path, &contents, &mut engine, &mut on_progress)? {
+                    Placed { refused: 1.., .. } => "full",
+                    Placed { bytes: 0, .. } => "there",
+                    Placed { .. } => "kept",
+                })
+            })
+            .collect()
+    });
+    callback.settle(result, to_python)
+}
+
+/// How a memory server is measured, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProbeOptions {
+    /// Of the region; what the server has left, up to the default, where absent.
+    size: Option<Bytes>,
+    seconds_per_point: f64,
+}
+
+/// Measures a memory server; the profile as JSON.
+#[pyfunction]
+fn far_probe(
+    py: Python<'_>,
+    options: &str,
+    config: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let options: FarOptions = parse("far memory", options)?;
+        let chosen: ProbeOptions = parse("probe options", config)?;
+        let remote = Connection::build_with(&options, Some(&FabricPlane::default()))?;
+        let config = FarProbeConfig {
+            size: match chosen.size {
+                Some(size) => size,
+                None => room_for_probe(&remote)?,
+            },
+            per_point: Duration::try_from_secs_f64(chosen.seconds_per_point).unwrap_or_default(),
+            // The queue itself gives up after the time-out; this is for a queue that does not.
+            deadline: 2 * options.timeout() + Duration::from_secs(1),
+            ..FarProbeConfig::default()
+        };
+        let profile = outercore_far::probe(&remote, &config, &mut |step| match step {
+            FarProbeStep::Written { done, of } => callback.call("write", done.0, of.0, "bytes"),
+            FarProbeStep::Measured { number, of, .. } => {
+                callback.call("measure", number as u64, of as u64, "points")
+            }
+        })?;
+        to_json(&profile)
+    });
+    callback.settle(result, to_python)
+}
+
+/// The default size of a probe's region, or what the server has left.
+fn room_for_probe(remote: &dyn Remote) -> Result<Bytes> {
+    let status = remote.status()?;
+    let left = Bytes(status.size.0.saturating_sub(status.used.0));
+    Ok(left.min(FarProbeConfig::default().size))
+}

@@ -1,0 +1,115 @@
+//! A memory server within this process.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use outercore_core::{Bytes, Error, Result};
+use outercore_fabric::FabricPlane;
+use outercore_far::{FarAddress, ServerConfig, ServerHandle, Token, serve};
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+
+/// A memory server of this process; `outercore.far.MemoryServer` is its public face.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct MemoryServer {
+    /// `None` once stopped.
+    handle: Mutex<Option<ServerHandle>>,
+}
+
+/// What a memory server lends, to whom, and where, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerOptions {
+    listen: Vec<FarAddress>,
+    size: Bytes,
+    token_file: PathBuf,
+    max_clients: Option<usize>,
+    session_timeout_s: Option<f64>,
+    fabric_provider: Option<String>,
+}
+
+impl ServerOptions {
+    fn into_config(self) -> Result<ServerConfig> {
+        let token = Token::from_file(&self.token_file)?;
+        let Some(first) = self.listen.first() else {
+            return Err(Error::invalid("memory server: no address to listen on"));
+        };
+        let mut config = ServerConfig::new(first.clone(), self.size, token);
+        config.listen = self.listen;
+        config.data_plane = Some(Arc::new(FabricPlane::new(self.fabric_provider.as_deref())));
+        if let Some(clients) = self.max_clients {
+            config.sessions = clients;
+        }
+        if let Some(seconds) = self.session_timeout_s {
+            config.session_timeout = Duration::try_from_secs_f64(seconds).map_err(|_| {
+                Error::invalid(format!("session timeout {seconds} s, expected 0.1 s to a day"))
+            })?;
+        }
+        Ok(config)
+    }
+}
+
+#[pymethods]
+impl MemoryServer {
+    /// `config` is JSON.
+    #[new]
+    fn new(py: Python<'_>, config: &str) -> PyResult<Self> {
+        py.detach(|| {
+            let options: ServerOptions = parse("memory server", config)?;
+            let handle = serve(options.into_config()?)?;
+            Ok(Self { handle: Mutex::new(Some(handle)) })
+        })
+        .map_err(to_python)
+    }
+
+    /// Where it listens.
+    fn addresses(&self) -> PyResult<Vec<String>> {
+        let addresses =
+            |handle: &ServerHandle| handle.addresses().iter().map(ToString::to_string).collect();
+        self.with(addresses).map_err(to_python)
+    }
+
+    /// What it has, lends and has done, as JSON.
+    fn status(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| {
+            let (status, counters) = self.with(|handle| (handle.status(), handle.counters()))?;
+            to_json(&serde_json::json!({
+                "version": status.version,
+                "size": status.size,
+                "used": status.used,
+                "clients": status.clients,
+                "regions": status.regions,
+                "read_bytes": counters.read,
+                "written_bytes": counters.written,
+                "requests": counters.requests,
+                "turned_away": counters.turned_away,
+            }))
+        })
+        .map_err(to_python)
+    }
+
+    /// Closes all connections and frees all memory; a second time it does nothing.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| {
+            let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(handle) = handle {
+                handle.stop();
+            }
+        });
+    }
+}
+
+impl MemoryServer {
+    fn with<T>(&self, ask: impl FnOnce(&ServerHandle) -> T) -> Result<T> {
+        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = handle.as_ref().ok_or_else(|| {
+            Error::invalid("the memory server is stopped").hint("start another one")
+        })?;
+        Ok(ask(handle))
+    }
+}

@@ -1,0 +1,171 @@
+"""Commands of ours in processes of their own, bound to cores."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from outercore.errors import DeviceError
+
+GRACE_S = 10.0
+"""How long a child may take to end when it is asked to."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """`outercore ARGUMENTS`, running; its output goes to files in `directory`.
+
+    It does not get the terminal's Ctrl-C, and ends when this process does, however that ends.
+    """
+
+    def __init__(self, arguments: Sequence[str], cores: Sequence[int], directory: Path) -> None:
+        """Starts it with nothing but `cores` to run on.
+
+        Errors: `DeviceError` where the system starts no process or `directory` takes no files.
+        """
+        self.directory = directory
+        self.cores = tuple(cores)
+        self.started = time.monotonic()
+        numbers = ",".join(str(core) for core in cores)
+        me = str(os.getpid())
+        command = [sys.executable, "-m", "outercore.children", me, numbers, *arguments]
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with self.output.open("wb") as out, self.errors.open("wb") as errors:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise DeviceError(f"`outercore {' '.join(arguments)}`: {error}") from error
+        # Becomes readable when the process ends: what a selector can wait for.
+        self._ended = os.pidfd_open(self._process.pid)
+
+    @property
+    def output(self) -> Path:
+        """What it writes on standard output."""
+        return self.directory / "output.txt"
+
+    @property
+    def errors(self) -> Path:
+        """What it writes on standard error."""
+        return self.directory / "errors.txt"
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when the process has ended."""
+        return self._ended
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; `None` while it runs."""
+        return self._process.poll()
+
+    @property
+    def resident(self) -> int:
+        """Bytes that it has in memory now, 0 where it has ended."""
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def wait(self, seconds: float) -> int:
+        """Its exit code when it has ended; ends it after `seconds`.
+
+        Errors: `TimeoutError` where it had to be ended.
+        """
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise TimeoutError(f"took longer than {seconds:g} s") from None
+
+    def ask_to_stop(self) -> None:
+        """Like Ctrl-C: it ends soon, and cleanly."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def stop(self, grace_s: float = GRACE_S) -> int:
+        """Asks it to stop, kills it where it does not; returns its exit code."""
+        self.ask_to_stop()
+        try:
+            return self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def close(self) -> None:
+        """Gives the descriptor back; ends the process where it still runs."""
+        if self.code is None:
+            self.stop()
+        if self._ended >= 0:
+            os.close(self._ended)
+            self._ended = -1
+
+    def last_error(self) -> str:
+        """The line that says what went wrong, with the exit code where there is none."""
+        lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []
+        named = [line for line in lines if line.startswith(("error: ", "stopped: "))]
+        said = named[-1:] or [line for line in lines if line.strip()][-1:]
+        return said[0] if said else f"ended with code {self.code}"
+
+
+def stop_all(children: Sequence[Child]) -> None:
+    """Asks all to stop at once, then waits for each."""
+    for child in children:
+        child.ask_to_stop()
+    end = time.monotonic() + GRACE_S
+    for child in children:
+        child.stop(max(end - time.monotonic(), 0.1))
+
+
+@contextlib.contextmanager
+def terminate_like_interrupt() -> Iterator[None]:
+    """Within the block SIGTERM raises `KeyboardInterrupt` as Ctrl-C does, so that all is put away.
+
+    Does nothing outside the main thread, where Python delivers no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _main() -> None:
+    """The child's side: its cores before anything starts a thread, then the command."""
+    parent, cores, *arguments = sys.argv[1:]
+    # A parent that is killed cannot end its children.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        sys.exit("the parent has ended")
+    # A parent in the background may have left it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    sys.argv = ["outercore", *arguments]
+    try:
+        from outercore.cli import main
+
+        main()
+    except KeyboardInterrupt:
+        # Asked to stop while it was still importing.
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    _main()

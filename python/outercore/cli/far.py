@@ -1,0 +1,256 @@
+"""`outercore far`: what lies on a memory server, and how fast it is."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from outercore import far as memory
+from outercore.cli import console, options
+from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
+from outercore.sizes import format_size
+
+far = typer.Typer(
+    help="Look after what lies on a memory server.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@far.command("put", no_args_is_help=True)
+def put(
+    data_set: options.DataSet,
+    server: options.FarServer,
+    token_file: options.FarTokenFile = None,
+    what: Annotated[
+        str | None,
+        typer.Option(
+            "--what", help="Of `grid,features,topology`; all that the data set has by default."
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Copy a data set to a memory server, where it stays for every run that asks for it.
+
+    Without it, each run copies what it needs and takes it along when it ends. Ends with exit code
+    1 where the server had no room for all of it.
+
+    **Example**
+
+        outercore far put papers --what grid --far 10.0.0.7 --far-token-file far.token
+    """
+    chosen = options.far(server, token_file=token_file)
+    assert chosen is not None
+    parts = None if what is None else [part.strip() for part in what.split(",")]
+    with console.bars(quiet=json) as progress:
+        arrays = memory.put(data_set, chosen, what=parts, progress=progress)
+    if json:
+        console.json_data(arrays)
+    else:
+        console.table(
+            f"{data_set} on {chosen.address}",
+            [
+                (array["key"], f"{format_size(array['bytes']):>10}  {array['state']}")
+                for array in arrays
+            ],
+        )
+    left = [array["key"] for array in arrays if array["state"] == "full"]
+    if left:
+        raise NoSpaceError(
+            f"memory server `{chosen.address}`: no room for {', '.join(left)}"
+            "\nhint: `outercore far list` shows what it holds, `outercore far drop` frees it"
+        )
+
+
+@far.command("list", no_args_is_help=True)
+def list_(
+    server: options.FarServer,
+    token_file: options.FarTokenFile = None,
+    data_set: Annotated[
+        Path | None,
+        typer.Option("--data-set", help="Call regions by the keys of this data set's arrays."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Show what a memory server has, lends and holds.
+
+    **Example**
+
+        outercore far list --far 10.0.0.7 --far-token-file far.token
+    """
+    chosen = options.far(server, token_file=token_file)
+    assert chosen is not None
+    with memory.build_connection(chosen) as connection:
+        status = connection.status()
+    if json:
+        console.json_data(status)
+        return
+    keys = {} if data_set is None else _keys(data_set)
+    summary = [
+        ("memory", format_size(status["size"])),
+        ("lent", format_size(status["used"])),
+        ("clients", f"{status['clients']:,}"),
+        ("version", status["version"]),
+    ]
+    console.table(chosen.address, summary)
+    named = [region for region in status["regions"] if region["name"] is not None]
+    if named:
+        console.data("")
+        console.table(
+            "regions",
+            [
+                (keys.get(region["name"], region["name"]), f"{format_size(region['len']):>10}")
+                for region in named
+            ],
+        )
+
+
+@far.command("drop", no_args_is_help=True)
+def drop(
+    server: options.FarServer,
+    data_set: Annotated[
+        Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
+    ] = None,
+    token_file: options.FarTokenFile = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="Drop this region; may be repeated.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Drop every region that was put there to stay.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Give back memory of a server that `outercore far put` filled.
+
+    Runs that read from it go on from the disk, or fail if they were told `--no-fallback`. A region
+    that cannot be dropped leaves the others to be; the command then ends with exit code 1.
+
+    **Examples**
+
+        outercore far drop papers --far 10.0.0.7 --far-token-file far.token
+
+        outercore far drop --all --far 10.0.0.7 --far-token-file far.token
+    """
+    given = [data_set is not None, bool(name), everything]
+    if sum(given) != 1:
+        raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
+    chosen = options.far(server, token_file=token_file)
+    assert chosen is not None
+    dropped = []
+    failed = []
+    with memory.build_connection(chosen) as connection:
+        if everything:
+            regions = connection.status()["regions"]
+            # Others belong to clients that are at work, and go with them.
+            names = [region["name"] for region in regions if region["kept"]]
+        elif data_set is not None:
+            names = list(_keys(data_set))
+        else:
+            names = list(name or [])
+        for wanted in names:
+            region = connection.find(wanted)
+            if region is not None:
+                try:
+                    connection.free(region)
+                except DeviceError:
+                    raise
+                except OutercoreError as error:
+                    failed.append(f"`{wanted}`: {str(error).splitlines()[0]}")
+                else:
+                    dropped.append({"name": wanted, "bytes": region.length})
+            elif name:
+                raise NotFoundError(
+                    f"memory server `{chosen.address}`: no region `{wanted}`"
+                    "\nhint: `outercore far list` shows those that there are"
+                )
+    if json:
+        console.json_data(dropped)
+    else:
+        total = sum(region["bytes"] for region in dropped)
+        console.data(f"{len(dropped)} dropped, {format_size(total)} given back")
+    if failed:
+        raise InvalidError(
+            f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"
+            "\nhint: `outercore far list` shows what it holds; try again when nobody writes there"
+        )
+
+
+@far.command("probe", no_args_is_help=True)
+def probe(
+    server: options.FarServer,
+    data_set: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Directory whose runs are to use the best chunk from now on.", show_default=False
+        ),
+    ] = None,
+    token_file: options.FarTokenFile = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="Size of the region that is read; 64MiB if the server has that."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Time for each point.")] = 0.3,
+    json: options.Json = False,
+) -> None:
+    """Measure bytes a second of a memory server by chunk size and queue length.
+
+    Allocates a region, writes it, reads it, gives it back; with a data set, stores the result as
+    `far.json` in its directory.
+
+    **Example**
+
+        outercore far probe papers --far 10.0.0.7 --far-token-file far.token
+    """
+    if data_set is not None and not data_set.is_dir():
+        raise NotFoundError(f"directory `{data_set}` does not exist")
+    chosen = options.far(server, token_file=token_file)
+    assert chosen is not None
+    with console.bars(quiet=json) as progress:
+        profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
+    stored = None
+    if data_set is not None:
+        stored = memory.store_profile(data_set, chosen.address, profile)
+    if json:
+        console.json_data(profile)
+        return
+    rows = [
+        ("latency", f"{profile['latency_s'] * 1e6:,.0f} µs"),
+        ("best chunk", format_size(profile["best_chunk"])),
+    ]
+    if stored is not None:
+        rows.append(("stored in", str(stored)))
+    console.table(chosen.address, rows)
+    console.data("")
+    Console(highlight=False).print(_points(profile))
+
+
+def _points(profile: dict[str, Any]) -> Table:
+    """Rates by chunk and queue length; the best of each chunk is marked."""
+    table = Table("chunk", "in flight", "MB/s", "", box=box.SIMPLE_HEAD)
+    for column in table.columns[:3]:
+        column.justify = "right"
+    for chunk, same_chunk in groupby(profile["points"], key=lambda point: point["chunk"]):
+        rows = list(same_chunk)
+        peak = max(rows, key=lambda point: point["bytes_per_s"])
+        for point in rows:
+            best = "peak, best chunk" if chunk == profile["best_chunk"] else "peak"
+            table.add_row(
+                format_size(chunk),
+                f"{point['queue_length']:,}",
+                f"{point['bytes_per_s'] / 1e6:,.1f}",
+                best if point is peak else "",
+                style="bold" if point is peak else "",
+            )
+        table.add_section()
+    return table
+
+
+def _keys(data_set: Path) -> dict[str, str]:
+    """The arrays of a data set that a server can hold: their keys by the names of regions."""
+    return {name: array["key"] for array in memory.arrays(data_set) for name in array["names"]}

@@ -1,0 +1,257 @@
+"""`outercore jobs`: run several algorithms at once, each with what it needs."""
+
+from __future__ import annotations
+
+import inspect
+import json as json_format
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from outercore.cli import console
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.sizes import format_size, parse_size
+
+if TYPE_CHECKING:
+    from outercore.jobs import JobState, Request
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NOT_HERE = {"plan": "--plan", "no_record": "--no-record"}
+FAILED = 1
+
+
+def jobs(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help='JSON list of commands, such as `["run wcc papers"]`.', show_default=False
+        ),
+    ],
+    memory: Annotated[
+        str, typer.Option("--memory", help="Memory of all of them together; `auto`: what is free.")
+    ] = "auto",
+    table: Annotated[
+        Path | None,
+        typer.Option(help="What `outercore tune` measured; that of the user by default."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of their records; `runs/FILE` by default.")
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds that a job may wait for memory that others hold.")
+    ] = 600.0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Run a list of `outercore run` commands, as many at once as there are cores and memory for.
+
+    Each gets the memory of its turning point and the threads that save most time, on cores of its
+    own, as measured by `outercore tune`; one that does not fit waits. `--threads`, `--memory` and
+    `--far-ratio` in a command are kept to. Entries are commands or `{"name": ..., "command": ...}`.
+    Ctrl-C ends all of them cleanly; the same command goes on with those that are left.
+
+    **Example**
+
+        outercore jobs night.json --memory 16GiB
+    """
+    from outercore import jobs as running
+    from outercore.machine import total_memory
+    from outercore.tune import load_table, same_machine, table_path
+
+    requests = read_requests(file)
+    path = table or table_path()
+    if table is not None and not table.exists():
+        raise NotFoundError(f"table `{table}` does not exist\nhint: `outercore tune` writes it")
+    measured, machine = load_table(path)
+    if not same_machine(machine):
+        console.note(f"note: table `{path}` was measured on another machine: {machine}")
+    most = total_memory() if memory == "auto" else parse_size(memory)
+    directory = out or Path("runs") / file.stem
+    with console.live(quiet=json) as live:
+        shown = Shown(live, quiet=json)
+        states = running.run_jobs(
+            requests,
+            measured,
+            directory,
+            running.ThisMachine(most),
+            patience_s=patience,
+            observer=shown,
+            progress=shown.preparing,
+        )
+    if json:
+        console.json_data([asdict(state) for state in states])
+    else:
+        _print(states, directory)
+    if any(state.status != "done" for state in states):
+        raise typer.Exit(FAILED)
+
+
+def read_requests(file: Path) -> list[Request]:
+    """The commands in a file, each as what it asks for.
+
+    Errors: `InvalidError`, `CorruptError`, `NotFoundError` name the entry.
+    """
+    try:
+        entries = json_format.loads(file.read_text())
+    except FileNotFoundError:
+        raise NotFoundError(f"jobs `{file}`: no such file") from None
+    except (OSError, ValueError) as error:
+        raise CorruptError(f"jobs `{file}`: {error}") from None
+    if not isinstance(entries, list):
+        raise InvalidError(f"jobs `{file}`: expected a JSON list of commands")
+    requests: list[Request] = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            request = parse(*_entry(entry, number))
+        except InvalidError as error:
+            raise InvalidError(f"jobs `{file}`, entry {number}: {error}") from None
+        if any(request.name == other.name for other in requests):
+            raise InvalidError(f"jobs `{file}`, entry {number}: a second `{request.name}`")
+        requests.append(request)
+    return requests
+
+
+def parse(name: str, words: Sequence[str]) -> Request:
+    """What an `outercore run` command asks for.
+
+    Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
+    """
+    from outercore.cli import run_
+    from outercore.jobs import Request
+
+    verb, *rest = words or [""]
+    if verb != "run" or not rest:
+        raise InvalidError(f"expected `run ALGORITHM DATASET ...`, found `{' '.join(words)}`")
+    group: Any = typer.main.get_command(run_.algorithms)
+    command = group.commands.get(rest[0])
+    if command is None:
+        raise InvalidError(f"algorithm `{rest[0]}`: expected one of {', '.join(group.commands)}")
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        context = command.make_context(rest[0], list(rest[1:]))
+    except usage_error as error:
+        raise InvalidError(error.format_message()) from None
+    except typer.Exit:
+        raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
+    given = {
+        key: value
+        for key, value in context.params.items()
+        if context.get_parameter_source(key).name == "COMMANDLINE"
+    }
+    for key, option in _NOT_HERE.items():
+        if given.get(key):
+            raise InvalidError(f"{option}: expected a command that runs and keeps a record")
+    function: Callable[..., dict[str, Any]] = inspect.unwrap(command.callback)
+    own = inspect.signature(function).parameters
+    chosen = function(**{key: context.params[key] for key in own})
+    # Where jumps lead does not change what memory is divided into.
+    chosen.pop("personalization", None)
+    shared = {field.name for field in fields(run_.Job)}
+    job = run_.Job(**{key: value for key, value in context.params.items() if key in shared})
+    memory = given.get("memory")
+    return Request(
+        name=name if name else function.__name__,
+        words=tuple(words),
+        algorithm=function.__name__,
+        data_set=Path(job.data_set),
+        options=chosen,
+        threads=job.threads,
+        memory=None if memory is None else parse_size(memory),
+        far=job.far_options(),
+        far_ratio=job.far_ratio,
+        queue_length=job.far_queue_length,
+        backend=job.backend,
+        record=None if job.record is None else Path(job.record),
+        saves=job.save is not None,
+    )
+
+
+def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
+    """Name and words of one entry."""
+    name, command = None, entry
+    if isinstance(entry, dict):
+        unknown = set(entry) - {"name", "command"}
+        if unknown or "command" not in entry:
+            raise InvalidError('expected `{"name": ..., "command": ...}`')
+        name, command = entry.get("name"), entry["command"]
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise InvalidError(f"`{command}`: {error}") from None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InvalidError(f"expected a command, found {json_format.dumps(entry)}")
+    if words[:1] == ["outercore"]:
+        words = words[1:]
+    if name is None:
+        name = "-".join([f"{number:02}", *words[1:2]])
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidError(
+            f"name {json_format.dumps(name)}: expected letters, digits, `.`, `_`, `-`"
+        )
+    return name, words
+
+
+class Shown:
+    """Shows what becomes of jobs: one table that is written anew, or a line for each change."""
+
+    def __init__(self, live: Callable[[str], None] | None, *, quiet: bool) -> None:
+        self._live = live
+        self._quiet = quiet
+        self._known: dict[str, str] = {}
+
+    def __call__(self, states: Sequence[JobState]) -> None:
+        """Something has changed, or a second has passed."""
+        if self._live is not None:
+            width = max((len(state.name) for state in states), default=0)
+            self._live("\n".join(f"{state.name:<{width}}  {_line(state)}" for state in states))
+        elif not self._quiet:
+            for state in states:
+                if self._known.get(state.name, "waiting") != state.status:
+                    console.note(f"{state.name}: {_line(state)}")
+        self._known = {state.name: state.status for state in states}
+
+    def preparing(self, phase: str, done: int, total: int, unit: str) -> None:
+        """A grid is being built before anything can be planned."""
+        if self._live is not None:
+            self._live(f"preparing: {phase} {done:,} / {total:,} {unit}")
+
+
+def _line(state: JobState) -> str:
+    words: list[str] = [state.status]
+    if state.status == "running" and state.memory is not None:
+        cores = ",".join(str(core) for core in state.cores)
+        words.append(f"on cores {cores} with {format_size(state.memory)}")
+        words += [] if state.estimate is None else [f"about {state.estimate:.3g} s"]
+    if state.status == "done" and state.seconds is not None:
+        words.append(f"in {state.seconds:.3g} s")
+    return ", ".join([*words, *([state.error] if state.error else [])])
+
+
+def _print(states: Sequence[JobState], directory: Path) -> None:
+    table = RichTable(box=box.SIMPLE_HEAD)
+    for head in ("job", "status"):
+        table.add_column(head, no_wrap=True)
+    for head in ("threads", "memory", "far ratio", "seconds", "peak"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for state in states:
+        table.add_row(
+            state.name,
+            state.status,
+            "-" if state.threads is None else f"{state.threads}",
+            "-" if state.memory is None else format_size(state.memory),
+            "-" if state.far_ratio is None else f"{state.far_ratio:.2f}",
+            "-" if state.seconds is None else f"{state.seconds:.3g}",
+            "-" if state.peak_memory is None else format_size(state.peak_memory),
+        )
+    Console(highlight=False).print(table)
+    for state in states:
+        for note in [*state.notes, *([state.error] if state.error else [])]:
+            console.note(f"{state.name}: {note}")
+    console.data(f"records in {directory}")

@@ -1,0 +1,442 @@
+"""Deciding how graph algorithms share a machine: threads, cores and far ratio from a table.
+
+Pure: measured runs and what is free go in, launches come out. `outercore tune` measures the
+table, `outercore jobs` looks at the machine and carries the launches out.
+
+**Source**: Fargraph+ 3.1 (turning point) and 7 (controller).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from outercore.errors import CorruptError, VersionError
+
+Medium = Literal["disk", "tcp", "unix", "fabric"]
+"""Where the edges lie that are not kept in memory."""
+
+SLACK = 0.1
+"""A far ratio is beyond the turning point where it costs this share of time more."""
+
+ASSUMED_TURNING_POINT = 0.6
+"""Where nothing was measured: what Fargraph+ 3.1 found for BFS and betweenness."""
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class GraphShape:
+    """What the time of an algorithm depends on besides its options."""
+
+    nodes: int
+    arcs: int
+    skew: float
+    """Standard deviation of the in-degrees over their mean."""
+
+    @property
+    def arcs_per_node(self) -> float:
+        """Mean in-degree."""
+        return self.arcs / self.nodes if self.nodes else 0.0
+
+    @property
+    def graph_class(self) -> GraphClass:
+        """The class that the graph falls into.
+
+        Example:
+            >>> str(GraphShape(nodes=262_144, arcs=4_193_906, skew=8.6).graph_class)
+            'up to 10^6 nodes, medium, skewed'
+        """
+        return GraphClass(
+            size=math.ceil(math.log10(max(self.nodes, 1))),
+            density=_level(self.arcs_per_node, _DENSITIES),
+            skew=_level(self.skew, _SKEWS),
+        )
+
+    def distance(self, other: GraphShape) -> float:
+        """How different two graphs are: doublings of nodes, of arcs a node, and of skew."""
+        pairs = (
+            (self.nodes, other.nodes),
+            (self.arcs_per_node, other.arcs_per_node),
+            (1 + self.skew, 1 + other.skew),
+        )
+        return sum(abs(math.log2(max(a, 1e-3) / max(b, 1e-3))) for a, b in pairs)
+
+
+# Below each bound the level beside it; the last one is for everything above.
+_DENSITIES: Sequence[tuple[float, str]] = ((4, "sparse"), (32, "medium"), (math.inf, "dense"))
+_SKEWS: Sequence[tuple[float, str]] = ((1, "even"), (4, "uneven"), (math.inf, "skewed"))
+
+
+@dataclass(frozen=True)
+class GraphClass:
+    """Graphs that the table takes for alike."""
+
+    size: int
+    """Power of ten that bounds the number of nodes: 6 above 10^5, up to 10^6."""
+    density: str
+    """`sparse` below 4 arcs a node, `medium` below 32, `dense` above."""
+    skew: str
+    """Of the in-degrees: `even` below 1, `uneven` below 4, `skewed` above."""
+
+    def __str__(self) -> str:
+        return f"up to 10^{self.size} nodes, {self.density}, {self.skew}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One point of the offline table: the median of several runs."""
+
+    algorithm: str
+    graph: GraphShape
+    medium: Medium
+    threads: int
+    far_ratio: float
+    """Share of the bytes of edges that were not kept in local memory."""
+    seconds: float
+    bytes_read: int
+    """From the disk or from far memory."""
+    memory: int
+    """The budget: the least that keeps `1 - far_ratio` of the edges."""
+    peak_memory: int
+    """The most bytes that the process had resident."""
+    partition_log2: int | None = None
+    """Nodes of a partition as a power of two; `None` for the data set's own grid."""
+    queue_length: int | None = None
+    """Transfers in flight in each queue to the memory server; `None` for the default."""
+
+    @property
+    def settings(self) -> Settings:
+        """What was set besides threads and far ratio."""
+        return Settings(self.partition_log2, self.queue_length)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is set once for an algorithm and a graph class."""
+
+    partition_log2: int | None = None
+    queue_length: int | None = None
+
+    def __str__(self) -> str:
+        words = [] if self.partition_log2 is None else [f"2^{self.partition_log2} nodes"]
+        words += [] if self.queue_length is None else [f"queue {self.queue_length}"]
+        return ", ".join(words) or "default"
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Small ones first, and what was left as it is before all."""
+        return (self.partition_log2 or 0, self.queue_length or 0)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the table knows about an algorithm on one graph, at the best settings."""
+
+    measured: Sequence[Measurement]
+    """Of one graph and medium, not empty."""
+    same_class: bool
+    """Whether that graph is of the class that was asked for."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Those with which the points took least, each beside the best of its point."""
+        points: dict[tuple[int, float], dict[Settings, float]] = defaultdict(dict)
+        for one in self.measured:
+            points[one.threads, one.far_ratio][one.settings] = one.seconds
+        slowdowns: dict[Settings, list[float]] = defaultdict(list)
+        for seconds in points.values():
+            least = min(seconds.values())
+            for settings, taken in seconds.items():
+                slowdowns[settings].append(taken / least if least else 1.0)
+        # Measured at more points is better known; then the first in a fixed order.
+        return min(
+            slowdowns,
+            key=lambda one: (statistics.median(slowdowns[one]), -len(slowdowns[one]), one.order),
+        )
+
+    @cached_property
+    def curves(self) -> Mapping[int, Sequence[tuple[float, float]]]:
+        """Far ratios and seconds, by number of threads."""
+        chosen: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for one in self.measured:
+            if one.settings == self.settings:
+                chosen[one.threads].append((one.far_ratio, one.seconds))
+        return {threads: sorted(curve) for threads, curve in sorted(chosen.items())}
+
+    @cached_property
+    def turning_point(self) -> float:
+        """The smallest of those of the numbers of threads, so that it holds for each."""
+        return min(turning_point(curve) for curve in self.curves.values())
+
+    def times(self, far_ratio: float) -> tuple[float, ...]:
+        """Seconds with 1, 2, … threads up to the most that were measured.
+
+        Between measured numbers of threads along a line; below the least as if work divided
+        evenly.
+        """
+        known = {threads: _at(curve, far_ratio) for threads, curve in self.curves.items()}
+        least, most = min(known), max(known)
+        ideal = [known[least] * least / threads for threads in range(1, least)]
+        line = sorted((float(threads), seconds) for threads, seconds in known.items())
+        return (*ideal, *(_at(line, threads) for threads in range(least, most + 1)))
+
+
+class Table:
+    """The offline table (Fargraph+ 7): measured runs by algorithm and graph.
+
+    Example:
+        >>> graph = GraphShape(nodes=1000, arcs=8000, skew=0.5)
+        >>> point = Measurement("bfs", graph, "disk", 1, 0.0, 2.0, 0, 1 << 20, 1 << 21)
+        >>> table = Table([point, replace(point, far_ratio=1.0, seconds=4.0)])
+        >>> profile = table.profile("bfs", graph, "disk")
+        >>> profile.turning_point, profile.times(0.5)
+        (0.1, (3.0,))
+    """
+
+    def __init__(self, measurements: Iterable[Measurement] = ()) -> None:
+        self.measurements = tuple(measurements)
+
+    def profile(self, algorithm: str, graph: GraphShape, medium: Medium) -> Profile | None:
+        """What is known about an algorithm on a graph like this one; `None` where nothing is.
+
+        Of the same medium and class where there is one, else of the nearest, with its times
+        scaled by the number of arcs.
+        """
+        known = [one for one in self.measurements if one.algorithm == algorithm]
+        if not known:
+            return None
+        here = [one for one in known if one.medium == medium] or known
+        alike = [one for one in here if one.graph.graph_class == graph.graph_class] or here
+        nearest = min(alike, key=lambda one: (one.graph.distance(graph), one.medium))
+        scale = graph.arcs / nearest.graph.arcs if nearest.graph.arcs else 1.0
+        measured = [
+            replace(one, seconds=one.seconds * scale)
+            for one in alike
+            if (one.graph, one.medium) == (nearest.graph, nearest.medium)
+        ]
+        return Profile(measured, nearest.graph.graph_class == graph.graph_class)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as JSON holds it."""
+        return {
+            "version": _VERSION,
+            "measurements": [asdict(measurement) for measurement in self.measurements],
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Table:
+        """The table that `to_dict` made.
+
+        Errors: `VersionError` for one of a newer version, `CorruptError` for anything else.
+        """
+        if not isinstance(value, Mapping) or "version" not in value:
+            raise CorruptError("table: expected an object with a `version`")
+        if value["version"] != _VERSION:
+            raise VersionError(
+                f"table: version {value['version']}, expected {_VERSION}\n"
+                "hint: update Outercore, or measure again with `outercore tune`"
+            )
+        try:
+            return cls([_measurement(one) for one in value["measurements"]])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptError(
+                f"table: {type(error).__name__}: {error}\nhint: measure again with `outercore tune`"
+            ) from None
+
+
+def turning_point(curve: Sequence[tuple[float, float]], slack: float = SLACK) -> float:
+    """The largest far ratio that costs little: beyond it, seconds rise above `slack`.
+
+    `curve` holds far ratios and seconds, in any order. Times are first smoothed to the nearest
+    ones that never fall with the ratio, so that one slow run is no turning point; between
+    measured ratios they go along a line.
+
+    Errors: `ValueError` for an empty curve.
+
+    Example:
+        >>> turning_point([(0.0, 10.0), (0.6, 10.0), (0.8, 20.0), (1.0, 40.0)])
+        0.62
+
+    **Source**: Fargraph+ 3.1, figure 4.
+    """
+    if not curve:
+        raise ValueError("turning point of no measurements")
+    points = sorted(curve)
+    ratios = [ratio for ratio, _ in points]
+    seconds = _never_falling([taken for _, taken in points])
+    limit = (1 + slack) * seconds[0]
+    for place in range(1, len(points)):
+        if seconds[place] > limit:
+            rise = seconds[place] - seconds[place - 1]
+            within = (limit - seconds[place - 1]) / rise
+            reached = ratios[place - 1] + within * (ratios[place] - ratios[place - 1])
+            # Rounded down: no digit more than the measurements carry, and within the slack.
+            return max(ratios[place - 1], math.floor(reached * 1000 + 1e-6) / 1000)
+    return ratios[-1]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program that waits for cores and memory."""
+
+    name: str
+    times: tuple[float, ...]
+    """Seconds with 1, 2, … threads; more threads than that bring nothing."""
+    memory: int
+    """Bytes at the turning point, with `least_threads`."""
+    memory_per_thread: int = 0
+    """Bytes for each further thread."""
+    least_threads: int = 1
+    most_threads: int | None = None
+
+    def seconds(self, threads: int) -> float:
+        """With so many threads."""
+        return self.times[min(threads, len(self.times)) - 1]
+
+    def memory_with(self, threads: int) -> int:
+        """Bytes that it needs with so many threads."""
+        return self.memory + self.memory_per_thread * max(threads - self.least_threads, 0)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A job that may start now, and what is its own."""
+
+    job: Job
+    cores: tuple[int, ...]
+    """One a thread, of one NUMA node where one had enough."""
+    memory: int
+
+    @property
+    def threads(self) -> int:
+        """Threads to start."""
+        return len(self.cores)
+
+
+def allocate(
+    jobs: Sequence[Job], free_cores: Sequence[Sequence[int]], free_memory: int
+) -> list[Launch]:
+    """Which of the waiting jobs start now, with which cores.
+
+    In the order of `jobs` each gets its least number of threads as long as a core and its memory
+    at the turning point are free; one that does not fit waits, and later ones may go ahead. The
+    cores left over go, some at a time, to the job whose time they shorten most per core, until
+    none are left or none help. Then cores are dealt by NUMA node, most demanding job first, each
+    from the node with the most free cores.
+
+    Shapes: `free_cores` holds the free cores of each NUMA node.
+
+    **Source**: Fargraph+ 7, thread allocation.
+    """
+    cores = sum(len(node) for node in free_cores)
+    memory = free_memory
+    threads: dict[int, int] = {}
+    for place, job in enumerate(jobs):
+        if job.least_threads <= cores and job.memory <= memory:
+            threads[place] = job.least_threads
+            cores -= job.least_threads
+            memory -= job.memory
+    while cores:
+        growths = (
+            (_best_growth(jobs[place], at, cores, memory), place) for place, at in threads.items()
+        )
+        # Among equals the job that waited longest.
+        (saved, more), place = max(
+            growths, key=lambda one: (one[0][0], -one[1]), default=((0.0, 0), 0)
+        )
+        if saved <= 0:
+            break
+        grown = threads[place] + more
+        memory -= jobs[place].memory_with(grown) - jobs[place].memory_with(threads[place])
+        cores -= more
+        threads[place] = grown
+    dealt = _deal(threads, free_cores)
+    return [
+        Launch(jobs[place], dealt[place], jobs[place].memory_with(count))
+        for place, count in sorted(threads.items())
+    ]
+
+
+def _best_growth(job: Job, threads: int, cores: int, memory: int) -> tuple[float, int]:
+    """Seconds saved per core by the best number of further threads, and that number.
+
+    Looks beyond the next thread: where two threads bring nothing, four still may.
+    """
+    most = min(threads + cores, job.most_threads or len(job.times), len(job.times))
+    best = (0.0, 0)
+    for more in range(1, most - threads + 1):
+        if job.memory_with(threads + more) - job.memory_with(threads) > memory:
+            break
+        saved = (job.seconds(threads) - job.seconds(threads + more)) / more
+        # Among equals the fewest threads, so that others are asked before more are given.
+        if saved > best[0]:
+            best = (saved, more)
+    return best
+
+
+def _deal(
+    threads: Mapping[int, int], free_cores: Sequence[Sequence[int]]
+) -> dict[int, tuple[int, ...]]:
+    nodes = [list(node) for node in free_cores]
+    dealt: dict[int, tuple[int, ...]] = {}
+    for place in sorted(threads, key=lambda place: (-threads[place], place)):
+        wanted = threads[place]
+        taken: list[int] = []
+        while len(taken) < wanted:
+            fullest = max(range(len(nodes)), key=lambda node: (len(nodes[node]), -node))
+            count = min(wanted - len(taken), len(nodes[fullest]))
+            taken += nodes[fullest][:count]
+            del nodes[fullest][:count]
+        dealt[place] = tuple(taken)
+    return dealt
+
+
+def _never_falling(values: Sequence[float]) -> list[float]:
+    """The nearest values, by squares, that never fall: pool adjacent violators."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        mean, count = float(value), 1
+        while blocks and blocks[-1][0] > mean:
+            before, many = blocks.pop()
+            mean = (before * many + mean * count) / (many + count)
+            count += many
+        blocks.append((mean, count))
+    return [mean for mean, count in blocks for _ in range(count)]
+
+
+def _at(line: Sequence[tuple[float, float]], x: float) -> float:
+    """The height of a line through points sorted by x; level beyond its ends."""
+    if x <= line[0][0]:
+        return line[0][1]
+    for (left, low), (right, high) in itertools.pairwise(line):
+        if x <= right:
+            return low + (high - low) * (x - left) / (right - left) if right > left else high
+    return line[-1][1]
+
+
+def _level(value: float, levels: Sequence[tuple[float, str]]) -> str:
+    return next(name for bound, name in levels if value < bound)
+
+
+def _measurement(value: Mapping[str, Any]) -> Measurement:
+    known = {field.name for field in fields(Measurement)}
+    unknown = set(value) - known
+    if unknown:
+        raise ValueError(f"unknown keys {sorted(unknown)}")
+    one = Measurement(**{**value, "graph": GraphShape(**value["graph"])})
+    counts = (one.threads, one.bytes_read, one.memory, one.peak_memory, one.graph.nodes)
+    if not all(isinstance(count, int) for count in (*counts, one.graph.arcs)):
+        raise ValueError(f"expected whole numbers, found {counts}")
+    if one.threads < 1 or not 0 <= one.far_ratio <= 1 or not 0 <= one.seconds < math.inf:
+        raise ValueError(
+            f"threads {one.threads}, far ratio {one.far_ratio}, seconds {one.seconds}: "
+            "expected 1 or more, 0 to 1, 0 or more"
+        )
+    return one

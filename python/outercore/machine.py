@@ -1,0 +1,181 @@
+"""What is free on this machine: cores by NUMA node, and memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_NODES = Path("/sys/devices/system/node")
+_GROUPS = Path("/sys/fs/cgroup")
+_SAMPLE_S = 0.2
+_UNLIMITED = 1 << 60
+"""Above this a limit of a control group is none; version 1 says so by a huge number."""
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """What a core did since the machine started."""
+
+    busy: int
+    total: int
+
+
+class Cores:
+    """The cores that this process may use, and how busy others keep them."""
+
+    def __init__(self) -> None:
+        self.nodes = numa_nodes(os.sched_getaffinity(0))
+        self._before = _ticks()
+        self._taken_at = time.monotonic()
+        # What we ran ourselves within the sample says nothing of others.
+        self._ours: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(len(node) for node in self.nodes)
+
+    def free(self, held: Iterable[int]) -> list[list[int]]:
+        """Cores by NUMA node that neither we (`held`) nor others keep busy.
+
+        One is always free where we hold none: on a machine that others keep busy we get on, too,
+        at the pace that the system gives us.
+        """
+        held = set(held)
+        waited = time.monotonic() - self._taken_at
+        if waited < _SAMPLE_S:
+            time.sleep(_SAMPLE_S - waited)
+        now = _ticks()
+        shares = busy_shares(self._before, now, without=self._ours | held)
+        free = free_cores(self.nodes, held, shares)
+        self._before, self._taken_at, self._ours = now, time.monotonic(), held
+        return free
+
+
+def busy_shares(
+    before: Mapping[int, Ticks], after: Mapping[int, Ticks], without: set[int]
+) -> dict[int, float]:
+    """The share of time that each core was busy; nothing of those in `without`."""
+    shares = {}
+    for core, now in after.items():
+        then = before.get(core)
+        if core in without or then is None or now.total <= then.total:
+            continue
+        shares[core] = (now.busy - then.busy) / (now.total - then.total)
+    return shares
+
+
+def free_cores(
+    nodes: Sequence[Sequence[int]], held: set[int], shares: Mapping[int, float]
+) -> list[list[int]]:
+    """As many of the cores that are not `held` as are idle together, the idlest ones.
+
+    Others' threads move from core to core; what counts is how much of them all is left.
+    """
+    open_ = sorted((shares.get(core, 0.0), core) for node in nodes for core in node)
+    open_ = [(share, core) for share, core in open_ if core not in held]
+    idle = round(sum(1 - share for share, _ in open_))
+    if not held:
+        idle = max(idle, 1)
+    chosen = {core for _, core in open_[:idle]}
+    return [[core for core in node if core in chosen] for node in nodes]
+
+
+def numa_nodes(cores: Iterable[int], root: Path = _NODES) -> list[list[int]]:
+    """`cores` by NUMA node; all together where the system names no nodes."""
+    left = set(cores)
+    nodes = []
+    for path in sorted(root.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
+        try:
+            mine = sorted(left & set(core_list((path / "cpulist").read_text())))
+        except OSError:
+            continue
+        left -= set(mine)
+        nodes += [mine] if mine else []
+    return [*nodes, sorted(left)] if left else nodes
+
+
+def core_list(text: str) -> list[int]:
+    """The cores that the kernel writes as `0-3,8`.
+
+    Example:
+        >>> core_list("0-3,8")
+        [0, 1, 2, 3, 8]
+    """
+    cores: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            cores += range(int(first), int(last or first) + 1)
+    return cores
+
+
+def total_memory() -> int:
+    """The most memory that this process and its children could have."""
+    limits = [limit for limit, _ in _group_memory()]
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *limits])
+
+
+def available_memory() -> int:
+    """Bytes that can be used now without swapping, within the limits of our control groups."""
+    available = None
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    if available is None:
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(min([available, *(limit - used for limit, used in _group_memory())]), 0)
+
+
+def _group_memory() -> list[tuple[int, int]]:
+    """Limit and use, without what the kernel can drop, of each limited control group above us."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, files = _GROUPS, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            root = _GROUPS / "memory"
+            files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        found += group_limits(root, path, files)
+    return found
+
+
+def group_limits(root: Path, path: str, files: tuple[str, str, str]) -> list[tuple[int, int]]:
+    """Limit and use of the control group `path` and of those above it."""
+    limit_file, usage_file, droppable = files
+    found = []
+    group = root / path.strip("/")
+    for directory in (group, *(above for above in group.parents if above.is_relative_to(root))):
+        try:
+            limit = int((directory / limit_file).read_text())
+            used = int((directory / usage_file).read_text())
+            stat = (directory / "memory.stat").read_text().split()
+        except (OSError, ValueError):
+            # No such group, as in a container that sees another tree, or no limit: `max`.
+            continue
+        pairs = dict(zip(stat[::2], stat[1::2], strict=False))
+        if limit < _UNLIMITED:
+            found.append((limit, max(used - int(pairs.get(droppable, 0)), 0)))
+    return found
+
+
+def _ticks() -> dict[int, Ticks]:
+    ticks = {}
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if not name.startswith("cpu") or name == "cpu":
+            continue
+        # user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
+        counted = [int(field) for field in fields[:8]]
+        ticks[int(name[3:])] = Ticks(sum(counted) - counted[3] - counted[4], sum(counted))
+    return ticks

@@ -1,0 +1,117 @@
+"""The sections of a report about graph algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from outercore import record as records
+from outercore.report import algorithm_charts as charts
+from outercore.report.elements import comparison, grid, summary, text_of
+from outercore.report.runs import AlgorithmRun
+from outercore.sizes import format_size
+
+
+def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
+    """What was found, what it cost, pass by pass, and how memory was divided."""
+    figures = [charts.seconds(runs), charts.read(runs), charts.busy(runs)]
+    if any(run.passes for run in runs):
+        figures += [
+            charts.seconds_by_pass(runs),
+            charts.bytes_by_pass(runs),
+            charts.busy_by_pass(runs),
+        ]
+    return [
+        *(_summary(run, place) for place, run in enumerate(runs)),
+        "<h2>Cost</h2>",
+        grid(*figures),
+        "<h2>Memory</h2>",
+        grid(*(charts.memory(run) for run in runs)),
+        *_profiles(runs),
+        "<h2>Results and counters</h2>",
+        comparison(runs, [_facts(run) for run in runs]),
+    ]
+
+
+def headline(runs: Sequence[AlgorithmRun]) -> tuple[str, str]:
+    """What ran on what, as a title and a line below it."""
+    names = ", ".join(dict.fromkeys(run.algorithm for run in runs))
+    data = runs[0].record["data_set"]
+    sets = dict.fromkeys(run.record["data_set"]["path"] for run in runs)
+    where = data["path"].rstrip("/").rpartition("/")[2]
+    if len(sets) > 1:
+        return f"{names} on {len(sets)} data sets", ", ".join(sets)
+    return f"{names} on {where}", f"{data['nodes']:,} nodes, {data['edges']:,} arcs"
+
+
+def _summary(run: AlgorithmRun, place: int) -> str:
+    counters, tiers = run.counters, run.bytes_by_tier
+    fetched = sum(tiers.values())
+    device, cores = records.device_busy(counters), records.cores_busy(counters)
+    tiles = [
+        ("algorithm", escape(run.algorithm)),
+        ("seconds", f"{run.seconds:.3g}"),
+        ("passes", f"{counters.get('passes', 0):,}"),
+        ("read from the disk", format_size(tiers["disk"])),
+        ("from memory", f"{tiers['memory'] / fetched:.0%}" if fetched else "-"),
+        ("device busy", _share(device)),
+        ("cores busy", _share(cores)),
+        ("memory budget", format_size(run.record["plan"].get("budget", 0))),
+        ("peak of the process", format_size(run.record["peak_memory_bytes"])),
+    ]
+    if run.prepare_seconds:
+        tiles.insert(2, ("seconds of preparing", f"{run.prepare_seconds:.3g}"))
+    if "far" in tiers:
+        tiles.insert(4, ("read from far memory", format_size(tiers["far"])))
+    lost = (counters.get("far") or {}).get("failed_over", 0)
+    if lost:
+        tiles.append(("read from the disk instead of far memory", f"{lost:,} reads"))
+    return summary(run, place, tiles)
+
+
+def _facts(run: AlgorithmRun) -> dict[str, str]:
+    facts = {name: text_of(value) for name, value in run.record["result"].items()}
+    return {**facts, **{name: _shown(name, value) for name, value in _flat(run.counters)}}
+
+
+def _profiles(runs: Sequence[AlgorithmRun]) -> list[str]:
+    """What the runs held in memory by the groups of Fargraph+ 5.1, where it was counted."""
+    profiles = [_profile(run) for run in runs]
+    if not any(profiles):
+        return []
+    return ["<h2>Data by group</h2>", comparison(runs, profiles)]
+
+
+def _profile(run: AlgorithmRun) -> dict[str, str]:
+    classes = (run.record.get("profile") or {}).get("classes") or []
+    return {f"group {one['group']}: {one['what']}": _class_text(one) for one in classes}
+
+
+def _class_text(one: Mapping[str, Any]) -> str:
+    text = f"{format_size(one['bytes'])}, {format_size(one['local'])} in memory"
+    reads = one.get("reads")
+    return text if reads is None else f"{text}, wanted {reads:,} times"
+
+
+def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested values by their path; long lists are drawn, not told."""
+    flat: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat += _flat(value, f"{prefix}{key}.")
+        elif not isinstance(value, list):
+            flat.append((f"{prefix}{key}", value))
+    return flat
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and name.endswith(("bytes", "state")):
+        return format_size(value)
+    return text_of(value)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"

@@ -1,0 +1,83 @@
+"""What the figures of a report have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+RUN_COLOURS = ("#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e")
+GREY = "#8b93a1"
+FREE = "#d7dbe0"
+
+
+def colour(place: int) -> str:
+    """The colour of a run by its place in the report."""
+    return RUN_COLOURS[place % len(RUN_COLOURS)]
+
+
+def line(figure: go.Figure, name: str, x: list[Any], y: list[Any], place: int) -> None:
+    """Adds a line; its points are marked where they are few."""
+    mode = "lines+markers" if len(x) < 40 else "lines"
+    figure.add_scatter(x=x, y=y, name=name, mode=mode, line={"color": colour(place), "width": 2.5})
+
+
+def empty(title: str, x: str, y: str) -> go.Figure:
+    """A figure in the style of the page, with nothing in it."""
+    figure = go.Figure()
+    figure.update_layout(
+        title={"text": title, "font": {"size": 15}, "x": 0, "xref": "paper"},
+        height=340,
+        margin={"l": 60, "r": 16, "t": 48, "b": 60},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "inherit", "size": 12, "color": GREY},
+        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0, "xanchor": "left"},
+        hovermode="x unified",
+        bargap=0.3,
+    )
+    grid = "rgba(139,147,161,0.25)"
+    figure.update_xaxes(title=x, gridcolor=grid, zeroline=False)
+    figure.update_yaxes(title=y, gridcolor=grid, zeroline=False, automargin=True)
+    return figure
+
+
+def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figure:
+    """Parts of a memory budget in bytes, side by side; what they leave is free."""
+    figure = empty(title, "MiB", "")
+    whole = {**parts, "free": max(budget - sum(parts.values()), 0)}
+    colours = [*(colour(place) for place in range(len(parts))), FREE]
+    for (name, size), chosen in zip(whole.items(), colours, strict=True):
+        if size:
+            figure.add_bar(
+                y=["budget"],
+                x=[size / (1 << 20)],
+                orientation="h",
+                name=name,
+                marker={"color": chosen},
+                hovertemplate=name + ": %{x:,.1f} MiB<extra></extra>",
+            )
+    figure.update_layout(barmode="stack", height=220, hovermode="closest")
+    figure.update_yaxes(showticklabels=False)
+    return figure
+
+
+def shares(
+    figure: go.Figure,
+    names: Sequence[str],
+    title: str,
+    seconds: Sequence[float],
+    whole: Sequence[float],
+    chosen: str,
+) -> None:
+    """Adds one state of several as a share of the time of each name, lying bars."""
+    figure.add_bar(
+        y=list(names),
+        x=[part / total if total else 0.0 for part, total in zip(seconds, whole, strict=True)],
+        orientation="h",
+        name=title,
+        marker={"color": chosen},
+        customdata=list(seconds),
+        hovertemplate="%{y} " + title + ": %{x:.0%} (%{customdata:.1f} s)<extra></extra>",
+    )

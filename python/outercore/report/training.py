@@ -1,0 +1,65 @@
+"""The sections of a report about training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from outercore import record as records
+from outercore.report import charts
+from outercore.report.elements import grid, summary
+from outercore.report.runs import Run
+from outercore.sizes import format_size
+
+
+def sections(runs: Sequence[Run]) -> list[str]:
+    """Scores first, then curves, then the engine of each run."""
+    return [
+        *(_summary(run, place) for place, run in enumerate(runs)),
+        "<h2>Learning</h2>",
+        grid(charts.loss(runs), charts.score(runs), charts.throughput(runs), charts.read(runs)),
+        *(_engine(run, len(runs) > 1) for run in runs),
+    ]
+
+
+def headline(run: Run) -> tuple[str, str]:
+    """What was learnt from, as a title and a line below it."""
+    data = run.record["data_set"]
+    name = data["path"].rstrip("/").rpartition("/")[2]
+    return (
+        f"Training on {name}",
+        f"{data['nodes']:,} nodes, {data['edges']:,} arcs, "
+        f"{data['features']:,} features, {data['classes']:,} outputs",
+    )
+
+
+def _summary(run: Run, place: int) -> str:
+    record = run.record
+    hits = records.hit_ratio(run.counters)
+    tiles = [
+        (f"test {run.metric}", _score(run.score("test"))),
+        (f"validation {run.metric}", _score(run.score("valid"))),
+        ("epochs", f"{len(run.epochs)}"),
+        ("seeds a second", f"{run.seeds_per_second:,.0f}"),
+        ("read an epoch", format_size(run.bytes_per_epoch)),
+        ("accesses without a read", "-" if hits is None else f"{hits:.1%}"),
+        ("memory budget", escape(str(record["config"]["budget"]["memory"]))),
+        ("peak of the process", format_size(record["peak_memory_bytes"])),
+    ]
+    return summary(run, place, tiles)
+
+
+def _engine(run: Run, several: bool) -> str:
+    title = f"Engine: {escape(run.name)}" if several else "Engine"
+    figures = [
+        charts.utilisation(run),
+        charts.cache(run),
+        charts.pipeline(run),
+        charts.timeline(run),
+        charts.memory(run),
+    ]
+    return f"<h2>{title}</h2>" + grid(*figures, wide=(4,))
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
