@@ -99,11 +99,13 @@ class Bench:
                 drop_cached([self.graph])
             outcome = run_limited(call, memory, swap=swap, timeout_s=timeout_s)
             if outcome.returncode:
-                ended = "out of time" if outcome.returncode == -9 else outcome.stderr[-300:]
-                series.note = ended
-                if outcome.returncode == -9 and timeout_s is not None:
+                killed = outcome.returncode == -9
+                late = killed and timeout_s is not None and outcome.wall_s >= timeout_s
+                if late:
                     # At least so long: a bound is a figure, too.
                     series.values.append(outcome.wall_s)
+                dead = "out of time" if late else "killed, out of memory"
+                series.note = dead if killed else outcome.stderr[-300:]
                 break
             counters = json.loads(outcome.stdout[outcome.stdout.index("{") :])["counters"]
             say(f"{program} {case} run {turn + 1}: {counters['seconds']:.3f} s")
