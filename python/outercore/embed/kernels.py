@@ -133,8 +133,9 @@ class Euclidean:
         own = queries.square().sum(dim=1, keepdim=True)
         other = candidates.square().sum(dim=1)
         torch.addmm(other, queries, candidates.t(), alpha=-2.0, out=out).add_(own)
-        least = torch.finfo(out.dtype).eps * float(own.max() + other.max())
-        out.clamp_(min=least).sqrt_().neg_()
+        number = torch.finfo(out.dtype)
+        least = number.eps * float(own.max() + other.max())
+        out.clamp_(min=max(least, number.tiny)).sqrt_().neg_()
         return out.clone()
 
     def pairs_backward(
@@ -149,7 +150,6 @@ class Euclidean:
         """See `Similarity`."""
         assert saved is not None
         slope = torch.div(gradient, saved, out=saved)
-        slope.nan_to_num_(nan=0.0)
         to_queries.addcmul_(queries, slope.sum(dim=1, keepdim=True))
         to_queries.addmm_(slope, candidates, alpha=-1.0)
         to_candidates.addcmul_(candidates, slope.sum(dim=0).unsqueeze(1))
@@ -261,10 +261,19 @@ class ChunkGradients(NamedTuple):
 
 
 class Masked(NamedTuple):
-    """The (row, candidate) pairs of a chunk that do not count as negatives, sorted by row."""
+    """Pairs of a row and a candidate that do not count, rows ascending."""
 
     rows: Tensor
     columns: Tensor
+
+    def between(self, start: int, stop: int) -> Masked:
+        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
+        first, last = torch.searchsorted(self.rows, self.rows.new_tensor([start, stop])).tolist()
+        return Masked(self.rows[first:last] - start, self.columns[first:last])
+
+    def to(self, device: torch.device) -> Masked:
+        """The same pairs on a device."""
+        return Masked(self.rows.to(device), self.columns.to(device))
 
 
 def query_gradients(
@@ -299,8 +308,8 @@ def query_gradients(
         if bias is not None:
             scores.add_(bias)
         if masked is not None:
-            first, last = torch.searchsorted(masked.rows, torch.tensor([start, stop])).tolist()
-            scores[masked.rows[first:last] - start, masked.columns[first:last]] = -torch.inf
+            hidden = masked.between(start, stop)
+            scores[hidden.rows, hidden.columns] = -torch.inf
         work = workspace.take("work", shape, queries)
         found = loss.gradients(positives[rows], scores, weights[rows], work)
         value += found.value
