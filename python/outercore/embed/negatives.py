@@ -61,7 +61,7 @@ class NegativeSampler:
     def draw(self, random: torch.Generator) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
-            return Negatives(self._row(torch.arange(self._total)), None)
+            return Negatives(*_ordered(self._row(torch.arange(self._total)), None))
         count = self._config.count
         places = torch.randint(self._total, (count - self._by_degree,), generator=random)
         if self._by_degree:
@@ -132,6 +132,7 @@ def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Masked:
 
     Shapes: `candidates` ascending; `rows` ascending and `targets`, one pair each.
     """
+    targets = targets.contiguous()
     first = torch.searchsorted(candidates, targets)
     counts = torch.searchsorted(candidates, targets, right=True) - first
     pairs, offsets = repeat_ranges(counts)

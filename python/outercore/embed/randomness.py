@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BLOCK_ROWS = 65536
+_BLOCK_ROWS = 4096
 
 
 class Purpose(IntEnum):
@@ -36,17 +36,17 @@ def initial_rows(
     on its number, so that they are the same however the table is cut into partitions.
 
     Shapes: `out` [rows, width].
-    Cost: draws whole blocks of 65,536 rows.
+    Cost: draws whole blocks of 4,096 rows: PyTorch's values depend on how many are drawn.
     """
     stop = first + out.size(0)
     for block in range(first // _BLOCK_ROWS, -(-stop // _BLOCK_ROWS)):
         start = block * _BLOCK_ROWS
         random = generator(seed, purpose, block)
-        values = torch.empty(min(_BLOCK_ROWS, stop - start), out.size(1), dtype=torch.float32)
+        values = torch.empty(_BLOCK_ROWS, out.size(1), dtype=torch.float32)
         if uniform:
             values.uniform_(-scale, scale, generator=random)
         else:
             values.normal_(0.0, scale, generator=random)
         begin = max(first, start)
-        end = start + values.size(0)
-        out[begin - first : end - first] = values[begin - start :]
+        end = min(stop, start + _BLOCK_ROWS)
+        out[begin - first : end - first] = values[begin - start : end - start]
