@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod order;
+pub mod plan;
 
 pub use order::{
     Bucket, MAX_PARTITIONS, Order, OrderConfig, OrderFacts, OrderKind, State, Swap, SwapMode,
     check, iteration_order, lower_bound, partition_order,
 };
+pub use plan::{BucketEdges, Hiding, OrderPlan, PlanInput, plan_order};
