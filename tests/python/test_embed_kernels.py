@@ -78,7 +78,7 @@ def test_a_model_worked_on_in_blocks_gives_the_same_gradients(
     config = ModelConfig(kind="rotate", dim=6)
     model = build_model(config)
     chunk = a_chunk(model, side, 23, 10, seed=3, dim=6)
-    monkeypatch.setattr(type(model).similarity, "exact_block", 7 * 60)
+    monkeypatch.setattr(type(model).similarity, "block_numbers", 7 * 60)
     loss = LossConfig(kind="self-adversarial", margin=2.0)
     assert_same(by_hand(model, loss, chunk), reference.chunk_gradients(config, loss, chunk))
 

@@ -44,8 +44,8 @@ class Workspace:
 class Similarity(Protocol):
     """A score of a query and a candidate; larger is better."""
 
-    exact_block: int
-    """Numbers that the work on one block of rows may need at once; 0: no limit."""
+    block_numbers: int
+    """Rows x candidates x width that are worked on at once; 0: no limit."""
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
         """The score of each query with its own target, [rows]."""
@@ -55,8 +55,16 @@ class Similarity(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Gradients of queries and targets, given that of `paired`, which returned `scores`."""
 
-    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor) -> Tensor | None:
-        """Writes the scores of all pairs to `out` [rows, candidates]; returns what it saved."""
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """How far `pairs` may be from `paired` for the same two rows, [rows]."""
+
+    def pairs(
+        self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
+    ) -> Tensor | None:
+        """Writes the scores of all pairs to `out` [rows, candidates].
+
+        Returns what `pairs_backward` will need, valid until the next call.
+        """
 
     def pairs_backward(
         self,
@@ -76,7 +84,7 @@ class Similarity(Protocol):
 class Inner:
     """The inner product."""
 
-    exact_block = 0
+    block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Similarity`."""
@@ -89,7 +97,11 @@ class Inner:
         column = gradient.unsqueeze(1)
         return targets * column, queries * column
 
-    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor) -> None:
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return _unit(queries) * queries.norm(dim=1) * targets.norm(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace) -> None:
         """See `Similarity`."""
         torch.mm(queries, candidates.t(), out=out)
 
@@ -110,11 +122,10 @@ class Inner:
 class Euclidean:
     """Minus the Euclidean distance, by one matrix product.
 
-    Squares of distances below the rounding of that product are raised to it: there the direction
-    of the gradient would be noise.
+    A distance below the rounding of that product has no gradient: its direction would be noise.
     """
 
-    exact_block = 0
+    block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Similarity`."""
@@ -128,15 +139,23 @@ class Euclidean:
         to_queries = (queries - targets) * slope
         return to_queries, -to_queries
 
-    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor) -> Tensor:
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        # The product's error is one of squares: the closer two rows are, the more it counts.
+        squares = queries.square().sum(dim=1) + targets.square().sum(dim=1)
+        error = _unit(queries) * squares
+        root = error.sqrt()
+        return root * root / torch.maximum((queries - targets).norm(dim=1), root).clamp_min(1e-30)
+
+    def pairs(
+        self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
+    ) -> Tensor:
         """See `Similarity`."""
         own = queries.square().sum(dim=1, keepdim=True)
         other = candidates.square().sum(dim=1)
         torch.addmm(other, queries, candidates.t(), alpha=-2.0, out=out).add_(own)
-        number = torch.finfo(out.dtype)
-        least = number.eps * float(own.max() + other.max())
-        out.clamp_(min=max(least, number.tiny)).sqrt_().neg_()
-        return out.clone()
+        out.clamp_(min=0.0).sqrt_().neg_()
+        return workspace.take("distances", tuple(out.shape), out).copy_(out)
 
     def pairs_backward(
         self,
@@ -149,7 +168,9 @@ class Euclidean:
     ) -> None:
         """See `Similarity`."""
         assert saved is not None
-        slope = torch.div(gradient, saved, out=saved)
+        squares = queries.square().sum(dim=1).max() + candidates.square().sum(dim=1).max()
+        noise = saved.square() <= torch.finfo(saved.dtype).eps * squares
+        slope = torch.div(gradient, saved, out=saved).masked_fill_(noise, 0.0)
         to_queries.addcmul_(queries, slope.sum(dim=1, keepdim=True))
         to_queries.addmm_(slope, candidates, alpha=-1.0)
         to_candidates.addcmul_(candidates, slope.sum(dim=0).unsqueeze(1))
@@ -162,7 +183,7 @@ class Manhattan:
     No matrix product does it, so PyTorch's own kernels of that distance do, forward and backward.
     """
 
-    exact_block = 0
+    block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Similarity`."""
@@ -175,7 +196,11 @@ class Manhattan:
         to_targets = torch.sign(queries - targets) * gradient.unsqueeze(1)
         return -to_targets, to_targets
 
-    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor) -> None:
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace) -> None:
         """See `Similarity`."""
         torch.neg(torch.cdist(queries, candidates, p=1.0), out=out)
 
@@ -204,7 +229,7 @@ class Modulus:
     cache, and the differences and moduli of a block are kept from its scores to its gradient.
     """
 
-    exact_block = 1 << 19
+    block_numbers = 1 << 20
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Similarity`."""
@@ -220,14 +245,24 @@ class Modulus:
         to_queries = torch.cat([real * slope, imaginary * slope], dim=1)
         return to_queries, -to_queries
 
-    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor) -> Tensor:
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        least = queries.size(1) * torch.finfo(queries.dtype).tiny ** 0.5
+        return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1) + least
+
+    def pairs(
+        self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
+    ) -> Tensor:
         """See `Similarity`."""
         half = queries.size(1) // 2
-        saved = queries.new_empty(3, queries.size(0), candidates.size(0), half)
+        shape = (3, queries.size(0), candidates.size(0), half)
+        saved = workspace.take("differences", shape, queries)
         real, imaginary, moduli = saved
         torch.sub(queries[:, None, :half], candidates[:, :half], out=real)
         torch.sub(queries[:, None, half:], candidates[:, half:], out=imaginary)
-        torch.mul(real, real, out=moduli).addcmul_(imaginary, imaginary).sqrt_()
+        # The smallest number keeps a difference of zero from being divided by zero.
+        least = queries.new_tensor(torch.finfo(queries.dtype).tiny)
+        torch.addcmul(least, real, real, out=moduli).addcmul_(imaginary, imaginary).sqrt_()
         torch.sum(moduli, dim=2, out=out).neg_()
         return saved
 
@@ -244,7 +279,6 @@ class Modulus:
         assert saved is not None
         half = queries.size(1) // 2
         real, imaginary, moduli = saved
-        moduli.clamp_(min=torch.finfo(moduli.dtype).tiny)
         slope = torch.div(gradient.neg_().unsqueeze(2), moduli, out=moduli)
         for part, columns in ((real, slice(0, half)), (imaginary, slice(half, 2 * half))):
             part.mul_(slope)
@@ -304,7 +338,7 @@ def query_gradients(
         rows = slice(start, stop)
         shape = (stop - start, candidates.size(0))
         scores = workspace.take("scores", shape, queries)
-        saved = similarity.pairs(queries[rows], candidates, scores)
+        saved = similarity.pairs(queries[rows], candidates, scores, workspace)
         if bias is not None:
             scores.add_(bias)
         if masked is not None:
@@ -323,9 +357,9 @@ def query_gradients(
 
 def pair_scores(similarity: Similarity, queries: Tensor, candidates: Tensor) -> Tensor:
     """The scores of all pairs, [queries, candidates]."""
-    scores = queries.new_empty(queries.size(0), candidates.size(0))
+    scores, workspace = queries.new_empty(queries.size(0), candidates.size(0)), Workspace()
     for start, stop in _blocks(similarity, queries, candidates):
-        similarity.pairs(queries[start:stop], candidates, scores[start:stop])
+        similarity.pairs(queries[start:stop], candidates, scores[start:stop], workspace)
     return scores
 
 
@@ -333,9 +367,14 @@ def _blocks(similarity: Similarity, queries: Tensor, candidates: Tensor) -> list
     """The rows in blocks that the similarity can work on at once."""
     rows = queries.size(0)
     step = rows
-    if similarity.exact_block:
-        step = max(1, similarity.exact_block // max(1, candidates.numel()))
+    if similarity.block_numbers:
+        step = max(1, similarity.block_numbers // max(1, candidates.numel()))
     return [(start, min(start + step, rows)) for start in range(0, rows, max(step, 1))]
+
+
+def _unit(rows: Tensor) -> float:
+    """A few roundings, relative to what is added up."""
+    return 8.0 * torch.finfo(rows.dtype).eps
 
 
 def _divide(gradient: Tensor, by: Tensor) -> Tensor:

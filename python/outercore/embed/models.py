@@ -18,7 +18,6 @@ from torch import Tensor
 
 from outercore.embed.config import ModelConfig
 from outercore.embed.kernels import (
-    ChunkGradients,
     Euclidean,
     Inner,
     Manhattan,
@@ -136,22 +135,13 @@ class _QueryModel:
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """See `Model`."""
-        queries = self.queries(side, anchors, relations)
-        unit = 8.0 * torch.finfo(queries.dtype).eps
-        if isinstance(self.similarity, Inner):
-            return unit * queries.norm(dim=1) * targets.norm(dim=1)
-        if isinstance(self.similarity, Euclidean):
-            # Squares of norms are subtracted, so that the error grows as the distance shrinks.
-            squares = queries.square().sum(dim=1) + targets.square().sum(dim=1)
-            distance = (queries - targets).norm(dim=1)
-            return unit * squares / distance.clamp_min(math.sqrt(unit)).clamp_min(1e-30)
-        return unit * (queries.abs() + targets.abs()).sum(dim=1)
+        return self.similarity.rounding(self.queries(side, anchors, relations), targets)
 
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
         """See `Model`."""
-        found: ChunkGradients = query_gradients(
+        found = query_gradients(
             self.similarity,
             loss,
             self.queries(chunk.side, chunk.anchors, chunk.relations),
