@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::TableLayout;
 use crate::order::{Order, check};
-use crate::partition::{Copy, Sums};
+use crate::partition::{CopyIndex, Sums};
 
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 const JOURNAL: &str = "journal.json";
 const ORDER: &str = "order.json";
 const DAMAGED: &str = "go on from a copy of the directory, or train again";
@@ -48,7 +48,7 @@ pub(crate) struct Journal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionRecord {
-    pub copy: Copy,
+    pub copy: CopyIndex,
     /// The commit that it was written for.
     pub generation: u64,
     pub sums: Sums,
@@ -107,8 +107,7 @@ impl Journal {
         let path = directory.join(JOURNAL);
         let describe = || format!("journal of partitions `{}`", path.display());
         let text = std::fs::read(&path).with_context(describe)?;
-        let corrupt =
-            |error| Error::corrupt(format!("{}: {error}", describe())).hint(DAMAGED);
+        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DAMAGED);
         let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
         if found.version != VERSION {
             let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
@@ -150,8 +149,7 @@ impl Journal {
         let bytes = std::fs::read(&path).with_context(describe)?;
         let found = ResidentRecord::of(&bytes);
         if found != self.resident {
-            let text =
-                format!("{}: found {found:?}, expected {:?}", describe(), self.resident);
+            let text = format!("{}: found {found:?}, expected {:?}", describe(), self.resident);
             return Err(Error::corrupt(text).hint(DAMAGED));
         }
         Ok(bytes)

@@ -20,7 +20,7 @@ const MAGIC: &[u8] = b"outercore partitions\n";
 const VERSION: u32 = 1;
 
 /// Which of a partition's two copies.
-pub(crate) type Copy = u8;
+pub(crate) type CopyIndex = u8;
 
 /// What the copies of a partition are checked against.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,10 @@ pub(crate) struct Sums {
 
 impl Sums {
     fn of(slot: &Slot) -> Self {
-        Self { embeddings: Checksum::of(slot.embedding_bytes()), state: Checksum::of(slot.state_bytes()) }
+        Self {
+            embeddings: Checksum::of(slot.embedding_bytes()),
+            state: Checksum::of(slot.state_bytes()),
+        }
     }
 }
 
@@ -80,9 +83,8 @@ impl SlotMemory {
     /// Memory and the slots that it is made of, in the order of their addresses.
     pub fn new(layout: &TableLayout, slots: usize) -> Result<(Self, Vec<Slot>)> {
         let (embeddings, state) = (layout.embedding_bytes(), layout.state_bytes());
-        let arena = |each: Bytes| {
-            Arena::new(Bytes(each.0 * slots as u64)).context("memory for partitions")
-        };
+        let arena =
+            |each: Bytes| Arena::new(Bytes(each.0 * slots as u64)).context("memory for partitions");
         let memory = Self {
             embeddings: arena(embeddings)?,
             state: if state.0 > 0 { Some(arena(state)?) } else { None },
@@ -209,7 +211,7 @@ impl PartitionFile {
 
     /// Writes a partition and makes it durable: what lies in the page cache is memory that no
     /// budget knows of.
-    pub fn store(&mut self, partition: usize, copy: Copy, slot: &Slot) -> Result<Sums> {
+    pub fn store(&mut self, partition: usize, copy: CopyIndex, slot: &Slot) -> Result<Sums> {
         let sums = write(&mut *self.file, &self.layout, partition, copy, slot)
             .with_context(|| format!("write back partition {partition}"))?;
         self.file.sync().with_context(|| format!("write back partition {partition}"))?;
@@ -220,7 +222,7 @@ impl PartitionFile {
     pub fn load(
         &mut self,
         partition: usize,
-        copy: Copy,
+        copy: CopyIndex,
         sums: &Sums,
         slot: &mut Slot,
     ) -> Result<ReadCounters> {
@@ -248,7 +250,7 @@ impl PartitionFile {
     pub fn load_rows(
         &mut self,
         partition: usize,
-        copy: Copy,
+        copy: CopyIndex,
         sums: &Sums,
         first_row: u64,
         rows: &mut [f32],
@@ -287,7 +289,7 @@ impl PartitionFile {
 pub type Fill<'a> = &'a mut dyn FnMut(usize, &mut [f32], &mut [f32]) -> Result<()>;
 
 /// Where a copy begins; for the partition after the last, where the file ends.
-fn place(layout: &TableLayout, partition: usize, copy: Copy) -> u64 {
+fn place(layout: &TableLayout, partition: usize, copy: CopyIndex) -> u64 {
     PAGE as u64 + (2 * partition as u64 + u64::from(copy)) * layout.partition_bytes().0
 }
 
@@ -295,7 +297,7 @@ fn write(
     file: &mut dyn WriteFile,
     layout: &TableLayout,
     partition: usize,
-    copy: Copy,
+    copy: CopyIndex,
     slot: &Slot,
 ) -> Result<Sums> {
     let start = place(layout, partition, copy);
