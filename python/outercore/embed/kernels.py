@@ -11,12 +11,16 @@ derivative in place, and the queries (Legend 6).
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from outercore.embed.losses import Loss
+from outercore.embed.losses import Loss, SoftmaxLoss
+
+WIDEST_FUSED = 256
+"""Numbers in a row that the kernels of a GPU keep on the chip."""
 
 
 class Workspace:
@@ -353,6 +357,18 @@ def query_gradients(
         )
     own_queries, to_targets = similarity.paired_backward(queries, targets, positives, to_positives)
     return ChunkGradients(value, to_queries.add_(own_queries), to_targets)
+
+
+def fuses(similarity: Similarity, loss: Loss, rows: Tensor) -> bool:
+    """Whether a GPU's kernels compute this loss without a matrix of scores in memory."""
+    return (
+        rows.is_cuda
+        and rows.dtype == torch.float32
+        and rows.size(1) <= WIDEST_FUSED
+        and isinstance(similarity, Inner)
+        and isinstance(loss, SoftmaxLoss)
+        and find_spec("triton") is not None
+    )
 
 
 def pair_scores(similarity: Similarity, queries: Tensor, candidates: Tensor) -> Tensor:

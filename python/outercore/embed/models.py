@@ -18,6 +18,7 @@ from torch import Tensor
 
 from outercore.embed.config import ModelConfig
 from outercore.embed.kernels import (
+    ChunkGradients,
     Euclidean,
     Inner,
     Manhattan,
@@ -25,10 +26,11 @@ from outercore.embed.kernels import (
     Modulus,
     Similarity,
     Workspace,
+    fuses,
     pair_scores,
     query_gradients,
 )
-from outercore.embed.losses import Loss
+from outercore.embed.losses import Loss, SoftmaxLoss
 
 Side = Literal["head", "tail"]
 """The end of a triple that is asked for; the other one is the anchor."""
@@ -51,6 +53,9 @@ class Chunk(NamedTuple):
     masked: Masked | None
     bias: Tensor | None
     """[negatives], added to their scores."""
+    own: tuple[Tensor, Tensor] | None = None
+    """Ids of targets and of candidates: instead of `masked`, where the model fuses the loss and
+    only a row's own target does not count."""
 
 
 class Start(NamedTuple):
@@ -93,6 +98,9 @@ class Model(Protocol):
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """How far apart `scores` and `paired` may be for the same triple, [rows]."""
+
+    def fuses(self, loss: Loss, rows: Tensor) -> bool:
+        """Whether `gradients` takes `Chunk.own` for tables like `rows`."""
 
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
@@ -137,22 +145,30 @@ class _QueryModel:
         """See `Model`."""
         return self.similarity.rounding(self.queries(side, anchors, relations), targets)
 
+    def fuses(self, loss: Loss, rows: Tensor) -> bool:
+        """See `Model`."""
+        return fuses(self.similarity, loss, rows)
+
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
         """See `Model`."""
-        found = query_gradients(
-            self.similarity,
-            loss,
-            self.queries(chunk.side, chunk.anchors, chunk.relations),
-            chunk.targets,
-            chunk.candidates,
-            chunk.weights,
-            masked=chunk.masked,
-            bias=chunk.bias,
-            to_candidates=to_candidates,
-            workspace=workspace,
-        )
+        queries = self.queries(chunk.side, chunk.anchors, chunk.relations)
+        if chunk.masked is None and self.fuses(loss, queries):
+            found = _fused(queries, chunk, loss, to_candidates)
+        else:
+            found = query_gradients(
+                self.similarity,
+                loss,
+                queries,
+                chunk.targets,
+                chunk.candidates,
+                chunk.weights,
+                masked=chunk.masked,
+                bias=chunk.bias,
+                to_candidates=to_candidates,
+                workspace=workspace,
+            )
         to_anchors, to_relations = self.queries_backward(
             chunk.side, chunk.anchors, chunk.relations, found.queries
         )
@@ -365,6 +381,10 @@ class CustomModel:
         score = self.paired(side, anchors, relations, targets)
         return 8.0 * torch.finfo(score.dtype).eps * score.abs()
 
+    def fuses(self, loss: Loss, rows: Tensor) -> bool:
+        """See `Model`. Never."""
+        return False
+
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
@@ -425,6 +445,23 @@ def build_model(config: ModelConfig) -> Model:
             return TransE(config.norm)
         case "rotate":
             return RotatE()
+
+
+def _fused(queries: Tensor, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> ChunkGradients:
+    from outercore.embed.triton_kernels import softmax_gradients
+
+    target_ids, candidate_ids = (None, None) if chunk.own is None else chunk.own
+    return softmax_gradients(
+        queries,
+        chunk.targets,
+        chunk.candidates,
+        chunk.weights,
+        bias=chunk.bias,
+        target_ids=target_ids,
+        candidate_ids=candidate_ids,
+        to_candidates=to_candidates,
+        contrastive=isinstance(loss, SoftmaxLoss) and loss.contrastive,
+    )
 
 
 def _product(first: Tensor, second: Tensor, *, conjugate_second: bool) -> Tensor:

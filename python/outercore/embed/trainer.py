@@ -222,6 +222,9 @@ class Trainer:
             weights = (pool.weights[places] * unit).to(device)
         rows = _on(device, question.anchors, question.relations, question.targets, negatives.rows)
         anchors, relations, targets, candidates = rows
+        fused = self.config.negatives.filter == "own" and self.model.fuses(
+            self._loss, pool.entities
+        )
         chunk = Chunk(
             side=question.side,
             anchors=pool.entities.index_select(0, anchors),
@@ -229,8 +232,9 @@ class Trainer:
             targets=pool.entities.index_select(0, targets),
             candidates=pool.entities.index_select(0, candidates),
             weights=weights,
-            masked=self._masked(context, side, triples, question, negatives),
+            masked=None if fused else self._masked(context, side, triples, question, negatives),
             bias=None if negatives.bias is None else negatives.bias.to(device),
+            own=(targets, candidates) if fused else None,
         )
         to_candidates = torch.zeros_like(chunk.candidates)
         result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
