@@ -4,6 +4,7 @@
 
 mod analytics;
 mod dataset;
+mod embed;
 mod errors;
 mod far;
 mod import;
@@ -23,6 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<import::Importer>()?;
     module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
+    embed::register(module)?;
     far::register(module)?;
     tools::register(module)
 }
