@@ -26,6 +26,9 @@ const TURNS: usize = 64;
 /// next: the first makes the pairs of those in memory, every other one at most one pair with each
 /// that stays.
 ///
+/// # Panics
+/// If there are more partitions than one and room for fewer than two.
+///
 /// # Example
 /// ```
 /// assert_eq!(outercore_embed::lower_bound(16, 3), 60);
