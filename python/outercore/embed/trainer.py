@@ -167,7 +167,9 @@ class Trainer:
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
         random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
         order = torch.randperm(len(pool.triples), generator=random)
-        return enumerate(order.split(self.config.optimiser.batch_size))
+        # Splitting nothing gives one piece of nothing: a bucket may be empty.
+        batches = order.split(self.config.optimiser.batch_size) if len(order) else ()
+        return enumerate(batches)
 
     def _step(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> float:
         """Trains one batch and returns its mean loss."""
