@@ -67,8 +67,8 @@ impl Slot {
 
     /// Embeddings and state of all rows.
     pub fn numbers_mut(&mut self) -> (&mut [f32], &mut [f32]) {
-        let (embeddings, state) = self.bytes_mut();
-        (bytemuck::cast_slice_mut(embeddings), bytemuck::cast_slice_mut(state))
+        let state = self.state.as_deref_mut().map(bytemuck::cast_slice_mut);
+        (bytemuck::cast_slice_mut(&mut self.embeddings), state.unwrap_or_default())
     }
 }
 

@@ -81,8 +81,9 @@ impl Header {
     fn places(&self) -> Places {
         let page = PAGE as u64;
         let triples = page + (24 * self.buckets() as u64).next_multiple_of(page);
-        let weights = (triples + 12 * self.triples).next_multiple_of(page);
-        let end = weights + if self.weighted { 4 * self.triples } else { 0 };
+        let after = triples + 12 * self.triples;
+        let weights = after.next_multiple_of(page);
+        let end = if self.weighted { weights + 4 * self.triples } else { after };
         Places { triples, weights, end, weighted: self.weighted }
     }
 
