@@ -204,7 +204,8 @@ impl Naive {
     }
 
     pub fn train_epoch(&mut self, table: &Table, epoch: u64) {
-        let order = if epoch % 2 == 0 { table.order.clone() } else { table.order.reversed() };
+        let order =
+            if epoch.is_multiple_of(2) { table.order.clone() } else { table.order.reversed() };
         for (index, state) in order.states.iter().enumerate() {
             let next = order.states.get(index + 1).and_then(|next| next.swap);
             let number = 2 * index as u64;
