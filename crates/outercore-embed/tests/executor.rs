@@ -9,8 +9,8 @@ use common::{Naive, Table, engine, train};
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    ArrayTriples, Bucket, Buckets, Executor, MemoryTriples, OrderConfig, OrderKind, SwapMode,
-    TriplePool, build_buckets, partition_order, plan_memory,
+    ArrayTriples, Bucket, Buckets, Executor, MemoryTriples, OrderConfig, OrderKind, PlanInput,
+    SwapMode, TriplePool, build_buckets, partition_order, plan_memory, plan_order,
 };
 use outercore_format::DType;
 use outercore_io::{EngineConfig, RealDisk};
@@ -91,6 +91,37 @@ fn bytes_moved_are_those_that_the_order_says() {
         assert_eq!(executor.counters().states, 3 * (swaps + 1));
         assert!((0.0..=1.0).contains(&executor.counters().hidden()));
     }
+}
+
+#[test]
+fn bytes_moved_between_two_epochs_are_those_of_the_plan() {
+    let config = OrderConfig::new(OrderKind::Optimal, 8, 3);
+    let directory = tempfile::tempdir().unwrap();
+    // Partitions of whole pages, so that no row is added.
+    let table = Table::shaped(&config, 8 * 512, 6, 2, 1);
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let buckets = table.buckets(directory.path());
+    let plan = plan_order(
+        &table.order,
+        &PlanInput {
+            nodes: 8 * 512,
+            row_bytes: (6 + 2) * 4,
+            edges: buckets.edges(),
+            seconds_per_edge: 1e-6,
+            read_bandwidth: 1e9,
+            write_bandwidth: 1e9,
+        },
+    )
+    .unwrap();
+    assert_eq!(plan.partition_bytes, table.layout.partition_bytes());
+    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    while executor.advance().unwrap().is_some() {}
+    let before = executor.counters();
+    assert_eq!(before.bytes_read, plan.bytes_read.0);
+    while executor.advance().unwrap().is_some() {}
+    let after = executor.counters();
+    assert_eq!(after.bytes_read - before.bytes_read, plan.bytes_between.0);
+    assert_eq!(after.bytes_written - before.bytes_written, plan.bytes_between.0);
 }
 
 #[test]

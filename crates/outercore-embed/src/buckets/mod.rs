@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::executor::{Step, pools};
 use crate::layout::{PAGE, Partitioning};
 use crate::order::{Bucket, Order};
+use crate::plan::BucketEdges;
 
 pub use build::build_buckets;
 pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
@@ -207,6 +208,11 @@ impl Buckets {
     /// Triples of a bucket; 0 of one that there is not.
     pub fn count(&self, bucket: Bucket) -> u64 {
         self.index(bucket).map_or(0, |index| self.entries[index].count)
+    }
+
+    /// Triples of every bucket, as a plan wants to know them.
+    pub fn edges(&self) -> BucketEdges {
+        BucketEdges::Counted(self.entries.iter().map(|entry| entry.count).collect())
     }
 
     /// Triples of the largest pool of an epoch, forwards or backwards.
