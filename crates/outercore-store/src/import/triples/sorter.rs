@@ -40,8 +40,8 @@ impl<'a, T: Pod + Ord> Sorter<'a, T> {
         }
         if self.items.len() == self.items.capacity() {
             // Not a vector that doubles beyond the limit.
-            let more = self.items.len().clamp(1 << 10, self.limit);
-            self.items.reserve_exact(more.min(self.limit - self.items.len()).max(1));
+            let room = self.limit - self.items.len();
+            self.items.reserve_exact(self.items.len().max(1 << 10).min(room));
         }
         self.items.push(item);
         Ok(())
