@@ -12,6 +12,7 @@ mod loader;
 mod memory_server;
 mod progress;
 mod tools;
+mod triples;
 
 use pyo3::prelude::*;
 
@@ -22,6 +23,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::DataSet>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
+    module.add_class::<triples::TripleImporter>()?;
     module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
     embed::register(module)?;
