@@ -63,6 +63,20 @@ fn an_epoch_in_partitions_gives_the_bits_of_one_in_memory() {
 }
 
 #[test]
+fn one_partition_in_one_slot_needs_no_spare_one() {
+    let config = OrderConfig {
+        mode: SwapMode::SpareSlot,
+        ..OrderConfig::new(OrderKind::Optimal, 1, 1)
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::new(&config, 0);
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    assert_eq!(executor.advance().unwrap().unwrap().resident.len(), 1);
+    assert_eq!(executor.advance().unwrap(), None);
+}
+
+#[test]
 fn bytes_moved_are_those_that_the_order_says() {
     for mode in [SwapMode::InPlace, SwapMode::SpareSlot] {
         let slots = if mode == SwapMode::InPlace { 3 } else { 4 };

@@ -277,7 +277,7 @@ impl OrderConfig {
 pub fn partition_order(config: &OrderConfig) -> Result<Order> {
     config.validate()?;
     let (partitions, resident) = (config.partitions, config.resident());
-    if partitions <= resident {
+    if partitions <= resident.max(1) {
         return Ok(Order::new(config, (0..partitions).collect(), &[]));
     }
     let swaps = match config.kind {
