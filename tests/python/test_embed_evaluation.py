@@ -121,6 +121,14 @@ def test_ranks_are_those_of_a_naive_loop(config: ModelConfig) -> None:
     assert found(result.filtered_by_side["head"]) == pytest.approx(metrics(ranks[15:]))
 
 
+def test_a_known_triple_that_stands_twice_counts_once() -> None:
+    config = ModelConfig(dim=DIM)
+    store, test = a_store(config), random_triples(15, 7)
+    once = evaluate(store, build_model(config), test, known=[store.triples, test])
+    twice = evaluate(store, build_model(config), test, known=[store.triples, test] * 2)
+    assert twice == once
+
+
 def run(**options: Any) -> Evaluation:
     config = ModelConfig(dim=DIM)
     store = a_store(config, block_rows=options.pop("block_rows", 5))

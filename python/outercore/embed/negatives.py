@@ -91,7 +91,7 @@ class NegativeSampler:
 
 
 class KnownTargets:
-    """The entities that complete each (anchor, relation) to a triple of a set.
+    """The entities that complete each (anchor, relation) to a triple of a set, each once.
 
     Cost: 8 bytes a triple and 16 a distinct pair, for one side.
     """
@@ -108,8 +108,12 @@ class KnownTargets:
         # By target first, then stably by key: each key's targets ascend.
         by_target = torch.argsort(targets, stable=True)
         order = by_target[torch.argsort(keys[by_target], stable=True)]
-        self._targets = targets[order]
-        self._keys, counts = torch.unique_consecutive(keys[order], return_counts=True)
+        keys, targets = keys[order], targets[order]
+        # A triple that stands twice, in two splits for instance, is one answer.
+        first = torch.ones(len(keys), dtype=torch.bool)
+        first[1:] = (keys[1:] != keys[:-1]) | (targets[1:] != targets[:-1])
+        self._targets = targets[first]
+        self._keys, counts = torch.unique_consecutive(keys[first], return_counts=True)
         self._starts = torch.zeros(len(counts) + 1, dtype=torch.int64)
         torch.cumsum(counts, 0, out=self._starts[1:])
 
