@@ -95,8 +95,11 @@ def import_triples(
         if kind_of(spec.path) != ".parquet" and not spec.columns:
             importer.text(part, spec.path)
             continue
+        done = 0
         for heads, relations, tails, weights in _batches(spec, options.columns):
             importer.push(part, heads, relations, tails, weights)
+            done += len(heads[0]) - 1
+            progress("read", done, 0, "triples")
     return importer.finish()
 
 
