@@ -35,7 +35,8 @@ fn import(
 
 #[test]
 fn every_rule_gives_what_the_definition_gives_in_any_memory() {
-    let least = TripleTuning { entities: 0, relations: 0, merging: 1, smallest_buffer: 0, ..tiny() };
+    let least =
+        TripleTuning { entities: 0, relations: 0, merging: 1, smallest_buffer: 0, ..tiny() };
     for seed in 0..4 {
         let parts = random_parts(80, seed);
         let texts: Vec<(Part, String)> =

@@ -82,7 +82,7 @@ impl Convert<'_> {
             sorter.push(packing.pack(triple.ids, triple.part, place))
         })?;
 
-        let mut places = Sorter::new(self.disk, &temporary("places"), merging / 4, 1);
+        let mut places = Sorter::new(self.disk, &temporary("places"), merging / 4, smallest_buffer);
         let (mut before, mut seen_part, mut in_train) = (None, None, false);
         let mut done = total;
         sorter.finish(&mut |packed| {
