@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{Naive, Table};
 use outercore_core::{ErrorKind, Result};
-use outercore_embed::{Executor, OrderConfig, OrderKind, Step, SwapMode};
-use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
+use outercore_embed::{Buckets, Executor, OrderConfig, OrderKind, Position, Step, SwapMode};
+use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan};
 
 const EPOCHS: u64 = 2;
 
@@ -20,7 +20,12 @@ fn tables() -> [Table; 2] {
 }
 
 /// Creates the table, if there is none, and trains it to its end with a commit every second state.
-fn train(table: &Table, disk: Arc<dyn Disk>, directory: &Path) -> Result<Executor> {
+fn train(
+    table: &Table,
+    buckets: &mut Buckets,
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+) -> Result<Executor> {
     let opened = match table.open(disk.clone(), directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             table.create(disk.clone(), directory)?;
@@ -29,10 +34,9 @@ fn train(table: &Table, disk: Arc<dyn Disk>, directory: &Path) -> Result<Executo
         other => other,
     };
     let mut executor = opened?;
-    let mut buckets = table.buckets(directory.parent().unwrap());
     while executor.position().epoch < EPOCHS {
         let mut commit = |step: &Step| step.state % 2 == 1;
-        table.train_epoch(&mut executor, &mut buckets, &mut commit)?;
+        table.train_epoch(&mut executor, buckets, &mut commit)?;
     }
     Ok(executor)
 }
@@ -47,10 +51,12 @@ fn expected(table: &Table) -> Vec<u32> {
 fn survives(kind: FaultKind) {
     for table in tables() {
         let expected = expected(&table);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut buckets = table.buckets(elsewhere.path());
         let operations = {
             let directory = tempfile::tempdir().unwrap();
             let disk = Arc::new(FaultDisk::counting(directory.path()));
-            train(&table, disk.clone(), &directory.path().join("table")).unwrap();
+            train(&table, &mut buckets, disk.clone(), &directory.path().join("table")).unwrap();
             disk.operations()
         };
         assert!(operations > 60, "{operations}");
@@ -59,16 +65,17 @@ fn survives(kind: FaultKind) {
             let directory = tempfile::tempdir().unwrap();
             let root = directory.path().join("table");
             let disk = Arc::new(FaultDisk::new(directory.path(), FaultPlan { at, kind }));
-            let error = train(&table, disk, &root).err().expect("the fault shows");
+            let error = train(&table, &mut buckets, disk, &root).err().expect("the fault shows");
             let known = match kind {
                 FaultKind::NoSpace => error.kind() == ErrorKind::NoSpace,
                 FaultKind::Crash | FaultKind::Eio => error.kind() == ErrorKind::Io,
             };
             assert!(known, "{kind:?} at {at}: {error}");
-            if let Ok(left) = table.open(Arc::new(RealDisk), &root) {
-                resumed += u64::from(left.position() > outercore_embed::Position::default());
+            let sound = Arc::new(FaultDisk::counting(directory.path()));
+            if let Ok(left) = table.open(sound.clone(), &root) {
+                resumed += u64::from(left.position() > Position::default());
             }
-            let mut executor = train(&table, Arc::new(RealDisk), &root)
+            let mut executor = train(&table, &mut buckets, sound, &root)
                 .unwrap_or_else(|error| panic!("{kind:?} at {at}: {error}"));
             assert!(table.numbers(&mut executor) == expected, "{kind:?} at {at}: other numbers");
         }
@@ -96,15 +103,22 @@ fn a_run_that_crashes_again_and_again_ends_with_the_same_numbers() {
     for table in tables() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("table");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut buckets = table.buckets(elsewhere.path());
         // The first commit after a start takes more operations than the swaps before it; without
         // room for it no run would ever come further.
-        for at in (0..).map(|run| 40 + run % 17) {
-            let plan = FaultPlan { at, kind: FaultKind::Crash };
+        let end = (0..100).find_map(|run| {
+            let plan = FaultPlan { at: 40 + run % 17, kind: FaultKind::Crash };
             let disk = Arc::new(FaultDisk::new(directory.path(), plan));
-            if let Ok(mut executor) = train(&table, disk, &root) {
-                assert!(table.numbers(&mut executor) == expected(&table));
-                break;
+            match train(&table, &mut buckets, disk, &root) {
+                Ok(executor) => Some(executor),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Io, "run {run}: {error}");
+                    None
+                }
             }
-        }
+        });
+        let mut executor = end.expect("a hundred runs of forty operations come to an end");
+        assert!(table.numbers(&mut executor) == expected(&table));
     }
 }
