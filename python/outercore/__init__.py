@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         wcc,
     )
     from outercore.edge_stream import EdgeStream
+    from outercore.embed.order import partition_order
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
 
@@ -73,6 +74,7 @@ __all__ = [
     "label_propagation",
     "open",
     "pagerank",
+    "partition_order",
     "radii",
     "run",
     "scc",
@@ -101,6 +103,7 @@ _LAZY = {
     "EdgeStream": "outercore.edge_stream",
     "NeighborLoader": "outercore.loader",
     "from_pyg": "outercore.sources.pyg",
+    "partition_order": "outercore.embed.order",
     **dict.fromkeys(_ANALYTICS, "outercore.analytics"),
 }
 

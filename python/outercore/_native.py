@@ -64,6 +64,39 @@ class Importer:
         return json.loads(self._core.finish())
 
 
+Names = tuple[NDArray[np.int64], NDArray[np.uint8]]
+"""Where each name begins and the last one ends, and the bytes of all."""
+
+
+class TripleImporter:
+    """Builds a data set from triples; commits it in `finish`.
+
+    Beginning the same import again after it was stopped goes on where it stopped.
+    """
+
+    def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
+        self._core = _core.TripleImporter(str(out), json.dumps(options), progress)
+
+    def text(self, part: str, path: Path) -> None:
+        """Takes a text file of triples, packed or not."""
+        self._core.text(part, str(path))
+
+    def push(
+        self,
+        part: str,
+        heads: Names,
+        relations: Names,
+        tails: Names,
+        weights: NDArray[np.float32] | None,
+    ) -> None:
+        """Takes a batch of triples."""
+        self._core.push(part, heads, relations, tails, weights)
+
+    def finish(self) -> dict[str, Any]:
+        """Merges the names, compares and writes the triples, and commits; returns the summary."""
+        return json.loads(self._core.finish())
+
+
 def generate(kind: str, out: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """Writes a generated graph, `rmat` or `planted`; returns the summary."""
     functions = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}

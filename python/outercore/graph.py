@@ -12,6 +12,7 @@ import numpy as np
 
 from outercore import _core, _native
 from outercore.errors import InvalidError, NotFoundError
+from outercore.names import Names
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -229,7 +230,8 @@ class Graph:
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
         self._core = _core.DataSet(os.fspath(self.root))
-        self.__dict__.pop("manifest", None)
+        for cached in ("manifest", "entities", "relations"):
+            self.__dict__.pop(cached, None)
 
     def _check_new(self, key: str, *, overwrite: bool) -> None:
         _core.check_key(key)
@@ -249,6 +251,48 @@ class Graph:
             raise InvalidError(f"array `{key}`: type {array.dtype}, expected numbers")
         _native.add_array(self.root, key, array, origin)
         self.reload()
+
+    @cached_property
+    def entities(self) -> Names:
+        """The names of the entities of a knowledge graph; their ids are the node ids.
+
+        Raises:
+            NotFoundError: the data set has no names.
+        """
+        return Names(self.root, self.arrays, "entity")
+
+    @cached_property
+    def relations(self) -> Names:
+        """The names of the relations of a knowledge graph.
+
+        Raises:
+            NotFoundError: the data set has no names.
+        """
+        return Names(self.root, self.arrays, "relation")
+
+    def entity_names(self, ids: ArrayLike | None = None) -> list[str]:
+        """The names of entities, in the order of ``ids``; of all without it."""
+        return self.entities.names(ids)
+
+    def entity_id(self, name: str | int) -> int:
+        """The id of the entity called ``name``.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return self.entities.id(name)
+
+    def relation_names(self, ids: ArrayLike | None = None) -> list[str]:
+        """The names of relations, in the order of ``ids``; of all without it."""
+        return self.relations.names(ids)
+
+    def relation_id(self, name: str | int) -> int:
+        """The id of the relation called ``name``.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return self.relations.id(name)
 
     def pyg(self) -> tuple[FeatureStore, GraphStore]:
         """The feature store and the graph store for PyG's own loaders and samplers."""

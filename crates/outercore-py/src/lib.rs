@@ -4,6 +4,7 @@
 
 mod analytics;
 mod dataset;
+mod embed;
 mod errors;
 mod far;
 mod far_connection;
@@ -12,6 +13,7 @@ mod loader;
 mod memory_server;
 mod progress;
 mod tools;
+mod triples;
 
 use pyo3::prelude::*;
 
@@ -25,6 +27,7 @@ const _: () = {
     assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
 };
 
 /// Native part of Outercore.
@@ -35,8 +38,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::Loader>()?;
     module.add_class::<import::Importer>()?;
     module.add_class::<far_connection::FarConnection>()?;
+    module.add_class::<triples::TripleImporter>()?;
     module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
+    embed::register(module)?;
     far::register(module)?;
     tools::register(module)
 }

@@ -13,6 +13,9 @@ from outercore.cli import console, options
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
+from outercore.sources.triples import TripleOptions, import_triples
+
+_TRIPLES = "Knowledge graphs"
 
 
 def import_(
@@ -73,6 +76,46 @@ def import_(
         bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
     ] = False,
     overwrite: options.Overwrite = False,
+    triples: Annotated[
+        bool,
+        typer.Option(
+            "--triples",
+            help="The files hold a knowledge graph: names of head, relation and tail.",
+            rich_help_panel=_TRIPLES,
+        ),
+    ] = False,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="Triples to stop training by.", rich_help_panel=_TRIPLES),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Triples to judge the result by.", rich_help_panel=_TRIPLES),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything "
+            "else; `hrt` by default.",
+            rich_help_panel=_TRIPLES,
+        ),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line names the columns; found out by default.",
+            rich_help_panel=_TRIPLES,
+        ),
+    ] = None,
+    unknown: Annotated[
+        str | None,
+        typer.Option(
+            help="Names of `--valid` and `--test` that the training triples do not have: `error` "
+            "(by default), `drop` their triples, or `keep` them.",
+            rich_help_panel=_TRIPLES,
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Import a graph of any size.
@@ -91,7 +134,57 @@ def import_(
         outercore import users.parquet:follower,followed --nodes 1000000 --out users
 
         outercore import ogbn_products --undirected --out products
+
+        outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
     """
+    of_triples = {
+        "valid": valid,
+        "test": test,
+        "columns": columns,
+        "header": header,
+        "unknown": unknown,
+    }
+    if triples:
+        of_graphs = {
+            "features": features,
+            "labels": labels,
+            "split": split,
+            "splits": splits,
+            "array": array,
+            "edge-weights": edge_weights,
+            "ogb-split": ogb_split,
+            "undirected": undirected,
+            "nodes": nodes,
+            "feature-dtype": feature_dtype,
+            "self-loops": None if self_loops == "keep" else self_loops,
+            "format": None if format == "auto" else format,
+            "allow-nan": allow_nan or None,
+            "in-place": in_place or None,
+        }
+        _refuse(of_graphs, "does not go with `--triples`")
+        with console.bars(quiet=json) as progress:
+            found = import_triples(
+                edges,
+                out,
+                valid=valid,
+                test=test,
+                options=TripleOptions.parse(
+                    columns=columns or "hrt",
+                    header=header,
+                    unknown=unknown or "error",
+                    duplicates=duplicates,
+                    memory=memory,
+                    overwrite=overwrite,
+                    command=options.command_line(),
+                ),
+                progress=progress,
+            )
+        if json:
+            console.json_data(found)
+            return
+        console.table(f"{out}", _notable(found, ("entities", "relations")))
+        return
+    _refuse(of_triples, "expected `--triples` with it")
     weights = None if edge_weights is None else _edge_weights(edge_weights)
     source = open_inputs(
         Inputs(
@@ -127,6 +220,13 @@ def import_(
     console.table(f"{out}", _notable(summary))
 
 
+def _refuse(values: dict[str, Any], why: str) -> None:
+    """Options that mean nothing here, rather than passing them over."""
+    for name, value in values.items():
+        if value is not None:
+            raise InvalidError(f"--{name}: {why}")
+
+
 def _edge_weights(path: Path) -> NDArray[Any]:
     """The weights, mapped and not read, so that a wrong file is known before the import."""
     try:
@@ -154,10 +254,12 @@ def _add_weights(data_set: Path, weights: NDArray[Any], origin: str) -> None:
         ) from None
 
 
-def _notable(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _notable(
+    summary: dict[str, Any], always: tuple[str, ...] = ("nodes", "edges")
+) -> list[tuple[str, str]]:
     """The counts, without the many that are zero or do not apply to an array."""
     return [
         (name, value)
         for name, value in console.flat(summary)
-        if value not in ("-", "0") or name in ("nodes", "edges")
+        if value not in ("-", "0", "none") or name in always
     ]

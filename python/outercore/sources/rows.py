@@ -144,7 +144,7 @@ def csv_batches(spec: FileSpec, columns: int) -> Iterator[list[NDArray[np.int64]
 
 def parquet_batches(spec: FileSpec, columns: int) -> Iterator[list[NDArray]]:
     """The first `columns` columns (or the chosen ones) of a Parquet file, batch by batch."""
-    with _parquet_file(spec.path) as file:
+    with parquet_file(spec.path) as file:
         chosen = _chosen(spec, file.schema_arrow.names)[:columns]
         for batch in file.iter_batches(batch_size=1 << 20, columns=list(chosen)):
             yield [_integers(spec, name, batch.column(name)) for name in chosen]
@@ -184,7 +184,7 @@ def _npy(spec: FileSpec) -> RowSource:
 
 
 def _parquet(spec: FileSpec) -> RowSource:
-    with _parquet_file(spec.path) as file:
+    with parquet_file(spec.path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         chosen = _chosen(spec, schema.names)
         first = schema.field(chosen[0]).type
@@ -203,7 +203,7 @@ def _parquet(spec: FileSpec) -> RowSource:
     step = _rows_per_chunk(dtype, width)
 
     def chunks() -> Iterator[NDArray]:
-        with _parquet_file(spec.path) as file:
+        with parquet_file(spec.path) as file:
             seen = 0
             for batch in file.iter_batches(batch_size=step, columns=list(chosen)):
                 if listed:
@@ -216,8 +216,23 @@ def _parquet(spec: FileSpec) -> RowSource:
     return RowSource(str(spec), dtype, width, rows, chunks)
 
 
+def table_batches(spec: FileSpec, rows: int) -> Iterator[Any]:
+    """Arrow batches of the chosen columns of a Parquet file or of a text with a header; of all
+    columns of a Parquet file where none is chosen. Columns of a text come as strings."""
+    if kind_of(spec.path) == ".parquet":
+        with parquet_file(spec.path) as file:
+            chosen = _chosen(spec, file.schema_arrow.names)
+            yield from file.iter_batches(batch_size=rows, columns=list(chosen))
+        return
+    names, _ = _csv_columns(spec.path)
+    chosen = _chosen(spec, names)
+    with _csv(spec, names, True, chosen, pa.string()) as reader:
+        yield from reader
+
+
 @contextmanager
-def _parquet_file(path: Path) -> Iterator[Any]:
+def parquet_file(path: Path) -> Iterator[Any]:
+    """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
     try:
         file = pa.parquet.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:

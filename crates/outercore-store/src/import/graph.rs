@@ -327,7 +327,7 @@ pub fn discard(disk: &dyn Disk, root: &Path) -> Result<()> {
     }
     disk.remove_file(&manifest)?;
     disk.sync_dir(root)?;
-    for directory in ["edges", "nodes", "splits"] {
+    for directory in ["edges", "nodes", "splits", "names", "triples"] {
         disk.remove_dir_all(&root.join(directory))?;
     }
     disk.remove_dir_all(&import)?;

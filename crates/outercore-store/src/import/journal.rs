@@ -122,7 +122,12 @@ pub(crate) struct InputFile {
 
 impl InputFile {
     pub fn of(path: &Path) -> Result<Self> {
-        let describe = || format!("edge list `{}`", path.display());
+        Self::of_kind("edge list", path)
+    }
+
+    /// [`InputFile::of`] a file that messages call `kind`.
+    pub fn of_kind(kind: &str, path: &Path) -> Result<Self> {
+        let describe = || format!("{kind} `{}`", path.display());
         let path = std::fs::canonicalize(path).with_context(describe)?;
         let metadata = std::fs::metadata(&path).with_context(describe)?;
         if !metadata.is_file() {

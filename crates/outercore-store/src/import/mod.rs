@@ -24,6 +24,7 @@ mod segment;
 mod sort;
 mod spill;
 mod text;
+mod triples;
 
 pub use edges::{EdgeArtifacts, EdgeImport};
 pub use graph::{GraphImport, GraphImportOptions, discard};
@@ -31,3 +32,9 @@ pub use graph::{GraphImport, GraphImportOptions, discard};
 pub use options::Tuning;
 pub use options::{Duplicates, EdgeImportOptions, SelfLoops};
 pub use progress::{OnProgress, Phase, Progress, Unit};
+#[doc(hidden)]
+pub use triples::TripleTuning;
+pub use triples::{
+    Column, Columns, NameColumn, Names, Part, PartSummary, TripleArtifacts, TripleBatch,
+    TripleImport, TripleImportOptions, Unknown,
+};

@@ -16,6 +16,12 @@ pub enum Phase {
     Sort,
     /// A node array is copied or generated.
     Array,
+    /// Dictionaries of names are merged.
+    Names,
+    /// Triples are compared with each other.
+    Compare,
+    /// Triples are written.
+    Write,
 }
 
 impl fmt::Display for Phase {
@@ -26,6 +32,9 @@ impl fmt::Display for Phase {
             Self::Partition => "partition",
             Self::Sort => "sort",
             Self::Array => "array",
+            Self::Names => "names",
+            Self::Compare => "compare",
+            Self::Write => "write",
         })
     }
 }
@@ -42,6 +51,8 @@ pub enum Unit {
     Arcs,
     /// Rows of an array.
     Rows,
+    /// Triples of a knowledge graph.
+    Triples,
 }
 
 impl fmt::Display for Unit {
@@ -51,6 +62,7 @@ impl fmt::Display for Unit {
             Self::Edges => "edges",
             Self::Arcs => "arcs",
             Self::Rows => "rows",
+            Self::Triples => "triples",
         })
     }
 }

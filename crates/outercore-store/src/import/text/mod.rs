@@ -17,7 +17,7 @@ use outercore_core::{Bytes, Context, Error, Result};
 pub(crate) use head::{Head, Position, read_head};
 use parse::Counts;
 pub(crate) use parse::{Dialect, out_of_range};
-use stream::{ByteStream, LineBlocks};
+pub(crate) use stream::{ByteStream, LineBlocks};
 
 /// How to read a text.
 #[derive(Clone, Copy, Debug)]

@@ -28,6 +28,8 @@ impl Coding {
 
 /// The unpacked bytes of a text file from a given position on.
 pub(crate) struct ByteStream {
+    /// What messages call the file: `edge list`.
+    kind: &'static str,
     path: PathBuf,
     coding: Coding,
     inner: Box<dyn Read + Send>,
@@ -39,7 +41,12 @@ impl ByteStream {
     ///
     /// **Cost** A packed file is unpacked from its beginning.
     pub fn open(path: &Path, start: u64, memory: Bytes) -> Result<Self> {
-        let describe = || format!("edge list `{}`", path.display());
+        Self::open_as("edge list", path, start, memory)
+    }
+
+    /// [`ByteStream::open`] of a file that messages call `kind`.
+    pub fn open_as(kind: &'static str, path: &Path, start: u64, memory: Bytes) -> Result<Self> {
+        let describe = || format!("{kind} `{}`", path.display());
         let mut file = File::open(path).with_context(describe)?;
         let mut magic = [0; 4];
         let known = read_up_to(&mut file, &mut magic).with_context(describe)?;
@@ -63,7 +70,7 @@ impl ByteStream {
                 Box::new(decoder)
             }
         };
-        let mut stream = Self { path: path.to_owned(), coding, inner, consumed };
+        let mut stream = Self { kind, path: path.to_owned(), coding, inner, consumed };
         if coding != Coding::Plain {
             stream.skip(start)?;
         }
@@ -87,7 +94,7 @@ impl ByteStream {
             } else {
                 Error::from(source)
             };
-            error.context(format!("edge list `{}`", self.path.display()))
+            error.context(format!("{} `{}`", self.kind, self.path.display()))
         })
     }
 
@@ -98,8 +105,8 @@ impl ByteStream {
             let found = self.read(&mut scrap[..step])?;
             if found < step {
                 return Err(Error::corrupt(format!(
-                    "edge list `{}`: the text ends {} bytes before the position noted in the \
-                     journal",
+                    "{} `{}`: the text ends {} bytes before the position noted in the journal",
+                    self.kind,
                     self.path.display(),
                     bytes - found as u64
                 ))
@@ -173,8 +180,8 @@ impl LineBlocks {
             }
             if bytes.len() > self.longest_line {
                 return Err(Error::invalid(format!(
-                    "edge list `{}`: a line is longer than {}, expected lines of text with two \
-                     node ids each",
+                    "{} `{}`: a line is longer than {}, expected short lines of text",
+                    self.stream.kind,
                     self.stream.path.display(),
                     Bytes(self.longest_line as u64)
                 )));

@@ -1,0 +1,209 @@
+//! Sorting triples into buckets: counted in one pass, dealt in a second.
+
+use std::path::Path;
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_io::{Disk, WriteFile};
+
+use super::{Entry, Header, Places, Source, Triples, mix};
+use crate::layout::Partitioning;
+
+/// Memory that every bucket takes beside its buffer.
+const PER_BUCKET: u64 = 56;
+/// Memory for the piece of triples that is gone through.
+const READING: u64 = 512 << 10;
+/// A triple as it is stored, and a weight.
+const RECORD: u64 = 16;
+
+/// Sorts `triples` into the buckets of `partitioning` and writes them to `path`; within a bucket
+/// they keep their order.
+///
+/// What is at `path` already is kept if it was made from the same.
+///
+/// **Cost**: two passes over the triples, each written once. The more memory, the longer the
+/// writes; the bytes of the file do not depend on it.
+///
+/// # Errors
+/// `Invalid`: a node or relation that there is not, or a weight that is none; the triple is named.
+/// `Budget`: memory for less than one triple a bucket. Those of the disk.
+pub fn build_buckets(
+    disk: &dyn Disk,
+    path: &Path,
+    triples: &mut dyn Triples,
+    source: &Source,
+    memory: Bytes,
+) -> Result<()> {
+    let partitions = source.partitioning.partitions();
+    let number = (partitions * partitions) as u64;
+    let fixed = number * PER_BUCKET + READING;
+    let least = fixed + number * RECORD;
+    if memory.0 < least {
+        return Err(Error::new(
+            ErrorKind::Budget,
+            format!(
+                "{partitions} x {partitions} buckets within {memory}: at least {}",
+                Bytes(least)
+            ),
+        )
+        .hint("give more memory, or choose fewer partitions"));
+    }
+    let mut header = Header::new(source, triples.count(), triples.weighted());
+    if Header::load(path).is_ok_and(|(found, _)| found.same_source(&header)) {
+        return Ok(());
+    }
+    let mut entries = count(triples, source)?;
+    let temporary = path.with_extension("tmp");
+    let mut file = disk.create(&temporary)?;
+    let places = header.places();
+    file.set_len(places.end)?;
+    let mut dealer = Dealing::new(&mut *file, places, &entries, memory.0 - fixed);
+    let dealt = source.partitioning.dealer();
+    triples.for_each(&mut |_, triples, weights| {
+        for (at, &[head, relation, tail]) in triples.iter().enumerate() {
+            let [head, tail] = [head, tail].map(|node| dealt.place_of(node as u64));
+            let bucket = head.partition * partitions + tail.partition;
+            let record = [head.row as u32, relation as u32, tail.row as u32];
+            dealer.deal(bucket, record, weights.get(at).copied())?;
+        }
+        Ok(())
+    })?;
+    dealer.finish(&mut entries)?;
+    header.write(&mut *file, &entries)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// How many triples each bucket has, and where it begins.
+fn count(triples: &mut dyn Triples, source: &Source) -> Result<Vec<Entry>> {
+    let Source { partitioning, relations, .. } = source;
+    let partitions = partitioning.partitions();
+    let dealt = partitioning.dealer();
+    let name = triples.name();
+    let mut entries = vec![Entry::default(); partitions * partitions];
+    triples.for_each(&mut |first, triples, weights| {
+        for (at, triple) in triples.iter().enumerate() {
+            check(triple, weights.get(at), partitioning, *relations)
+                .map_err(|error| error.context(format!("{name}: row {}", first + at as u64)))?;
+            let [head, tail] = [triple[0], triple[2]].map(|node| dealt.place_of(node as u64));
+            entries[head.partition * partitions + tail.partition].count += 1;
+        }
+        Ok(())
+    })?;
+    let mut start = 0;
+    for entry in &mut entries {
+        entry.start = start;
+        start += entry.count;
+    }
+    Ok(entries)
+}
+
+fn check(
+    &[head, relation, tail]: &[i64; 3],
+    weight: Option<&f32>,
+    partitioning: &Partitioning,
+    relations: u64,
+) -> Result<()> {
+    let nodes = partitioning.nodes();
+    for (what, number, count) in
+        [("head", head, nodes), ("relation", relation, relations), ("tail", tail, nodes)]
+    {
+        if u64::try_from(number).is_ok_and(|number| number < count) {
+            continue;
+        }
+        return Err(Error::invalid(match count {
+            0 => format!("{what} {number}, but there is none"),
+            _ => format!("{what} {number}, expected 0 to {}", count - 1),
+        }));
+    }
+    match weight {
+        Some(weight) if !(weight.is_finite() && *weight >= 0.0) => {
+            Err(Error::invalid(format!("weight {weight}, expected a finite number, 0 or more")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts triples where they belong, through a buffer for each bucket.
+struct Dealing<'a> {
+    file: &'a mut dyn WriteFile,
+    places: Places,
+    /// Of each bucket: where it begins in the file, how much was written, and its sum so far.
+    starts: Vec<u64>,
+    written: Vec<u64>,
+    sums: Vec<u64>,
+    /// Where each buffer begins; one place more than there are buckets.
+    bounds: Vec<u64>,
+    filled: Vec<u64>,
+    triples: Vec<[u32; 3]>,
+    weights: Vec<f32>,
+}
+
+impl<'a> Dealing<'a> {
+    fn new(file: &'a mut dyn WriteFile, places: Places, entries: &[Entry], memory: u64) -> Self {
+        let each = (memory / RECORD / entries.len() as u64).max(1);
+        let mut bounds = vec![0];
+        for entry in entries {
+            bounds.push(bounds[bounds.len() - 1] + entry.count.min(each));
+        }
+        let room = bounds[entries.len()] as usize;
+        Self {
+            file,
+            places,
+            starts: entries.iter().map(|entry| entry.start).collect(),
+            written: vec![0; entries.len()],
+            sums: vec![0; entries.len()],
+            filled: vec![0; entries.len()],
+            triples: vec![[0; 3]; room],
+            weights: vec![0.0; if places.weighted { room } else { 0 }],
+            bounds,
+        }
+    }
+
+    fn deal(&mut self, bucket: usize, triple: [u32; 3], weight: Option<f32>) -> Result<()> {
+        let room = self.bounds[bucket + 1] - self.bounds[bucket];
+        if self.filled[bucket] == room {
+            self.flush(bucket)?;
+        }
+        let place = (self.bounds[bucket] + self.filled[bucket]) as usize;
+        self.triples[place] = triple;
+        if let Some(weight) = weight {
+            self.weights[place] = weight;
+        }
+        self.sums[bucket] = mix(self.sums[bucket], triple, weight);
+        self.filled[bucket] += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self, bucket: usize) -> Result<()> {
+        let from = self.bounds[bucket] as usize;
+        let until = from + self.filled[bucket] as usize;
+        let place = self.starts[bucket] + self.written[bucket];
+        let triples = bytemuck::cast_slice(&self.triples[from..until]);
+        self.file.write_at(self.places.triples + 12 * place, triples)?;
+        if self.places.weighted {
+            let weights = bytemuck::cast_slice(&self.weights[from..until]);
+            self.file.write_at(self.places.weights + 4 * place, weights)?;
+        }
+        self.written[bucket] += self.filled[bucket];
+        self.filled[bucket] = 0;
+        Ok(())
+    }
+
+    fn finish(mut self, entries: &mut [Entry]) -> Result<()> {
+        for (bucket, entry) in entries.iter_mut().enumerate() {
+            if self.filled[bucket] > 0 {
+                self.flush(bucket)?;
+            }
+            if self.written[bucket] != entry.count {
+                return Err(Error::internal(format!(
+                    "bucket {bucket}: {} triples, but {} were counted",
+                    self.written[bucket], entry.count
+                )));
+            }
+            entry.sum = self.sums[bucket];
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,339 @@
+//! Triples sorted by the partitions of their two ends, on disk or in memory.
+
+mod build;
+mod source;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
+use outercore_format::Checksum;
+use outercore_io::{Engine, EngineConfig, FileId, WriteFile};
+use serde::{Deserialize, Serialize};
+
+use crate::executor::{Step, pools};
+use crate::layout::{PAGE, Partitioning};
+use crate::order::{Bucket, Order};
+use crate::plan::BucketEdges;
+
+pub use build::build_buckets;
+pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
+
+const MAGIC: &[u8] = b"outercore buckets\n";
+const VERSION: u32 = 1;
+
+/// What buckets are made from; other triples or another division make other buckets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Which node lies in which partition.
+    pub partitioning: Partitioning,
+    /// Number of relations; at most 2^32.
+    pub relations: u64,
+    /// Says which triples they are: the checksum of their array, say.
+    pub identity: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    version: u32,
+    source: Source,
+    triples: u64,
+    weighted: bool,
+    /// Checksum of the table of buckets.
+    table: String,
+}
+
+/// One bucket in the table: 24 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Entry {
+    /// Number of its first triple in the file.
+    start: u64,
+    count: u64,
+    /// [`mix`] of its triples.
+    sum: u64,
+}
+
+/// Where the parts of the file begin.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    triples: u64,
+    weights: u64,
+    end: u64,
+    weighted: bool,
+}
+
+impl Header {
+    fn new(source: &Source, triples: u64, weighted: bool) -> Self {
+        Self { version: VERSION, source: source.clone(), triples, weighted, table: String::new() }
+    }
+
+    fn same_source(&self, other: &Self) -> bool {
+        Self { table: String::new(), ..self.clone() }
+            == Self { table: String::new(), ..other.clone() }
+    }
+
+    fn buckets(&self) -> usize {
+        self.source.partitioning.partitions().pow(2)
+    }
+
+    fn places(&self) -> Places {
+        let page = PAGE as u64;
+        let triples = page + (24 * self.buckets() as u64).next_multiple_of(page);
+        let after = triples + 12 * self.triples;
+        let weights = after.next_multiple_of(page);
+        let end = if self.weighted { weights + 4 * self.triples } else { after };
+        Places { triples, weights, end, weighted: self.weighted }
+    }
+
+    fn write(&mut self, file: &mut dyn WriteFile, entries: &[Entry]) -> Result<()> {
+        let words: Vec<u64> = entries.iter().flat_map(|e| [e.start, e.count, e.sum]).collect();
+        let table: &[u8] = bytemuck::cast_slice(&words);
+        self.table = Checksum::of(table);
+        file.write_at(PAGE as u64, table)?;
+        let text = serde_json::to_vec(self)
+            .map_err(|error| Error::internal(format!("header of buckets: {error}")))?;
+        let mut page = [MAGIC, &text].concat();
+        if page.len() > PAGE {
+            return Err(Error::invalid(format!(
+                "the name of the triples has {} bytes: expected fewer than 3,000",
+                self.source.identity.len()
+            )));
+        }
+        page.resize(PAGE, b' ');
+        file.write_at(0, &page)
+    }
+
+    /// Header and table of the file at `path`.
+    fn load(path: &Path) -> Result<(Self, Vec<Entry>)> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let mut file = File::open(path)?;
+        let mut page = vec![0; PAGE];
+        file.read_exact(&mut page)?;
+        let text = page
+            .strip_prefix(MAGIC)
+            .ok_or_else(|| Error::corrupt("not a file of buckets, by its first bytes"))?;
+        let unreadable = |error| Error::corrupt(format!("header: {error}"));
+        let found: Versioned = serde_json::from_slice(text).map_err(unreadable)?;
+        if found.version != VERSION {
+            let text = format!("version {}, expected {VERSION}", found.version);
+            return Err(Error::new(ErrorKind::Version, text));
+        }
+        let header: Self = serde_json::from_slice(text).map_err(unreadable)?;
+        let mut words = vec![0u64; 3 * header.buckets()];
+        file.read_exact(bytemuck::cast_slice_mut(&mut words))?;
+        let sum = Checksum::of(bytemuck::cast_slice(&words));
+        if sum != header.table {
+            let text = format!("table of buckets: found {sum}, expected {}", header.table);
+            return Err(Error::corrupt(text));
+        }
+        let (found, expected) = (file.metadata()?.len(), header.places().end);
+        if found != expected {
+            return Err(Error::corrupt(format!("file has {found} bytes, expected {expected}")));
+        }
+        let rows = words.as_chunks::<3>().0.iter();
+        let entries = rows.map(|&[start, count, sum]| Entry { start, count, sum }).collect();
+        Ok((header, entries))
+    }
+}
+
+/// Takes a triple into a running sum. Each step is a bijection of the sum and of every word, so a
+/// single changed triple always changes the end.
+fn mix(sum: u64, [head, relation, tail]: [u32; 3], weight: Option<f32>) -> u64 {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let words = [
+        u64::from(head) | u64::from(relation) << 32,
+        u64::from(tail) | u64::from(weight.unwrap_or(0.0).to_bits()) << 32,
+    ];
+    words.iter().fold(sum, |sum, word| (sum ^ word).wrapping_mul(ODD).rotate_left(29))
+}
+
+/// Triples to train: rows of the slots' memory, in the order of their buckets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TriplePool {
+    /// Row of the head, relation, row of the tail.
+    pub triples: Vec<[u32; 3]>,
+    /// One for each triple, or none at all.
+    pub weights: Vec<f32>,
+}
+
+/// Reads what [`build_buckets`] wrote.
+///
+/// **Memory**: the engine's staging, 24 bytes a bucket, and all triples after
+/// [`Buckets::keep_all`].
+pub struct Buckets {
+    path: PathBuf,
+    header: Header,
+    entries: Vec<Entry>,
+    engine: Engine,
+    file: FileId,
+    all: Option<TriplePool>,
+}
+
+impl Buckets {
+    /// Opens the file at `path`. `engine` says how to read.
+    ///
+    /// # Errors
+    /// `NotFound`; `Version`; `Corrupt`.
+    pub fn open(path: &Path, engine: EngineConfig) -> Result<Self> {
+        let describe = || format!("buckets `{}`", path.display());
+        let (header, entries) = Header::load(path)
+            .with_context(describe)
+            .map_err(|error| error.hint("remove the file; it is made again from the triples"))?;
+        let mut engine = Engine::open(engine)?;
+        let file = engine.register(path)?;
+        Ok(Self { path: path.to_owned(), header, entries, engine, file, all: None })
+    }
+
+    /// What they were made from.
+    pub fn made_from(&self) -> &Source {
+        &self.header.source
+    }
+
+    /// Number of triples.
+    pub fn triples(&self) -> u64 {
+        self.header.triples
+    }
+
+    /// Whether triples have weights.
+    pub fn weighted(&self) -> bool {
+        self.header.weighted
+    }
+
+    /// Triples of a bucket; 0 of one that there is not.
+    pub fn count(&self, bucket: Bucket) -> u64 {
+        self.index(bucket).map_or(0, |index| self.entries[index].count)
+    }
+
+    /// Triples of every bucket, as a plan wants to know them.
+    pub fn edges(&self) -> BucketEdges {
+        BucketEdges::Counted(self.entries.iter().map(|entry| entry.count).collect())
+    }
+
+    /// Triples of the largest pool of an epoch, forwards or backwards.
+    pub fn largest_pool(&self, order: &Order) -> u64 {
+        let size = |buckets: Vec<Bucket>| buckets.iter().map(|&b| self.count(b)).sum();
+        let backwards = order.reversed();
+        pools(order).chain(pools(&backwards)).map(size).max().unwrap_or(0)
+    }
+
+    /// What reading has cost.
+    pub fn counters(&self) -> ReadCounters {
+        self.engine.counters()
+    }
+
+    /// Reads all triples and keeps them in memory.
+    ///
+    /// # Errors
+    /// As [`Buckets::read`].
+    pub fn keep_all(&mut self) -> Result<()> {
+        let mut all = TriplePool::default();
+        self.reserve(&mut all, self.header.triples);
+        for index in 0..self.entries.len() {
+            let start = self.entries[index].start as usize;
+            self.read_bucket(index, start, &mut all)?;
+        }
+        self.all = Some(all);
+        Ok(())
+    }
+
+    /// Fills `pool` with the triples of a step, as rows of the slots' memory; a slot has
+    /// `slot_rows` rows.
+    ///
+    /// **Cost**: one sequential read a bucket, none where they are kept in memory.
+    ///
+    /// # Errors
+    /// `Invalid`: a bucket whose partitions the step does not have. `Corrupt`: other bytes than
+    /// were written. A failed read.
+    pub fn read(&mut self, step: &Step, slot_rows: u64, pool: &mut TriplePool) -> Result<()> {
+        let total = step.buckets.iter().map(|&bucket| self.count(bucket)).sum();
+        self.reserve(pool, total);
+        let first_row = |partition| {
+            let found = step.resident.iter().find(|resident| resident.partition == partition);
+            found.map(|resident| (resident.slot as u64 * slot_rows) as u32).ok_or_else(|| {
+                Error::invalid(format!("partition {partition} is not in memory in this step"))
+            })
+        };
+        let mut start = 0;
+        for &bucket in &step.buckets {
+            let Some(index) = self.index(bucket) else {
+                return Err(Error::invalid(format!("there is no {bucket:?}")));
+            };
+            let (head, tail) = (first_row(bucket.source)?, first_row(bucket.target)?);
+            self.read_bucket(index, start, pool)?;
+            let end = start + self.entries[index].count as usize;
+            for triple in &mut pool.triples[start..end] {
+                triple[0] += head;
+                triple[2] += tail;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn index(&self, bucket: Bucket) -> Option<usize> {
+        let partitions = self.header.source.partitioning.partitions();
+        let there = bucket.source < partitions && bucket.target < partitions;
+        there.then(|| bucket.source * partitions + bucket.target)
+    }
+
+    fn reserve(&self, pool: &mut TriplePool, triples: u64) {
+        let triples = triples as usize;
+        pool.triples.resize(triples, [0; 3]);
+        pool.weights.resize(if self.header.weighted { triples } else { 0 }, 0.0);
+    }
+
+    /// Puts a bucket's triples, as they are stored, at `start` of `pool`.
+    fn read_bucket(&mut self, index: usize, start: usize, pool: &mut TriplePool) -> Result<()> {
+        let entry = self.entries[index];
+        let (from, count) = (entry.start as usize, entry.count as usize);
+        if count == 0 {
+            return Ok(());
+        }
+        let range = start..start + count;
+        let triples = &mut pool.triples[range.clone()];
+        if let Some(all) = &self.all {
+            triples.copy_from_slice(&all.triples[from..from + count]);
+            if self.header.weighted {
+                pool.weights[range].copy_from_slice(&all.weights[from..from + count]);
+            }
+            return Ok(());
+        }
+        let places = self.header.places();
+        let place = places.triples + 12 * entry.start;
+        self.engine.read_into(self.file, place, bytemuck::cast_slice_mut(triples))?;
+        let mut sum = 0;
+        if self.header.weighted {
+            let weights = &mut pool.weights[range];
+            let place = places.weights + 4 * entry.start;
+            self.engine.read_into(self.file, place, bytemuck::cast_slice_mut(weights))?;
+            for (&triple, &weight) in triples.iter().zip(&*weights) {
+                sum = mix(sum, triple, Some(weight));
+            }
+        } else {
+            sum = triples.iter().fold(sum, |sum, &triple| mix(sum, triple, None));
+        }
+        if sum != entry.sum {
+            let partitions = self.header.source.partitioning.partitions();
+            return Err(Error::corrupt(format!(
+                "buckets `{}`: bucket ({}, {}) at byte {place}: found {sum:016x}, expected {:016x}",
+                self.path.display(),
+                index / partitions,
+                index % partitions,
+                entry.sum
+            ))
+            .hint("remove the file; it is made again from the triples"));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of memory that a triple takes in a pool.
+pub(crate) fn pool_bytes(triples: u64, weighted: bool) -> Bytes {
+    Bytes(triples * if weighted { 16 } else { 12 })
+}

@@ -1,0 +1,156 @@
+//! Where triples come from: something that can be gone through twice.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_format::DType;
+use outercore_store::npy::ArrayReader;
+
+/// Takes consecutive triples: number of the first, the triples, and their weights, if any.
+pub type OnTriples<'a> = &'a mut dyn FnMut(u64, &[[i64; 3]], &[f32]) -> Result<()>;
+
+/// Triples (head, relation, tail) in an order that is the same every time.
+pub trait Triples {
+    /// How many there are.
+    fn count(&self) -> u64;
+
+    /// Whether each has a weight.
+    fn weighted(&self) -> bool;
+
+    /// Calls `take` with all of them, piece by piece.
+    ///
+    /// # Errors
+    /// Those of `take`, and of what they are read from.
+    fn for_each(&mut self, take: OnTriples<'_>) -> Result<()>;
+
+    /// A name for messages.
+    fn name(&self) -> String;
+}
+
+/// Triples in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryTriples<'a> {
+    /// Head, relation, tail.
+    pub triples: &'a [[i64; 3]],
+    /// One for each triple, or none at all.
+    pub weights: &'a [f32],
+}
+
+impl Triples for MemoryTriples<'_> {
+    fn count(&self) -> u64 {
+        self.triples.len() as u64
+    }
+
+    fn weighted(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    fn for_each(&mut self, take: OnTriples<'_>) -> Result<()> {
+        take(0, self.triples, self.weights)
+    }
+
+    fn name(&self) -> String {
+        "triples".to_owned()
+    }
+}
+
+/// Triples in a `.npy` file, int64 `[m, 3]`, and perhaps weights in another, float32 `[m]`.
+///
+/// **Memory**: 256 KiB while they are gone through.
+#[derive(Debug)]
+pub struct ArrayTriples {
+    path: PathBuf,
+    count: u64,
+    weights: Option<Weights>,
+}
+
+#[derive(Debug)]
+struct Weights {
+    file: File,
+    path: PathBuf,
+    offset: u64,
+}
+
+impl ArrayTriples {
+    /// Triples to hand over at a time.
+    const CHUNK: u64 = 4096;
+
+    /// Opens the arrays.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid`: of another type or shape, or of different lengths; `Corrupt`: cut
+    /// short.
+    pub fn open(path: &Path, weights: Option<&Path>) -> Result<Self> {
+        let array = ArrayReader::open(path)?;
+        expect(&array, path, DType::I64, &[3])?;
+        let count = array.rows();
+        let weights = weights.map(|path| {
+            let array = ArrayReader::open(path)?;
+            expect(&array, path, DType::F32, &[])?;
+            if array.rows() != count {
+                return Err(Error::invalid(format!(
+                    "array `{}`: {} weights for {count} triples",
+                    path.display(),
+                    array.rows()
+                )));
+            }
+            let file = File::open(path).with_context(|| format!("array `{}`", path.display()))?;
+            Ok(Weights { file, path: path.to_owned(), offset: array.header().data_offset })
+        });
+        Ok(Self { path: path.to_owned(), count, weights: weights.transpose()? })
+    }
+}
+
+impl Triples for ArrayTriples {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn weighted(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    fn for_each(&mut self, take: OnTriples<'_>) -> Result<()> {
+        let (mut triples, mut weights) = (Vec::new(), Vec::new());
+        let chunk = Bytes(Self::CHUNK * 24);
+        ArrayReader::open(&self.path)?.for_each_chunk(chunk, &mut |offset, bytes| {
+            triples.clear();
+            triples.extend(bytes.as_chunks::<24>().0.iter().map(|row| {
+                let number = |at: usize| {
+                    let mut word = [0; 8];
+                    word.copy_from_slice(&row[8 * at..8 * at + 8]);
+                    i64::from_le_bytes(word)
+                };
+                [number(0), number(1), number(2)]
+            }));
+            let first = offset / 24;
+            if let Some(Weights { file, path, offset }) = &self.weights {
+                weights.resize(triples.len(), 0.0);
+                let place = offset + 4 * first;
+                file.read_exact_at(bytemuck::cast_slice_mut(&mut weights), place)
+                    .with_context(|| format!("array `{}` at byte {place}", path.display()))?;
+            }
+            take(first, &triples, &weights)
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("triples `{}`", self.path.display())
+    }
+}
+
+fn expect(array: &ArrayReader, path: &Path, dtype: DType, row: &[u64]) -> Result<()> {
+    if array.header().dtype == dtype && array.row_shape() == row {
+        return Ok(());
+    }
+    let shape = |row: &[u64]| row.iter().map(|extent| format!(", {extent}")).collect::<String>();
+    Err(Error::invalid(format!(
+        "array `{}`: found {} [m{}], expected {dtype} [m{}]",
+        path.display(),
+        array.header().dtype,
+        shape(array.row_shape()),
+        shape(row)
+    )))
+}

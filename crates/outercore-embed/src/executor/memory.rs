@@ -1,0 +1,91 @@
+//! How much memory training in partitions takes, and what is done with the rest. Pure.
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::buckets::{Buckets, pool_bytes};
+use crate::layout::{PAGE, TableLayout};
+use crate::order::Order;
+
+/// Reads work with this much staging, if slowly.
+const LEAST_STAGING: u64 = 128 << 10;
+/// More staging makes no device tried faster.
+const MOST_STAGING: u64 = 8 << 20;
+/// Bytes of the table of buckets, for each.
+const BUCKET: u64 = 24;
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutorMemory {
+    /// Partitions in memory, the spare one included.
+    pub slots: Bytes,
+    /// Reads of partitions in flight.
+    pub staging: Bytes,
+    /// Reads of triples in flight.
+    pub bucket_staging: Bytes,
+    /// The triples of a step, and the table of buckets.
+    pub pool: Bytes,
+    /// All triples, if they are kept in memory.
+    pub triples: Bytes,
+}
+
+impl ExecutorMemory {
+    /// All of it.
+    pub fn total(&self) -> Bytes {
+        let Self { slots, staging, bucket_staging, pool, triples } = self;
+        Bytes(slots.0 + staging.0 + bucket_staging.0 + pool.0 + triples.0)
+    }
+
+    /// Whether the triples are kept in memory.
+    pub fn keeps_triples(&self) -> bool {
+        self.triples.0 > 0
+    }
+}
+
+/// Divides `memory`: slots, the largest pool of triples and a little staging first, then more
+/// staging, then all triples if they fit. Only speed depends on it.
+///
+/// What the caller needs for itself (relations, batches, gradients) is not part of `memory`.
+///
+/// # Errors
+/// `Budget`: less than the least that works, which is named.
+pub fn plan_memory(
+    layout: &TableLayout,
+    order: &Order,
+    buckets: &Buckets,
+    memory: Bytes,
+) -> Result<ExecutorMemory> {
+    let slots = order.slots.min(order.partitions);
+    let weighted = buckets.weighted();
+    let table = BUCKET * (order.partitions as u64).pow(2);
+    let mut plan = ExecutorMemory {
+        slots: Bytes(layout.partition_bytes().0 * slots as u64),
+        staging: Bytes(LEAST_STAGING),
+        bucket_staging: Bytes(LEAST_STAGING),
+        pool: Bytes(pool_bytes(buckets.largest_pool(order), weighted).0 + table),
+        triples: Bytes(0),
+    };
+    let least = plan.total();
+    if memory < least {
+        return Err(Error::new(
+            ErrorKind::Budget,
+            format!(
+                "{slots} slots of {} and a pool of {} within {memory}: at least {least}, which is \
+                 {} bytes",
+                layout.partition_bytes(),
+                plan.pool,
+                least.0
+            ),
+        )
+        .hint("give more memory, or choose more partitions or fewer slots"));
+    }
+    let page = PAGE as u64;
+    let share = (memory.0 - least.0) / 4 / page * page;
+    plan.staging.0 += share.min(MOST_STAGING - LEAST_STAGING);
+    plan.bucket_staging.0 += share.min(MOST_STAGING - LEAST_STAGING);
+    let all = pool_bytes(buckets.triples(), weighted);
+    if plan.total().0 + all.0 <= memory.0 {
+        plan.triples = all;
+    }
+    Ok(plan)
+}

@@ -1,0 +1,138 @@
+//! The thread that reads and writes partitions while the caller computes.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use outercore_core::{Error, Result};
+
+use crate::partition::{CopyIndex, PartitionFile, Slot, Sums};
+
+/// A copy of a partition to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    pub partition: usize,
+    pub copy: CopyIndex,
+}
+
+/// A copy of a partition to be read, and what it is checked against.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub partition: usize,
+    pub copy: CopyIndex,
+    pub sums: Sums,
+}
+
+/// What the thread is asked for. Memory goes with the question and comes back with the answer, so
+/// nobody else can look at it meanwhile.
+pub(super) enum Job {
+    /// Write what the slot holds, then read something else into it.
+    Swap { slot: Slot, store: Option<Store>, load: Option<Load> },
+    /// Read embeddings from a row on.
+    Rows { load: Load, first_row: u64, rows: Vec<f32> },
+}
+
+pub(super) enum Answer {
+    Swap(Swapped),
+    Rows(Result<Vec<f32>>),
+}
+
+pub(super) struct Swapped {
+    pub slot: Slot,
+    /// Checksums of what was written.
+    pub stored: Option<Sums>,
+    pub result: Result<()>,
+    pub busy_s: f64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// The thread, and the way to it and back. Answers come in the order of the questions.
+pub(super) struct Worker {
+    jobs: Option<Sender<Job>>,
+    answers: Receiver<Answer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub fn start(file: PartitionFile, partition_bytes: u64) -> Result<Self> {
+        let (jobs, to_do) = channel();
+        let (done, answers) = channel();
+        let thread = std::thread::Builder::new()
+            .name("outercore-partitions".to_owned())
+            .spawn(move || run(file, partition_bytes, &to_do, &done))?;
+        Ok(Self { jobs: Some(jobs), answers, thread: Some(thread) })
+    }
+
+    pub fn ask(&self, job: Job) -> Result<()> {
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(job).map_err(|_| gone())
+    }
+
+    /// Waits for the next answer. It has an end: reads have a deadline, and writes the device's.
+    pub fn answer(&self) -> Result<Answer> {
+        self.answers.recv().map_err(|_| gone())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It has no more to say; a panic was reported as `gone`.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::internal("the thread that reads and writes partitions has ended")
+}
+
+fn run(mut file: PartitionFile, bytes: u64, jobs: &Receiver<Job>, done: &Sender<Answer>) {
+    while let Ok(job) = jobs.recv() {
+        let answer = match job {
+            Job::Swap { slot, store, load } => {
+                Answer::Swap(swap(&mut file, bytes, slot, store, load))
+            }
+            Job::Rows { load, first_row, mut rows } => {
+                let Load { partition, copy, sums } = load;
+                let read = file.load_rows(partition, copy, &sums, first_row, &mut rows);
+                Answer::Rows(read.map(|_| rows))
+            }
+        };
+        if done.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+fn swap(
+    file: &mut PartitionFile,
+    bytes: u64,
+    mut slot: Slot,
+    store: Option<Store>,
+    load: Option<Load>,
+) -> Swapped {
+    let start = Instant::now();
+    let (mut stored, mut bytes_read, mut bytes_written) = (None, 0, 0);
+    let work = || -> Result<()> {
+        if let Some(Store { partition, copy }) = store {
+            stored = Some(file.store(partition, copy, &slot)?);
+            bytes_written += bytes;
+        }
+        if let Some(Load { partition, copy, sums }) = load {
+            bytes_read += file.load(partition, copy, &sums, &mut slot)?.bytes;
+        }
+        Ok(())
+    };
+    let result = work();
+    Swapped {
+        slot,
+        stored,
+        result,
+        busy_s: start.elapsed().as_secs_f64(),
+        bytes_read,
+        bytes_written,
+    }
+}

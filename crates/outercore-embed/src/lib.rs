@@ -1,0 +1,24 @@
+//! Embedding a graph whose vectors do not fit in memory: partitions of nodes, the order in which
+//! they come into memory, what that order costs, and the executor that follows it.
+//!
+//! Layer 5. Orders and plans are pure: they say what is in memory when, and move no bytes.
+#![forbid(unsafe_code)]
+
+pub mod buckets;
+pub mod executor;
+mod journal;
+pub mod layout;
+pub mod order;
+mod partition;
+pub mod plan;
+
+pub use buckets::{ArrayTriples, Buckets, MemoryTriples, TriplePool, Triples, build_buckets};
+pub use executor::{Executor, ExecutorCounters, ExecutorMemory, Resident, Step, plan_memory};
+pub use journal::Position;
+pub use layout::{Dealer, Partitioning, Place, TableLayout};
+pub use order::{
+    Bucket, MAX_PARTITIONS, Order, OrderConfig, OrderFacts, OrderKind, State, Swap, SwapMode,
+    check, iteration_order, lower_bound, partition_order,
+};
+pub use partition::Fill;
+pub use plan::{BucketEdges, Hiding, OrderPlan, PlanInput, plan_order};

@@ -1,0 +1,95 @@
+use std::fmt;
+use std::str::FromStr;
+
+use outercore_core::Error;
+use serde::{Deserialize, Serialize};
+
+/// How an order of partitions is made.
+///
+/// # Example
+/// ```
+/// use outercore_embed::OrderKind;
+/// assert_eq!("beta".parse::<OrderKind>().unwrap(), OrderKind::Beta);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderKind {
+    /// The fewest states that a search finds, every swap with something to train meanwhile.
+    #[default]
+    Optimal,
+    /// Column by column, never evicting what was just loaded; three partitions in memory.
+    ///
+    /// # Source
+    /// Legend 4, algorithms 1 and 2.
+    Legend,
+    /// All slots but one stay while the others pass through the last.
+    ///
+    /// # Source
+    /// Mohoney et al., "Marius: learning massive graph embeddings on a single machine", OSDI 2021.
+    Beta,
+    /// The lines of an affine space: any two partitions meet on exactly one.
+    ///
+    /// # Source
+    /// Zheng et al., "GE2: a general and efficient knowledge graph embedding learning system",
+    /// SIGMOD 2024.
+    Cover,
+    /// Row by row of the grid of buckets; the partition used longest ago leaves.
+    Sequential,
+}
+
+impl OrderKind {
+    /// All of them, in the order in which they are listed to people.
+    pub const ALL: [Self; 5] =
+        [Self::Optimal, Self::Legend, Self::Beta, Self::Cover, Self::Sequential];
+}
+
+impl fmt::Display for OrderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Optimal => "optimal",
+            Self::Legend => "legend",
+            Self::Beta => "beta",
+            Self::Cover => "cover",
+            Self::Sequential => "sequential",
+        })
+    }
+}
+
+impl FromStr for OrderKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
+            let names = Self::ALL.map(|kind| format!("`{kind}`")).join(", ");
+            Error::invalid(format!("`{text}` is not an order of partitions"))
+                .hint(format!("choose one of {names}"))
+        })
+    }
+}
+
+/// Where a loaded partition goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SwapMode {
+    /// Into the slot of the evicted one. While the swap is under way, only what needs neither of
+    /// the two can be trained.
+    #[default]
+    InPlace,
+    /// Into a slot that is kept free for it. Everything can be trained meanwhile, with one
+    /// partition fewer to train.
+    SpareSlot,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_others_are_refused_with_the_list() {
+        for kind in OrderKind::ALL {
+            assert_eq!(kind.to_string().parse::<OrderKind>().unwrap(), kind);
+        }
+        let error = "hilbert".parse::<OrderKind>().unwrap_err().to_string();
+        assert!(error.contains("`hilbert`") && error.contains("`sequential`"), "{error}");
+    }
+}

@@ -1,0 +1,264 @@
+//! What an order costs on a device: bytes, seconds, and whether computing hides the I/O.
+//!
+//! Pure: an order, sizes and rates go in, a plan comes out.
+
+use outercore_core::{Bytes, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::order::{Bucket, Order, OrderKind, SwapMode, check, lower_bound};
+
+/// How many edges are in which bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BucketEdges {
+    /// So many in all, as many in every bucket.
+    Even(u64),
+    /// So many in bucket `(source, target)` at `source * partitions + target`.
+    Counted(Vec<u64>),
+}
+
+/// What a plan depends on beside the order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanInput {
+    /// Nodes, of which each partition holds as many as any other, or one fewer.
+    pub nodes: u64,
+    /// Bytes of one node: its vector and its optimiser state.
+    pub row_bytes: u64,
+    /// The edges.
+    pub edges: BucketEdges,
+    /// Seconds to train one edge with its negatives.
+    pub seconds_per_edge: f64,
+    /// Bytes a second that the device reads.
+    pub read_bandwidth: f64,
+    /// Bytes a second that it writes.
+    pub write_bandwidth: f64,
+}
+
+/// Whether training hides the I/O by the density of the graph (Legend 4, theorem 3).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hiding {
+    /// Edges by the square of the nodes.
+    pub density: f64,
+    /// The least density that hides the I/O; none does where nothing can be trained meanwhile.
+    pub least_density: Option<f64>,
+    /// Whether the graph is dense enough.
+    pub holds: bool,
+}
+
+/// What an epoch in one order costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderPlan {
+    /// How the order was made.
+    pub kind: OrderKind,
+    /// Number of partitions.
+    pub partitions: usize,
+    /// Places for partitions in memory.
+    pub slots: usize,
+    /// Where a loaded partition goes.
+    pub mode: SwapMode,
+    /// Buffer states.
+    pub states: usize,
+    /// The fewest that any order can have.
+    pub least_states: usize,
+    /// States but the first.
+    pub swaps: usize,
+    /// Swaps with a bucket to train meanwhile.
+    pub prefetchable: usize,
+    /// Swaps that by the model are over before what can be trained meanwhile.
+    pub hidden: usize,
+    /// Size of a partition.
+    pub partition_bytes: Bytes,
+    /// Memory for all slots.
+    pub memory: Bytes,
+    /// Read by an epoch that begins with nothing in memory.
+    pub bytes_read: Bytes,
+    /// Written by an epoch that leaves nothing in memory.
+    pub bytes_written: Bytes,
+    /// Read, and written as well, by an epoch between two others that run the other way.
+    pub bytes_between: Bytes,
+    /// Seconds of computing.
+    pub compute_seconds: f64,
+    /// Seconds of the device for all swaps.
+    pub swap_seconds: f64,
+    /// Seconds during which computing waits for swaps.
+    pub stall_seconds: f64,
+    /// Expected seconds of an epoch between two others that run the other way.
+    pub epoch_seconds: f64,
+    /// What the first loads and the last stores add to an epoch that stands alone.
+    pub ends_seconds: f64,
+    /// Theorem 3.
+    pub hiding: Hiding,
+}
+
+/// What an epoch in an order costs.
+///
+/// The model follows the order state by state. The device does one thing at a time, a swap being
+/// one write and one read of a partition. In place it begins when all buckets of the partition to
+/// be evicted are trained; with a spare slot the evicted partition is written, and the one after
+/// next read in its place, during the next state.
+///
+/// # Errors
+/// Rates that are not positive numbers, counts that do not match the order's partitions, an order
+/// that the checker refuses.
+///
+/// # Example
+/// ```
+/// use outercore_embed::{BucketEdges, OrderConfig, OrderKind, PlanInput, partition_order, plan_order};
+/// let order = partition_order(&OrderConfig::new(OrderKind::Optimal, 12, 3))?;
+/// let input = PlanInput {
+///     nodes: 86_100_000,
+///     row_bytes: 800,
+///     edges: BucketEdges::Even(304_700_000),
+///     seconds_per_edge: 1e-7,
+///     read_bandwidth: 3e9,
+///     write_bandwidth: 2e9,
+/// };
+/// let plan = plan_order(&order, &input)?;
+/// assert_eq!((plan.swaps, plan.prefetchable), (32, 32));
+/// assert!(!plan.hiding.holds);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+pub fn plan_order(order: &Order, input: &PlanInput) -> Result<OrderPlan> {
+    let facts = check(order)?;
+    input.validate(order.partitions)?;
+    let partition_bytes = input.nodes.div_ceil(order.partitions as u64) * input.row_bytes;
+    let bytes = |partitions: usize| Bytes(partition_bytes * partitions as u64);
+    let read = partition_bytes as f64 / input.read_bandwidth;
+    let write = partition_bytes as f64 / input.write_bandwidth;
+    let seconds = |buckets: &[Bucket]| -> f64 {
+        let edges = buckets.iter().map(|&bucket| input.edges_of(bucket, order.partitions));
+        edges.sum::<f64>() * input.seconds_per_edge
+    };
+    let stalls = match order.mode {
+        SwapMode::InPlace => stalls_in_place(order, &seconds, read + write),
+        SwapMode::SpareSlot => stalls_with_spare(order, &seconds, read, write),
+    };
+    let compute_seconds = order.states.iter().map(|state| seconds(&state.buckets)).sum();
+    let stall_seconds: f64 = stalls.iter().sum();
+    let resident = order.states[0].resident.len();
+    Ok(OrderPlan {
+        kind: order.kind,
+        partitions: order.partitions,
+        slots: order.slots,
+        mode: order.mode,
+        states: facts.states,
+        least_states: lower_bound(order.partitions, resident),
+        swaps: order.swaps(),
+        prefetchable: facts.prefetchable,
+        hidden: stalls.iter().filter(|&&stall| stall == 0.0).count(),
+        partition_bytes: Bytes(partition_bytes),
+        memory: bytes(order.slots),
+        bytes_read: bytes(order.loads()),
+        bytes_written: bytes(order.stores()),
+        bytes_between: bytes(order.swaps()),
+        compute_seconds,
+        swap_seconds: order.swaps() as f64 * (read + write),
+        stall_seconds,
+        epoch_seconds: compute_seconds + stall_seconds,
+        ends_seconds: resident as f64 * (read + write),
+        hiding: hiding(order, input, resident, bytes(order.slots)),
+    })
+}
+
+/// For each swap, how long computing waits for it.
+fn stalls_in_place(order: &Order, seconds: &dyn Fn(&[Bucket]) -> f64, swap: f64) -> Vec<f64> {
+    let swapped_from = &order.states[..order.swaps()];
+    swapped_from.iter().map(|state| (swap - seconds(state.during_swap())).max(0.0)).collect()
+}
+
+fn stalls_with_spare(
+    order: &Order,
+    seconds: &dyn Fn(&[Bucket]) -> f64,
+    read: f64,
+    write: f64,
+) -> Vec<f64> {
+    let mut stalls = Vec::with_capacity(order.swaps());
+    let mut now = 0.0;
+    // When what the next swap brings is in the spare slot.
+    let mut ready = read;
+    for state in &order.states[..order.swaps()] {
+        now += seconds(&state.buckets);
+        stalls.push(f64::max(ready - now, 0.0));
+        now = now.max(ready);
+        ready = now + write + read;
+    }
+    stalls
+}
+
+/// Theorem 3 for any number of slots.
+///
+/// While a partition is exchanged, `pairs` pairs of two partitions can be trained, two buckets
+/// each: `2 pairs t |E| / n^2` seconds. The exchange takes `b |V| / n / (w + r)`, as the paper has
+/// it, with `b` bytes a node; and `n` partitions, of which `s` fill the memory `M`, are
+/// `b |V| s / M`. So the I/O is hidden if `|E| / |V|^2 >= b^2 s / (2 pairs M t (w + r))`; with
+/// three slots and `b = 8 d` that is the paper's `96 d^2 / (M t (w + r))`.
+fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> Hiding {
+    let nodes = input.nodes as f64;
+    let density = input.edges.total() / (nodes * nodes);
+    let pairs = match order.mode {
+        SwapMode::InPlace => resident.saturating_sub(2),
+        SwapMode::SpareSlot => resident.saturating_sub(1),
+    };
+    let rate = input.seconds_per_edge * (input.read_bandwidth + input.write_bandwidth);
+    let least_density = (pairs > 0 && rate > 0.0).then(|| {
+        let bytes = input.row_bytes as f64;
+        bytes * bytes * order.slots as f64 / (2.0 * pairs as f64 * memory.0 as f64 * rate)
+    });
+    let holds = order.swaps() == 0 || least_density.is_some_and(|least| density >= least);
+    Hiding { density, least_density, holds }
+}
+
+impl BucketEdges {
+    fn total(&self) -> f64 {
+        match self {
+            Self::Even(edges) => *edges as f64,
+            Self::Counted(counts) => counts.iter().map(|&count| count as f64).sum(),
+        }
+    }
+}
+
+impl PlanInput {
+    fn edges_of(&self, bucket: Bucket, partitions: usize) -> f64 {
+        match &self.edges {
+            BucketEdges::Even(edges) => *edges as f64 / (partitions * partitions) as f64,
+            BucketEdges::Counted(counts) => {
+                counts[bucket.source * partitions + bucket.target] as f64
+            }
+        }
+    }
+
+    fn validate(&self, partitions: usize) -> Result<()> {
+        for (name, rate, may_be_zero) in [
+            ("seconds per edge", self.seconds_per_edge, true),
+            ("read bandwidth", self.read_bandwidth, false),
+            ("write bandwidth", self.write_bandwidth, false),
+        ] {
+            if !rate.is_finite() || rate < 0.0 || (rate == 0.0 && !may_be_zero) {
+                return Err(Error::invalid(format!(
+                    "plan of an order: {name} is {rate}, expected a positive number"
+                ))
+                .hint("`outercore probe` measures the device"));
+            }
+        }
+        if self.nodes == 0 || self.row_bytes == 0 {
+            return Err(Error::invalid("plan of an order: expected nodes and bytes of a node"));
+        }
+        let size = self.nodes.div_ceil(partitions as u64).checked_mul(self.row_bytes);
+        // Every partition may be read in every state, of which there are fewer than buckets.
+        let most = (2 * partitions * partitions) as u64;
+        if size.and_then(|size| size.checked_mul(most)).is_none() {
+            return Err(Error::invalid("plan of an order: more bytes than can be counted"));
+        }
+        match &self.edges {
+            BucketEdges::Counted(counts) if counts.len() != partitions * partitions => {
+                Err(Error::invalid(format!(
+                    "plan of an order: edges of {} buckets, expected those of {partitions} x \
+                     {partitions}",
+                    counts.len()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}

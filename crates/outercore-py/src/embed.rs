@@ -1,0 +1,79 @@
+//! Orders of partitions and what they cost.
+
+use outercore_core::Result;
+use outercore_embed::{
+    Order, OrderConfig, OrderFacts, PlanInput, check,
+    iteration_order as buckets_as_late_as_possible, partition_order as make_order,
+    plan_order as make_plan,
+};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+
+/// Adds the functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(partition_order, module)?)?;
+    module.add_function(wrap_pyfunction!(reverse_order, module)?)?;
+    module.add_function(wrap_pyfunction!(iteration_order, module)?)?;
+    module.add_function(wrap_pyfunction!(plan_order, module)?)
+}
+
+/// An order and what the checker counted in it.
+#[derive(Serialize)]
+struct Checked {
+    order: Order,
+    facts: OrderFacts,
+}
+
+impl Checked {
+    fn to_json(order: Order) -> Result<String> {
+        let facts = check(&order)?;
+        to_json(&Self { order, facts })
+    }
+}
+
+/// An order of partitions, checked, as JSON.
+#[pyfunction]
+fn partition_order(py: Python<'_>, config: &str) -> PyResult<String> {
+    py.detach(|| {
+        let config: OrderConfig = parse("order of partitions", config)?;
+        Checked::to_json(make_order(&config)?)
+    })
+    .map_err(to_python)
+}
+
+/// An order the other way round, checked, as JSON.
+#[pyfunction]
+fn reverse_order(py: Python<'_>, order: &str) -> PyResult<String> {
+    py.detach(|| {
+        let order: Order = parse("order of partitions", order)?;
+        check(&order)?;
+        Checked::to_json(order.reversed())
+    })
+    .map_err(to_python)
+}
+
+/// The buckets of each state as late as they can be trained, as JSON.
+#[pyfunction]
+fn iteration_order(py: Python<'_>, order: &str) -> PyResult<String> {
+    py.detach(|| {
+        let order: Order = parse("order of partitions", order)?;
+        check(&order)?;
+        to_json(&buckets_as_late_as_possible(&order))
+    })
+    .map_err(to_python)
+}
+
+/// What an epoch in an order costs, as JSON.
+#[pyfunction]
+fn plan_order(py: Python<'_>, order: &str, input: &str) -> PyResult<String> {
+    py.detach(|| {
+        let order: Order = parse("order of partitions", order)?;
+        let input: PlanInput = parse("plan of an order", input)?;
+        to_json(&make_plan(&order, &input)?)
+    })
+    .map_err(to_python)
+}

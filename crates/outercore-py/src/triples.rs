@@ -1,0 +1,175 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::PyReadonlyArray1;
+use outercore_core::{Bytes, Error, Result};
+use outercore_format::Provenance;
+use outercore_io::RealDisk;
+use outercore_store::import::{
+    Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
+    Unknown,
+};
+use pyo3::prelude::*;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::progress::Callback;
+
+/// How triples are imported, as JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Options {
+    memory: Bytes,
+    columns: String,
+    header: Option<bool>,
+    unknown: Unknown,
+    duplicates: Duplicates,
+    overwrite: bool,
+    command: String,
+    inputs: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let core = TripleImportOptions::default();
+        Self {
+            memory: core.memory,
+            columns: core.columns.to_string(),
+            header: core.header,
+            unknown: core.unknown,
+            duplicates: core.duplicates,
+            overwrite: core.overwrite,
+            command: String::new(),
+            inputs: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    fn into_core(self, options: Map<String, Value>) -> Result<TripleImportOptions> {
+        Ok(TripleImportOptions {
+            memory: self.memory,
+            columns: self.columns.parse()?,
+            header: self.header,
+            unknown: self.unknown,
+            duplicates: self.duplicates,
+            overwrite: self.overwrite,
+            provenance: Provenance {
+                command: self.command,
+                outercore: env!("CARGO_PKG_VERSION").to_owned(),
+                inputs: self.inputs,
+                options,
+            },
+            tuning: None,
+        })
+    }
+}
+
+/// Builds a data set of triples; `outercore.sources.triples` is its public face.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct TripleImporter {
+    progress: Py<PyAny>,
+    /// `None` once committed.
+    import: Mutex<Option<TripleImport>>,
+}
+
+/// A column of names: where each ends, and their bytes.
+type Column<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u8>);
+
+#[pymethods]
+impl TripleImporter {
+    #[new]
+    fn new(py: Python<'_>, out: &str, options: &str, progress: Py<PyAny>) -> PyResult<Self> {
+        let import = py
+            .detach(|| {
+                let parsed: Options = parse("options of triples", options)?;
+                let map: Map<String, Value> = parse("options of triples", options)?;
+                let fingerprint = parsed.inputs.join("\n");
+                let core = parsed.into_core(map)?;
+                TripleImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
+            })
+            .map_err(to_python)?;
+        Ok(Self { progress, import: Mutex::new(Some(import)) })
+    }
+
+    fn text(&self, py: Python<'_>, part: &str, path: &str) -> PyResult<()> {
+        self.run(py, |import, callback| {
+            open(import)?.text(part.parse()?, Path::new(path), &mut |at| {
+                callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
+            })
+        })
+    }
+
+    /// Columns as `(offsets, bytes)`.
+    fn push(
+        &self,
+        py: Python<'_>,
+        part: &str,
+        heads: Column<'_>,
+        relations: Column<'_>,
+        tails: Column<'_>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
+    ) -> PyResult<()> {
+        let batch = TripleBatch {
+            heads: column(&heads)?,
+            relations: column(&relations)?,
+            tails: column(&tails)?,
+            weights: weights.as_ref().map(|weights| weights.as_slice()).transpose()?,
+        };
+        self.run(py, |import, _| {
+            let part: Part = part.parse()?;
+            open(import)?.push(part, &batch)
+        })
+    }
+
+    /// Commits the data set; the summary as JSON.
+    fn finish(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, |import, callback| {
+            let found = open(import)?.finish(&mut |at| {
+                callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
+            })?;
+            let summary = summary(found);
+            if let Some(import) = import.take() {
+                import.commit()?;
+            }
+            to_json(&summary)
+        })
+    }
+}
+
+impl TripleImporter {
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        step: impl FnOnce(&mut Option<TripleImport>, &mut Callback) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut callback = Callback::new(Some(self.progress.clone_ref(py)));
+        let result = py.detach(|| {
+            let mut import = self.import.lock().unwrap_or_else(PoisonError::into_inner);
+            step(&mut import, &mut callback)
+        });
+        callback.settle(result, to_python)
+    }
+}
+
+fn open(import: &mut Option<TripleImport>) -> Result<&mut TripleImport> {
+    let finished = || Error::invalid("the import is finished").hint("begin another one");
+    import.as_mut().ok_or_else(finished)
+}
+
+fn column<'a>(column: &'a Column<'_>) -> PyResult<NameColumn<'a>> {
+    Ok(NameColumn { offsets: column.0.as_slice()?, bytes: column.1.as_slice()? })
+}
+
+fn summary(found: &TripleArtifacts) -> Value {
+    let bytes: u64 = found.arrays.values().map(|array| array.data_len()).sum();
+    json!({
+        "entities": found.entities,
+        "relations": found.relations,
+        "bytes": bytes,
+        "parts": found.parts,
+    })
+}

@@ -1,0 +1,250 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::{ArrayEntry, IMPORT_DIRECTORY};
+use outercore_io::Disk;
+use serde::{Deserialize, Serialize};
+
+use super::dictionary::Run;
+use super::options::{Part, TripleImportOptions, Unknown};
+use super::{PartSummary, TripleArtifacts};
+use crate::import::Duplicates;
+use crate::import::journal::InputFile;
+use crate::import::text::Position;
+
+const VERSION: u32 = 1;
+const KIND: &str = "triples";
+const HINT: &str = "pass `--overwrite` to drop the unfinished import and start again";
+
+/// Everything an import of triples needs to go on after it was stopped; `.import/journal.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Journal {
+    kind: String,
+    version: u32,
+    identity: Identity,
+    rules: Rules,
+    pub sources: Vec<SourceRecord>,
+    pub chunks: Vec<Chunk>,
+    pub stage: Stage,
+}
+
+/// What must be the same for the reading to be the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Identity {
+    fingerprint: String,
+    columns: String,
+    header: Option<bool>,
+}
+
+impl Identity {
+    pub fn new(options: &TripleImportOptions, fingerprint: &str) -> Self {
+        Self {
+            fingerprint: fingerprint.to_owned(),
+            columns: options.columns.to_string(),
+            header: options.header,
+        }
+    }
+}
+
+/// What decides about the triples once they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rules {
+    pub unknown: Unknown,
+    pub duplicates: Duplicates,
+}
+
+/// What is durable of one source of triples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SourceRecord {
+    pub part: Part,
+    pub source: Source,
+    /// Triples taken.
+    pub triples: u64,
+    /// Where they end in a text.
+    pub position: Position,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// Where triples come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    Text(InputFile),
+    /// Handed over by the caller.
+    Push,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(file) => write!(f, "`{}`", file.path.display()),
+            Self::Push => f.write_str("triples handed over in batches"),
+        }
+    }
+}
+
+/// Consecutive triples of one part that share a dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Chunk {
+    pub part: Part,
+    /// How many there are in the file of triples, one chunk after the other.
+    pub triples: u64,
+    pub entities: Run,
+    pub relations: Run,
+}
+
+/// Which phase is next, and what those before it found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// Sources are taken.
+    Read,
+    /// Dictionaries are merged.
+    Names,
+    /// Triples are compared with each other.
+    Compare(Named),
+    /// Triples are written.
+    Write(Named),
+    Done(TripleArtifacts),
+}
+
+/// What is known when the dictionaries are merged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Named {
+    pub entities: u64,
+    pub relations: u64,
+    pub arrays: BTreeMap<String, ArrayEntry>,
+    pub parts: BTreeMap<Part, PartSummary>,
+}
+
+impl Journal {
+    pub fn new(options: &TripleImportOptions, identity: Identity) -> Self {
+        Self {
+            kind: KIND.to_owned(),
+            version: VERSION,
+            identity,
+            rules: rules(options),
+            sources: Vec::new(),
+            chunks: Vec::new(),
+            stage: Stage::Read,
+        }
+    }
+
+    fn path(root: &Path) -> PathBuf {
+        root.join(IMPORT_DIRECTORY).join("journal.json")
+    }
+
+    /// The journal of the import that was stopped in `root`, if there is one and it is this one.
+    /// With other rules it goes on from where rules matter.
+    ///
+    /// # Errors
+    /// `Invalid`: another import was begun there. `Version`, `Corrupt`: it cannot be read.
+    pub fn load(
+        root: &Path,
+        options: &TripleImportOptions,
+        identity: &Identity,
+    ) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            #[serde(default)]
+            kind: String,
+            version: u32,
+        }
+        let path = Self::path(root);
+        let describe = || format!("import journal `{}`", path.display());
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(describe),
+        };
+        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(HINT);
+        let other = || {
+            Error::invalid(format!(
+                "`{}` holds the unfinished import of other input or with other options",
+                root.display()
+            ))
+            .hint(format!("run the command it was begun with again to finish it, or {HINT}"))
+        };
+        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
+        if found.kind != KIND {
+            return Err(other());
+        }
+        if found.version != VERSION {
+            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
+            return Err(Error::new(ErrorKind::Version, text).hint(HINT));
+        }
+        let mut journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
+        if journal.identity != *identity {
+            return Err(other());
+        }
+        let rules = rules(options);
+        if journal.rules != rules {
+            journal.rules = rules;
+            if journal.stage != Stage::Read {
+                journal.stage = Stage::Names;
+            }
+        }
+        Ok(Some(journal))
+    }
+
+    /// Replaces the journal on disk.
+    pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
+        let text = serde_json::to_vec(self)
+            .map_err(|error| Error::internal(format!("import journal: {error}")))?;
+        disk.replace(&Self::path(root), &text)
+    }
+
+    /// Triples of all chunks.
+    pub fn triples(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.triples).sum()
+    }
+
+    /// Bytes of all runs of names.
+    pub fn run_bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.entities.bytes + chunk.relations.bytes).sum()
+    }
+}
+
+fn rules(options: &TripleImportOptions) -> Rules {
+    Rules { unknown: options.unknown, duplicates: options.duplicates }
+}
+
+/// The error for a source that differs from the one that the unfinished import took in its place.
+pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &SourceRecord) -> Error {
+    let same_path = match (&expected.source, &found.source) {
+        (Source::Text(left), Source::Text(right)) => left.path == right.path,
+        _ => false,
+    };
+    let what = if same_path && expected.part == found.part {
+        format!("{} has changed since the import was begun", found.source)
+    } else {
+        format!(
+            "source {} of the triples is {} for `{}`, but the unfinished import has {} for `{}` \
+             there",
+            index + 1,
+            found.source,
+            found.part,
+            expected.source,
+            expected.part
+        )
+    };
+    Error::invalid(what).hint(HINT)
+}
+
+/// The error for fewer or more triples than the unfinished import took from the caller.
+pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
+    Error::invalid(format!(
+        "source {} of the triples has {found} triples, but the unfinished import took {expected} \
+         from it",
+        index + 1
+    ))
+    .hint(HINT)
+}

@@ -1,0 +1,423 @@
+//! Import of knowledge graphs: triples of names become triples of ids and two dictionaries, within
+//! a memory budget.
+//!
+//! Four phases. *Read*: triples are checked and written with numbers in place of names, in chunks
+//! whose dictionaries fit in memory; each dictionary becomes a sorted run. *Names*: the runs are
+//! merged; a name's id is its place among all, so that it depends on nothing else. *Compare*:
+//! triples are sorted to find those that come twice. *Write*: chunk by chunk, numbers become ids.
+//! All reading and writing is sequential.
+
+mod convert;
+mod dictionary;
+mod intake;
+mod journal;
+mod line;
+mod names;
+mod options;
+mod sorter;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc as Shared;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use outercore_core::{Error, Result};
+use outercore_format::{
+    ArrayEntry, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, NodeType, keys, utc_timestamp,
+};
+use outercore_io::Disk;
+use serde::{Deserialize, Serialize};
+
+use super::graph::discard;
+use super::journal::InputFile;
+use super::progress::OnProgress;
+use crate::editor;
+use convert::Convert;
+use intake::{Intake, uneven};
+use journal::{Identity, Journal, Named, Stage};
+use names::{Merge, Merged};
+
+pub use names::Names;
+pub use options::{Column, Columns, Part, TripleImportOptions, TripleTuning, Unknown};
+
+/// What became of a part of the triples.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartSummary {
+    /// Triples of the input.
+    pub input: u64,
+    /// Triples in the data set.
+    pub triples: u64,
+    /// Triples that came before in the same part.
+    pub duplicates: u64,
+    /// Triples of `valid` or `test` that `train` has too, each counted once.
+    pub in_train: u64,
+    /// Entities that `train` does not have.
+    pub unknown_entities: u64,
+    /// Relations that `train` does not have.
+    pub unknown_relations: u64,
+    /// Triples with one of those.
+    pub unknown_triples: u64,
+    /// The first of those entities, then of those relations, ten at most of either.
+    pub unknown: Vec<String>,
+}
+
+/// A knowledge graph whose arrays are complete on disk, and what became of the input.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TripleArtifacts {
+    /// Entities with an id.
+    pub entities: u64,
+    /// Relations with an id.
+    pub relations: u64,
+    /// The parts that were given.
+    pub parts: BTreeMap<Part, PartSummary>,
+    /// The manifest's entries by key.
+    pub arrays: BTreeMap<String, ArrayEntry>,
+}
+
+/// Names as one buffer: name `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+#[derive(Clone, Copy, Debug)]
+pub struct NameColumn<'a> {
+    /// Ascending; one more than there are names.
+    pub offsets: &'a [i64],
+    /// The names in UTF-8, one after the other.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> NameColumn<'a> {
+    fn check(&self, what: &str, rows: usize) -> Result<()> {
+        if self.offsets.len() != rows + 1 {
+            return Err(uneven(&format!(
+                "{} {what}, expected {rows} as there are heads",
+                self.offsets.len().saturating_sub(1)
+            )));
+        }
+        let first = self.offsets[0] >= 0;
+        let last = usize::try_from(self.offsets[rows]).is_ok_and(|end| end <= self.bytes.len());
+        if first && last && self.offsets.is_sorted() {
+            return Ok(());
+        }
+        Err(uneven(&format!("the offsets of its {what} do not lie in their bytes")))
+    }
+
+    fn name(&self, row: usize) -> &'a [u8] {
+        &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
+    }
+}
+
+/// Triples handed over at once.
+#[derive(Clone, Copy, Debug)]
+pub struct TripleBatch<'a> {
+    /// Where the relations start from.
+    pub heads: NameColumn<'a>,
+    /// The relations.
+    pub relations: NameColumn<'a>,
+    /// Where the relations lead to.
+    pub tails: NameColumn<'a>,
+    /// The weights, if the columns of the import have one.
+    pub weights: Option<&'a [f32]>,
+}
+
+/// Turns triples of names into a data set.
+///
+/// Sources are given one after the other, each for a part. Ids are given by the order of names:
+/// shorter ones first, then by bytes. So numbers that are used as names keep their order, and if they
+/// are `0..n` they are their own ids.
+///
+/// **Restart** What is durable is noted in `.import/journal.json`. The same import begun again (same
+/// columns and fingerprint, same sources in the same order) goes on from there; what happens to
+/// unknown names and duplicates may be decided anew. Until [`TripleImport::commit`] there is no
+/// data set.
+///
+/// **Cost** On disk, until it is done: 16 bytes a triple, the names of every chunk, and 16 bytes a
+/// triple for comparing where they do not fit in memory.
+///
+/// # Example
+/// ```
+/// use std::sync::Arc;
+/// use outercore_io::RealDisk;
+/// use outercore_store::import::{Part, TripleImport, TripleImportOptions};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path().join("graph");
+/// # let list = directory.path().join("train.tsv");
+/// std::fs::write(&list, "Bonn\tis in\tGermany\nRhine\tflows through\tBonn\n")?;
+/// let options = TripleImportOptions::default();
+/// let mut import = TripleImport::begin(Arc::new(RealDisk), &root, options, "example")?;
+/// import.text(Part::Train, &list, &mut |_| Ok(()))?;
+/// let found = import.finish(&mut |_| Ok(()))?;
+/// assert_eq!((found.entities, found.relations), (3, 2));
+/// let manifest = import.commit()?;
+/// assert_eq!(manifest.arrays["triples/train"].shape, [2, 3]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct TripleImport {
+    disk: Shared<dyn Disk>,
+    root: PathBuf,
+    options: TripleImportOptions,
+    tuning: TripleTuning,
+    intake: Intake,
+    artifacts: Option<TripleArtifacts>,
+    /// Whether this object is of no use any more.
+    failed: bool,
+}
+
+impl TripleImport {
+    /// Begins an import into the directory `root`, or goes on with the one that was stopped there.
+    ///
+    /// `fingerprint` stands for everything about the input that the import cannot see: the origin
+    /// of batches.
+    ///
+    /// # Errors
+    /// `Invalid`: `root` holds a data set, or another unfinished import. `Budget`: too little
+    /// memory, with the least that would do.
+    pub fn begin(
+        disk: Shared<dyn Disk>,
+        root: &Path,
+        options: TripleImportOptions,
+        fingerprint: &str,
+    ) -> Result<Self> {
+        let tuning = options.tuning()?;
+        if options.overwrite {
+            discard(&*disk, root)?;
+        } else if root.join(MANIFEST_FILE).exists() {
+            // The last step of an import that was committed.
+            disk.remove_dir_all(&root.join(IMPORT_DIRECTORY))?;
+            return Err(Error::invalid(format!("`{}` holds a data set already", root.display()))
+                .hint("choose another directory, or pass `--overwrite` to replace it"));
+        }
+        let identity = Identity::new(&options, fingerprint);
+        let journal = Journal::load(root, &options, &identity)?
+            .unwrap_or_else(|| Journal::new(&options, identity));
+        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal);
+        let root = root.to_owned();
+        Ok(Self { disk, root, options, tuning, intake, artifacts: None, failed: false })
+    }
+
+    /// Whether there is something to go on from.
+    pub fn is_resumed(&self) -> bool {
+        self.intake.is_resumed()
+    }
+
+    /// Takes the triples of a text file.
+    ///
+    /// Understood without being told: columns separated by tabs, commas, semicolons or blanks;
+    /// quotes where commas or semicolons separate; a header line whose words say what they are;
+    /// blank lines, CRLF, a byte order mark, gzip and zstd.
+    ///
+    /// # Errors
+    /// `Invalid`: a line that is no triple, named with its number. `Corrupt`: a damaged packed file.
+    pub fn text(&mut self, part: Part, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
+        self.guarded(|import| {
+            import.intake.text(part, InputFile::of_kind("triples", path)?, on_progress)
+        })
+    }
+
+    /// Takes a batch of triples. All batches until another source or part is given are one source;
+    /// how they are cut does not matter.
+    ///
+    /// # Errors
+    /// `Invalid`: lengths that differ, empty names, names that are no UTF-8, weights where there
+    /// should be none or the other way round.
+    pub fn push(&mut self, part: Part, batch: &TripleBatch<'_>) -> Result<()> {
+        self.guarded(|import| {
+            let rows = batch.heads.offsets.len().saturating_sub(1);
+            batch.heads.check("heads", rows)?;
+            batch.relations.check("relations", rows)?;
+            batch.tails.check("tails", rows)?;
+            if batch.weights.is_some() != import.options.columns.has_weight() {
+                return Err(uneven("weights must come with all triples or with none"));
+            }
+            if batch.weights.is_some_and(|weights| weights.len() != rows) {
+                return Err(uneven("expected a weight for each triple"));
+            }
+            import.intake.begin_push(part)?;
+            for row in 0..rows {
+                let named = line::Named {
+                    head: batch.heads.name(row),
+                    relation: batch.relations.name(row),
+                    tail: batch.tails.name(row),
+                    weight: batch.weights.map_or(1.0, |weights| weights[row]),
+                };
+                import.intake.push(part, &named)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes the arrays of all triples taken.
+    ///
+    /// # Errors
+    /// `Invalid`: no triples in `train`, or names in `valid` and `test` that it does not have and
+    /// that are not to be kept or dropped. `Budget`: too little memory. `NoSpace`, `Io`; whatever
+    /// `on_progress` returns.
+    pub fn finish(&mut self, on_progress: OnProgress<'_>) -> Result<&TripleArtifacts> {
+        self.guarded(|import| {
+            import.intake.close()?;
+            loop {
+                match import.intake.journal.stage.clone() {
+                    Stage::Read => import.close_reading()?,
+                    Stage::Names => import.name(&mut *on_progress)?,
+                    Stage::Compare(named) => import.compare(named, &mut *on_progress)?,
+                    Stage::Write(named) => import.write(named, &mut *on_progress)?,
+                    Stage::Done(artifacts) => {
+                        import.artifacts = Some(artifacts);
+                        return Ok(());
+                    }
+                }
+            }
+        })?;
+        self.artifacts.as_ref().ok_or_else(|| Error::internal("triples finished without a result"))
+    }
+
+    /// Writes the manifest: from here on there is a data set.
+    ///
+    /// # Errors
+    /// `Invalid`: the import is not finished. As [`editor::commit`].
+    pub fn commit(self) -> Result<Manifest> {
+        let Some(artifacts) = self.artifacts else {
+            return Err(Error::invalid("the import of triples is not finished"));
+        };
+        let mut manifest = Manifest::homogeneous(artifacts.entities, 0, false);
+        manifest.edge_types.clear();
+        let entities = NodeType { count: artifacts.entities };
+        manifest.node_types.insert(keys::NODE.to_owned(), entities);
+        manifest.arrays = artifacts.arrays;
+        manifest.provenance = self.options.provenance;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        manifest.created = utc_timestamp(now);
+        editor::commit(&*self.disk, &self.root, &manifest)?;
+        // The commit stands, whether or not the journal goes.
+        let _ = self.disk.remove_dir_all(&self.root.join(IMPORT_DIRECTORY));
+        Ok(manifest)
+    }
+
+    fn close_reading(&mut self) -> Result<()> {
+        let journal = &mut self.intake.journal;
+        if !journal.chunks.iter().any(|chunk| chunk.part == Part::Train) {
+            return Err(Error::invalid("`train` has no triples")
+                .hint("is it the right file? blank lines and a header are no triples"));
+        }
+        journal.stage = Stage::Names;
+        journal.save(&*self.disk, &self.root)
+    }
+
+    /// Merges the dictionaries and judges what `train` does not know.
+    fn name(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
+        let merge = Merge {
+            disk: &*self.disk,
+            root: &self.root,
+            chunks: &self.intake.journal.chunks,
+            tuning: &self.tuning,
+            memory: self.options.memory,
+            keep: self.options.unknown == Unknown::Keep,
+        };
+        let entities = merge.run(Names::Entity, &mut *on_progress)?;
+        let relations = merge.run(Names::Relation, on_progress)?;
+        let mut named = Named {
+            entities: entities.names,
+            relations: relations.names,
+            parts: summaries(&self.intake.journal, &entities, &relations),
+            ..Named::default()
+        };
+        if self.options.unknown == Unknown::Error && named.parts.values().any(has_strangers) {
+            self.convert().count_strange(&mut named.parts)?;
+            return Err(refusal(&named.parts));
+        }
+        named.arrays = entities.arrays.into_iter().chain(relations.arrays).collect();
+        for directory in [self.root.join("names"), self.root.join(IMPORT_DIRECTORY)] {
+            self.disk.sync_dir(&directory)?;
+        }
+        self.disk.sync_dir(&self.root)?;
+        self.go_on(Stage::Compare(named))
+    }
+
+    fn compare(&mut self, mut named: Named, on_progress: OnProgress<'_>) -> Result<()> {
+        self.convert().compare(&mut named, on_progress)?;
+        self.go_on(Stage::Write(named))
+    }
+
+    fn write(&mut self, mut named: Named, on_progress: OnProgress<'_>) -> Result<()> {
+        let arrays = self.convert().write(&mut named, on_progress)?;
+        self.disk.sync_dir(&self.root.join("triples"))?;
+        self.disk.sync_dir(&self.root)?;
+        let Named { entities, relations, parts, arrays: names } = named;
+        let arrays = names.into_iter().chain(arrays).collect();
+        self.go_on(Stage::Done(TripleArtifacts { entities, relations, parts, arrays }))
+    }
+
+    fn convert(&self) -> Convert<'_> {
+        Convert {
+            disk: &*self.disk,
+            root: &self.root,
+            chunks: &self.intake.journal.chunks,
+            tuning: &self.tuning,
+            weighted: self.options.columns.has_weight(),
+            duplicates: self.options.duplicates,
+        }
+    }
+
+    fn go_on(&mut self, stage: Stage) -> Result<()> {
+        self.intake.journal.stage = stage;
+        self.intake.journal.save(&*self.disk, &self.root)
+    }
+
+    /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
+    /// is on disk.
+    fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.failed {
+            return Err(Error::invalid("the import was stopped by an error before")
+                .hint("begin it again; it goes on from its journal"));
+        }
+        let result = step(self);
+        self.failed = result.is_err();
+        result
+    }
+}
+
+/// Every part that was given, with the names that `train` does not have.
+fn summaries(
+    journal: &Journal,
+    entities: &Merged,
+    relations: &Merged,
+) -> BTreeMap<Part, PartSummary> {
+    let of_part = |part: Part| {
+        let mut summary = PartSummary::default();
+        if let Some(strangers) = entities.strangers.get(&part) {
+            summary.unknown_entities = strangers.count;
+            summary.unknown.extend(strangers.first.iter().cloned());
+        }
+        if let Some(strangers) = relations.strangers.get(&part) {
+            summary.unknown_relations = strangers.count;
+            summary.unknown.extend(strangers.first.iter().cloned());
+        }
+        summary
+    };
+    journal.sources.iter().map(|source| (source.part, of_part(source.part))).collect()
+}
+
+fn has_strangers(part: &PartSummary) -> bool {
+    part.unknown_entities + part.unknown_relations > 0
+}
+
+fn refusal(parts: &BTreeMap<Part, PartSummary>) -> Error {
+    let told = parts.iter().filter(|(_, summary)| has_strangers(summary)).map(|(part, summary)| {
+        let listed: Vec<String> = summary.unknown.iter().map(|name| format!("`{name}`")).collect();
+        let all = summary.unknown_entities + summary.unknown_relations;
+        let more = if all > listed.len() as u64 { ", …" } else { "" };
+        format!(
+            "`{part}` has {} entities and {} relations that `train` does not have, in {} triples: \
+             {}{more}",
+            summary.unknown_entities,
+            summary.unknown_relations,
+            summary.unknown_triples,
+            listed.join(", ")
+        )
+    });
+    Error::invalid(told.collect::<Vec<_>>().join("; ")).hint(
+        "pass `--unknown drop` to leave those triples out, or `--unknown keep` to give the names \
+         ids; it goes on from here",
+    )
+}

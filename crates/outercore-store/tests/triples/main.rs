@@ -1,0 +1,6 @@
+//! Import of triples: against a naive model, over every crash point, in any memory.
+
+mod faults;
+mod memory;
+mod model;
+mod rules;

@@ -1,0 +1,1 @@
+"""Embeddings of graphs and knowledge graphs. Training needs the extra `torch`."""

@@ -1,0 +1,189 @@
+"""Everything that an embedding is a function of, besides the triples. Needs no PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from outercore.errors import InvalidError
+from outercore.train.config import _build, _positive, _within
+
+ModelName = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
+LossName = Literal["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
+NegativeKind = Literal["sampled", "all"]
+Filter = Literal["none", "own", "known"]
+Correction = Literal["none", "frequency"]
+OptimiserName = Literal["adagrad", "row-adagrad", "adam"]
+RegulariserName = Literal["none", "n3", "l2"]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The score function."""
+
+    kind: ModelName = "complex"
+    dim: int = 100
+    """Numbers in an entity's row. `complex`, `rotate` and `simple` use two for each rank."""
+    norm: Literal[1, 2] = 1
+    """Distance of `transe`: sum of absolute differences, or Euclidean."""
+    reciprocal: bool = False
+    """Learns a second row for each relation, by which its heads are asked for."""
+    init_scale: float = 0.0
+    """Size of the initial values; 0 takes the model's own."""
+
+    def __post_init__(self) -> None:
+        _positive("model.dim", self.dim)
+        _within("model.init_scale", self.init_scale, 0.0, None)
+        if self.kind in ("complex", "rotate", "simple") and self.dim % 2:
+            raise InvalidError(
+                f"model.dim: `{self.kind}` needs an even number, found {self.dim}\n"
+                f"hint: use {self.dim + 1}"
+            )
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What a good score is."""
+
+    kind: LossName = "softmax"
+    """`softmax`: cross entropy of the positive among the negatives.
+
+    `contrastive`: equation 1 of Legend, where the positive is not in the sum.
+    """
+    margin: float = 0.0
+    """What a positive must be ahead (`margin`), or what is added to scores before the sigmoid."""
+    temperature: float = 1.0
+    """How much harder negatives count more, in `self-adversarial`."""
+
+    def __post_init__(self) -> None:
+        _within("loss.temperature", self.temperature, 0.0, None)
+
+
+@dataclass(frozen=True)
+class NegativesConfig:
+    """With what a triple's entities are replaced."""
+
+    kind: NegativeKind = "sampled"
+    """`all`: every entity is a negative (1vsAll with the softmax loss); for small graphs."""
+    count: int = 1000
+    """Negatives that the triples of a chunk share, drawn for each side."""
+    degree_share: float = 0.0
+    """Part of the negatives drawn in proportion to degree, the rest uniformly."""
+    degree_power: float = 1.0
+    """Exponent of the degree."""
+    filter: Filter = "own"
+    """Which negatives do not count.
+
+    `own`: the triple's own entity; `known`: any that makes a triple of the training set.
+    """
+    correction: Correction = "none"
+    """`frequency`: lowers a negative's score by the log of how often it is expected in a draw.
+
+    The sum of a softmax then estimates the sum over all entities.
+    """
+
+    def __post_init__(self) -> None:
+        _positive("negatives.count", self.count)
+        _within("negatives.degree_share", self.degree_share, 0.0, 1.0)
+        _within("negatives.degree_power", self.degree_power, 0.0, None)
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """How gradients become steps."""
+
+    kind: Literal["adagrad", "row-adagrad"] = "adagrad"
+    """Of entities; `row-adagrad` keeps one number a row instead of one for each value."""
+    learning_rate: float = 0.1
+    relations: OptimiserName = "adagrad"
+    relation_learning_rate: float = 0.0
+    """0 takes that of the entities."""
+    epochs: int = 30
+    batch_size: int = 1000
+    """Triples an update."""
+    chunk_size: int = 1000
+    """Triples that share their negatives; a batch is one chunk or several."""
+    patience: int = 0
+    """Validations without a better score before stopping; 0 never stops early."""
+    validate_every: int = 5
+    """Epochs between two validations."""
+
+    def __post_init__(self) -> None:
+        _positive("optimiser.learning_rate", self.learning_rate)
+        _within("optimiser.relation_learning_rate", self.relation_learning_rate, 0.0, None)
+        for name in ("epochs", "batch_size", "chunk_size", "validate_every"):
+            _positive(f"optimiser.{name}", getattr(self, name))
+        _within("optimiser.patience", self.patience, 0, None)
+
+
+@dataclass(frozen=True)
+class RegulariserConfig:
+    """What keeps the rows of a batch's triples small."""
+
+    kind: RegulariserName = "none"
+    weight: float = 0.0
+    relation_weight: float | None = None
+    """For the relations' rows; absent, `weight`."""
+
+    def __post_init__(self) -> None:
+        _within("regulariser.weight", self.weight, 0.0, None)
+        if self.relation_weight is not None:
+            _within("regulariser.relation_weight", self.relation_weight, 0.0, None)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Seed and device."""
+
+    seed: int = 0
+    device: Device = "auto"
+
+    def __post_init__(self) -> None:
+        _within("run.seed", self.seed, 0, 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class EmbedConfig:
+    """One embedding run.
+
+    Example:
+        >>> config = EmbedConfig(model=ModelConfig(kind="distmult", dim=64))
+        >>> EmbedConfig.from_json(config.to_json()) == config
+        True
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    negatives: NegativesConfig = field(default_factory=NegativesConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    regulariser: RegulariserConfig = field(default_factory=RegulariserConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Groups of plain JSON values, in the order of the fields."""
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """The configuration as indented JSON."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EmbedConfig:
+        """The configuration that `values` describes; what is absent takes its default.
+
+        Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
+        """
+        return _build(cls, values, "")
+
+    @classmethod
+    def from_json(cls, text: str) -> EmbedConfig:
+        """Inverse of `to_json`."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidError(f"configuration: expected JSON, found: {error}") from None
+        return cls.from_dict(values)

@@ -1,0 +1,310 @@
+"""How well a model ranks the true end of a triple among candidates for it.
+
+The table of entities is streamed once for each group of triples: blocks of it are compared with
+all of the group's questions, and only counts are kept. So evaluation needs no more of the table in
+memory than a block, whether it lies in memory or in partitions on disk.
+
+A rank counts the candidates with a higher score, and half of those with the same one: the mean of
+the optimistic and the pessimistic rank, so that a model that says the same of all gains nothing.
+Scores closer than their rounding are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from outercore.embed.kernels import Masked
+from outercore.embed.models import Model, Side
+from outercore.embed.negatives import KnownTargets, occurrences
+from outercore.embed.randomness import Purpose, generator
+from outercore.embed.store import Store, check_triples
+from outercore.embed.trainer import ask
+from outercore.errors import InvalidError
+
+_SIDES: tuple[Side, ...] = ("tail", "head")
+_BLOCK_NUMBERS = 1 << 21
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Among which entities a true one is ranked."""
+
+    kind: Literal["all", "uniform", "degree"] = "all"
+    """`uniform` and `degree` draw `count` entities once, with repetition, for all questions."""
+    count: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind != "all" and self.count < 1:
+            raise InvalidError(f"candidates.count: expected at least 1, found {self.count}")
+
+
+@dataclass(frozen=True)
+class RankMetrics:
+    """What is made of ranks."""
+
+    mrr: float
+    """Mean reciprocal rank."""
+    mean_rank: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+    auc: float
+    """Share of a question's candidates that score below the true one, on average."""
+
+    @classmethod
+    def of(cls, ranks: Tensor, candidates: Tensor) -> RankMetrics:
+        """Shapes: `ranks` float64 and `candidates` int64, [questions]; none of these is empty."""
+        below = 1.0 - (ranks - 1.0) / candidates.clamp_min(1)
+        return cls(
+            mrr=float(ranks.reciprocal().mean()),
+            mean_rank=float(ranks.mean()),
+            hits_at_1=float((ranks <= 1.0).double().mean()),
+            hits_at_3=float((ranks <= 3.0).double().mean()),
+            hits_at_10=float((ranks <= 10.0).double().mean()),
+            auc=float(below.mean()),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"MRR {self.mrr:.4f}, mean rank {self.mean_rank:.1f}, Hits@1 {self.hits_at_1:.4f}, "
+            f"Hits@3 {self.hits_at_3:.4f}, Hits@10 {self.hits_at_10:.4f}"
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures, and the protocol without which they mean nothing."""
+
+    protocol: str
+    raw: RankMetrics
+    filtered: RankMetrics | None
+    """Other true answers do not count; `None` where no known triples were given."""
+    raw_by_side: dict[Side, RankMetrics]
+    filtered_by_side: dict[Side, RankMetrics]
+
+    @property
+    def mrr(self) -> float:
+        """The filtered mean reciprocal rank, the raw one where nothing was filtered."""
+        return (self.filtered or self.raw).mrr
+
+    def __str__(self) -> str:
+        lines = [self.protocol]
+        if self.filtered is not None:
+            lines.append(f"filtered: {self.filtered}")
+        lines.append(f"raw: {self.raw}")
+        return "\n".join(lines)
+
+
+class _Ranks(NamedTuple):
+    """Ranks and numbers of candidates, [questions] each."""
+
+    raw: Tensor
+    raw_candidates: Tensor
+    filtered: Tensor
+    filtered_candidates: Tensor
+
+
+def evaluate(
+    store: Store,
+    model: Model,
+    triples: Tensor,
+    *,
+    reciprocal: bool = False,
+    known: Sequence[Tensor] = (),
+    candidates: Candidates | None = None,
+    degrees: Tensor | None = None,
+    group: int = 1 << 16,
+) -> Evaluation:
+    """Ranks the tail and the head of each triple.
+
+    Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degrees`
+    [entities], for candidates by degree.
+    Cost: one pass over the table for each `group` triples, two rows in memory for each of them,
+    and questions x entities scores.
+    Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
+    """
+    check_triples("triples", triples, store.entity_count, store.relation_count)
+    if not len(triples):
+        raise InvalidError("evaluation: expected at least one triple, found none")
+    candidates = candidates or Candidates()
+    every = torch.cat(list(known)) if known else None
+    found: dict[Side, _Ranks] = {}
+    with torch.no_grad():
+        sampled = _sample(store, candidates, degrees)
+        answers = {side: _known(every, side) for side in _SIDES}
+        parts: dict[Side, list[_Ranks]] = {side: [] for side in _SIDES}
+        for some in triples.split(group):
+            sides = [
+                _Questions(store, model, some, side, answers[side], reciprocal=reciprocal)
+                for side in _SIDES
+            ]
+            for entities, rows in store.blocks() if sampled is None else [sampled]:
+                _require_finite(entities, rows)
+                for questions in sides:
+                    questions.compare(entities, rows)
+            for questions in sides:
+                parts[questions.side].append(questions.ranks())
+        for side in _SIDES:
+            found[side] = _Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
+    return _evaluation(
+        found,
+        _protocol(store, candidates, len(triples), filtered=bool(known)),
+        filtered=bool(known),
+    )
+
+
+class _Questions:
+    """A group of triples with one end asked for, and what was counted so far."""
+
+    def __init__(
+        self,
+        store: Store,
+        model: Model,
+        triples: Tensor,
+        side: Side,
+        known: KnownTargets | None,
+        *,
+        reciprocal: bool,
+    ) -> None:
+        self.side: Side = side
+        self._model = model
+        question = ask(triples, side, store.relation_count, reciprocal=reciprocal)
+        self._asked = question.side
+        self._anchors = store.rows(question.anchors)
+        device = self._anchors.device
+        self._relations = store.relations[question.relations.to(device)]
+        self._targets = question.targets
+        targets = store.rows(question.targets)
+        score = model.paired(question.side, self._anchors, self._relations, targets)
+        slack = model.rounding(question.side, self._anchors, self._relations, targets)
+        if not bool(score.isfinite().all()):
+            row = int((~score.isfinite()).nonzero()[0])
+            raise InvalidError(f"triple {triples[row].tolist()}: its score is not finite")
+        self._above, self._below = score + slack, score - slack
+        count = len(triples)
+        self._higher = torch.zeros(2, count, dtype=torch.int64)
+        self._not_lower = torch.zeros(2, count, dtype=torch.int64)
+        self._compared = torch.zeros(2, count, dtype=torch.int64)
+        rows, others = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+        if known is not None:
+            rows, others = known.of(question.anchors, triples[:, 1])
+            rest = others != question.targets[rows]
+            rows, others = rows[rest], others[rest]
+        by_entity = torch.argsort(others, stable=True)
+        self._known_rows, self._known_entities = rows[by_entity], others[by_entity]
+
+    def compare(self, entities: Tensor, rows: Tensor) -> None:
+        """Counts a block of candidates; `entities` ascend and may repeat."""
+        device = self._anchors.device
+        questions = torch.arange(len(self._targets))
+        own = occurrences(entities, questions, self._targets).to(device)
+        ends = torch.stack([entities[0], entities[-1] + 1])
+        first, last = torch.searchsorted(self._known_entities, ends).tolist()
+        order = torch.argsort(self._known_rows[first:last], stable=True)
+        known = occurrences(
+            entities,
+            self._known_rows[first:last][order],
+            self._known_entities[first:last][order],
+        ).to(device)
+        step = max(1, _BLOCK_NUMBERS // max(1, len(rows)))
+        for start in range(0, len(self._targets), step):
+            stop = min(start + step, len(self._targets))
+            self._compare_some(
+                slice(start, stop), rows, own.between(start, stop), known.between(start, stop)
+            )
+
+    def _compare_some(self, some: slice, rows: Tensor, own: Masked, known: Masked) -> None:
+        scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)
+        above, below = self._above[some], self._below[some]
+        scores[own.rows, own.columns] = -torch.inf
+        of_known = scores[known.rows, known.columns]
+        count = len(above)
+        higher = (scores > above.unsqueeze(1)).sum(dim=1)
+        not_lower = (scores >= below.unsqueeze(1)).sum(dim=1)
+        compared = len(rows) - torch.bincount(own.rows, minlength=count)
+        known_higher = torch.bincount(known.rows[of_known > above[known.rows]], minlength=count)
+        known_not_lower = torch.bincount(known.rows[of_known >= below[known.rows]], minlength=count)
+        known_compared = torch.bincount(known.rows, minlength=count)
+        for total, all_of_them, the_known in (
+            (self._higher, higher, known_higher),
+            (self._not_lower, not_lower, known_not_lower),
+            (self._compared, compared, known_compared),
+        ):
+            total[0, some] += all_of_them.cpu()
+            total[1, some] += (all_of_them - the_known).cpu()
+
+    def ranks(self) -> _Ranks:
+        """The ranks, once all candidates are counted."""
+        ranks = 1.0 + (self._higher + self._not_lower).double() / 2.0
+        return _Ranks(ranks[0], self._compared[0], ranks[1], self._compared[1])
+
+
+def _known(triples: Tensor | None, side: Side) -> KnownTargets | None:
+    if triples is None:
+        return None
+    heads, relations, tails = triples.unbind(1)
+    if side == "tail":
+        return KnownTargets(heads, relations, tails)
+    return KnownTargets(tails, relations, heads)
+
+
+def _sample(
+    store: Store, candidates: Candidates, degrees: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """The candidates and their rows, `None` for all."""
+    if candidates.kind == "all":
+        return None
+    random = generator(candidates.seed, Purpose.CANDIDATES)
+    if candidates.kind == "uniform":
+        drawn = torch.randint(store.entity_count, (candidates.count,), generator=random)
+    else:
+        if degrees is None or not bool((degrees > 0).any()):
+            raise InvalidError("candidates: drawing by degree needs the degrees of entities")
+        sums = torch.cumsum(degrees.double(), 0)
+        draws = torch.rand(candidates.count, generator=random, dtype=torch.float64) * sums[-1]
+        drawn = torch.searchsorted(sums, draws, right=True).clamp_(max=len(sums) - 1)
+    drawn = drawn.sort().values
+    return drawn, store.rows(drawn)
+
+
+def _require_finite(entities: Tensor, rows: Tensor) -> None:
+    """A score that is not a number compares with nothing, and would pass for a low one."""
+    if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
+        row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
+        raise InvalidError(f"entity {int(entities[row])}: its embedding is not finite")
+
+
+def _protocol(store: Store, candidates: Candidates, triples: int, *, filtered: bool) -> str:
+    among = f"all {store.entity_count:,} entities"
+    if candidates.kind != "all":
+        how = "uniformly" if candidates.kind == "uniform" else "by degree"
+        among = f"{candidates.count:,} entities drawn {how} (seed {candidates.seed})"
+    both = "filtered and raw" if filtered else "raw, other true answers count as wrong"
+    return (
+        f"{triples:,} triples, heads and tails, among {among}; {both}; "
+        "ties: mean of the optimistic and the pessimistic rank"
+    )
+
+
+def _evaluation(found: dict[Side, _Ranks], protocol: str, *, filtered: bool) -> Evaluation:
+    everything = _Ranks(*(torch.cat(column) for column in zip(*found.values(), strict=True)))
+
+    def raw(ranks: _Ranks) -> RankMetrics:
+        return RankMetrics.of(ranks.raw, ranks.raw_candidates)
+
+    def clean(ranks: _Ranks) -> RankMetrics:
+        return RankMetrics.of(ranks.filtered, ranks.filtered_candidates)
+
+    return Evaluation(
+        protocol=protocol,
+        raw=raw(everything),
+        filtered=clean(everything) if filtered else None,
+        raw_by_side={side: raw(ranks) for side, ranks in found.items()},
+        filtered_by_side={side: clean(ranks) for side, ranks in found.items()} if filtered else {},
+    )

@@ -1,0 +1,492 @@
+"""Score functions of triples.
+
+A built-in model is a query, computed from the known end of a triple (the anchor) and its
+relation, and a similarity of the query with candidates for the other end. Complex rows hold all
+real parts, then all imaginary parts. A model of one's own is any PyTorch function, see
+`CustomModel`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from outercore.embed.config import ModelConfig
+from outercore.embed.kernels import (
+    ChunkGradients,
+    Euclidean,
+    Inner,
+    Manhattan,
+    Masked,
+    Modulus,
+    Similarity,
+    Workspace,
+    fuses,
+    pair_scores,
+    query_gradients,
+)
+from outercore.embed.losses import Loss, SoftmaxLoss
+
+Side = Literal["head", "tail"]
+"""The end of a triple that is asked for; the other one is the anchor."""
+
+
+class Chunk(NamedTuple):
+    """Positive triples that share their negatives, with one end asked for."""
+
+    side: Side
+    anchors: Tensor
+    """[rows, width]"""
+    relations: Tensor
+    """[rows, relation width]"""
+    targets: Tensor
+    """[rows, width], the end that is asked for."""
+    candidates: Tensor
+    """[negatives, width]"""
+    weights: Tensor
+    """[rows]"""
+    masked: Masked | None
+    bias: Tensor | None
+    """[negatives], added to their scores."""
+    own: tuple[Tensor, Tensor] | None = None
+    """Ids of targets and of candidates: instead of `masked`, where the model fuses the loss and
+    only a row's own target does not count."""
+
+
+class Start(NamedTuple):
+    """Initial values: normal, with these deviations."""
+
+    entities: float
+    relations: float = 0.0
+    """0: that of the entities."""
+    uniform_relations: bool = False
+    """Within plus and minus `relations` instead."""
+
+
+class RowGradients(NamedTuple):
+    """The loss of a chunk and the gradients of its rows, except those of the candidates."""
+
+    value: Tensor
+    anchors: Tensor
+    relations: Tensor
+    targets: Tensor
+
+
+class Model(Protocol):
+    """What training and evaluation need of a score function."""
+
+    name: str
+    complex_rows: bool
+    """Whether a row's halves are real and imaginary parts; the N3 norm takes moduli then."""
+
+    def relation_width(self, dim: int) -> int:
+        """Numbers in a relation's row; 0 where the model has no relations."""
+
+    def start(self, dim: int) -> Start:
+        """The size of initial values, where the user names none."""
+
+    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """The scores of all candidates as the side that is asked for, [rows, candidates]."""
+
+    def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
+        """The score of each row with its own target, [rows]."""
+
+    def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
+        """How far apart `scores` and `paired` may be for the same triple, [rows]."""
+
+    def fuses(self, loss: Loss, rows: Tensor) -> bool:
+        """Whether `gradients` takes `Chunk.own` for tables like `rows`."""
+
+    def gradients(
+        self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
+    ) -> RowGradients:
+        """The loss and its gradients; that of the candidates is added to `to_candidates`."""
+
+
+class _QueryModel:
+    """A model by query and similarity."""
+
+    name: str
+    complex_rows = False
+    similarity: Similarity = Inner()
+
+    def relation_width(self, dim: int) -> int:
+        """See `Model`."""
+        return dim
+
+    def start(self, dim: int) -> Start:
+        """See `Model`."""
+        return Start(1e-3)
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """What a candidate is compared with, [rows, width]."""
+        raise NotImplementedError
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of anchors and relations, given that of the queries."""
+        raise NotImplementedError
+
+    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """See `Model`."""
+        return pair_scores(self.similarity, self.queries(side, anchors, relations), candidates)
+
+    def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
+        """See `Model`."""
+        return self.similarity.paired(self.queries(side, anchors, relations), targets)
+
+    def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
+        """See `Model`."""
+        return self.similarity.rounding(self.queries(side, anchors, relations), targets)
+
+    def fuses(self, loss: Loss, rows: Tensor) -> bool:
+        """See `Model`."""
+        return fuses(self.similarity, loss, rows)
+
+    def gradients(
+        self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
+    ) -> RowGradients:
+        """See `Model`."""
+        queries = self.queries(chunk.side, chunk.anchors, chunk.relations)
+        if chunk.masked is None and self.fuses(loss, queries):
+            found = _fused(queries, chunk, loss, to_candidates)
+        else:
+            found = query_gradients(
+                self.similarity,
+                loss,
+                queries,
+                chunk.targets,
+                chunk.candidates,
+                chunk.weights,
+                masked=chunk.masked,
+                bias=chunk.bias,
+                to_candidates=to_candidates,
+                workspace=workspace,
+            )
+        to_anchors, to_relations = self.queries_backward(
+            chunk.side, chunk.anchors, chunk.relations, found.queries
+        )
+        return RowGradients(found.value, to_anchors, to_relations, found.targets)
+
+
+class Dot(_QueryModel):
+    """The inner product of head and tail; relations do not count."""
+
+    name = "dot"
+
+    def relation_width(self, dim: int) -> int:
+        """See `Model`."""
+        return 0
+
+    def start(self, dim: int) -> Start:
+        """See `Model`."""
+        return Start(0.25 / math.sqrt(dim))
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The anchors themselves."""
+        return anchors
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The gradient itself."""
+        return gradient, torch.empty_like(relations)
+
+
+class DistMult(_QueryModel):
+    """The sum of products of head, relation and tail.
+
+    Source: Yang et al., "Embedding entities and relations", ICLR 2015.
+    """
+
+    name = "distmult"
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Anchor times relation, for both sides."""
+        return anchors * relations
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `_QueryModel`."""
+        return gradient * relations, gradient * anchors
+
+
+class ComplEx(_QueryModel):
+    """The real part of the sum of products of head, relation and conjugated tail.
+
+    Source: Trouillon et al., "Complex embeddings for simple link prediction", ICML 2016.
+    """
+
+    name = "complex"
+    complex_rows = True
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Head times relation, or tail times conjugated relation."""
+        return _product(anchors, relations, conjugate_second=side == "head")
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `_QueryModel`."""
+        if side == "tail":
+            to_anchors = _product(gradient, relations, conjugate_second=True)
+            return to_anchors, _product(gradient, anchors, conjugate_second=True)
+        to_anchors = _product(gradient, relations, conjugate_second=False)
+        return to_anchors, _product(anchors, gradient, conjugate_second=True)
+
+
+class SimplE(_QueryModel):
+    """The mean of two products: head role, relation, tail role, and the reverse.
+
+    A row is the entity as head, then as tail; a relation's row is the relation, then its inverse.
+    Source: Kazemi and Poole, "SimplE embedding for link prediction", NeurIPS 2018.
+    """
+
+    name = "simple"
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The anchor with its roles exchanged, times the relation in the order of the side."""
+        return _exchanged(anchors) * _simple_relations(side, relations)
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `_QueryModel`."""
+        to_anchors = _exchanged(gradient * _simple_relations(side, relations))
+        product = gradient * _exchanged(anchors)
+        return to_anchors, _simple_relations(side, product)
+
+
+class TransE(_QueryModel):
+    """Minus the distance of head plus relation from tail.
+
+    Source: Bordes et al., "Translating embeddings", NIPS 2013.
+    """
+
+    name = "transe"
+
+    def __init__(self, norm: Literal[1, 2] = 1) -> None:
+        self.similarity = Manhattan() if norm == 1 else Euclidean()
+
+    def start(self, dim: int) -> Start:
+        """See `Model`."""
+        return Start(1.0 / math.sqrt(dim))
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Head plus relation, or tail minus relation."""
+        return anchors + relations if side == "tail" else anchors - relations
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `_QueryModel`."""
+        return gradient, gradient if side == "tail" else -gradient
+
+
+class RotatE(_QueryModel):
+    """Minus the sum of moduli of head, turned by the relation's angles, minus tail.
+
+    A relation's row is one angle for each complex number.
+    Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
+    """
+
+    name = "rotate"
+    complex_rows = True
+    similarity = Modulus()
+
+    def relation_width(self, dim: int) -> int:
+        """See `Model`."""
+        return dim // 2
+
+    def start(self, dim: int) -> Start:
+        """See `Model`. Angles start evenly over the circle."""
+        return Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True)
+
+    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The anchor, turned; heads are asked for by turning the tail back."""
+        return _product(anchors, _turn(relations), conjugate_second=side == "head")
+
+    def queries_backward(
+        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `_QueryModel`."""
+        turn = _turn(relations)
+        to_anchors = _product(gradient, turn, conjugate_second=side == "tail")
+        query = _product(anchors, turn, conjugate_second=side == "head")
+        # An angle moves the query at right angles to itself.
+        real, imaginary = query.chunk(2, dim=1)
+        to_real, to_imaginary = gradient.chunk(2, dim=1)
+        to_angles = real * to_imaginary - imaginary * to_real
+        return to_anchors, to_angles if side == "tail" else -to_angles
+
+
+ScoreFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class CustomModel:
+    """A score function of one's own, with gradients by autograd.
+
+    `score(heads, relations, tails)` takes tensors whose last extent is the row and whose others
+    broadcast, and returns their scores without that extent.
+
+    Example:
+        >>> def score(heads, relations, tails):
+        ...     return (heads * relations.tanh() * tails).sum(-1)
+        >>> model = CustomModel(score, relations=100)
+    """
+
+    score: ScoreFunction
+    relations: int
+    """Numbers in a relation's row."""
+    name: str = "custom"
+    scale: float = 0.1
+    """Deviation of initial values."""
+    complex_rows: bool = False
+    block_numbers: int = 1 << 24
+    """Rows x candidates x width that are computed at once."""
+
+    def relation_width(self, dim: int) -> int:
+        """See `Model`."""
+        return self.relations
+
+    def start(self, dim: int) -> Start:
+        """See `Model`."""
+        return Start(self.scale)
+
+    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """See `Model`."""
+        with torch.no_grad():
+            parts = [
+                self._pairs(side, anchors[rows], relations[rows], candidates)
+                for rows in self._blocks(anchors, candidates)
+            ]
+        return torch.cat(parts)
+
+    def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
+        """See `Model`."""
+        if side == "tail":
+            return self.score(anchors, relations, targets)
+        return self.score(targets, relations, anchors)
+
+    def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
+        """See `Model`. Of a function that is not known, a few units of the score."""
+        score = self.paired(side, anchors, relations, targets)
+        return 8.0 * torch.finfo(score.dtype).eps * score.abs()
+
+    def fuses(self, loss: Loss, rows: Tensor) -> bool:
+        """See `Model`. Never."""
+        return False
+
+    def gradients(
+        self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
+    ) -> RowGradients:
+        """See `Model`."""
+        with torch.enable_grad():
+            anchors, relations, targets, candidates = (
+                rows.detach().requires_grad_(True)
+                for rows in (chunk.anchors, chunk.relations, chunk.targets, chunk.candidates)
+            )
+            positives = self.paired(chunk.side, anchors, relations, targets)
+            negatives = torch.cat(
+                [
+                    self._pairs(chunk.side, anchors[rows], relations[rows], candidates)
+                    for rows in self._blocks(anchors, candidates)
+                ]
+            )
+        scores = negatives.detach().clone()
+        if chunk.bias is not None:
+            scores.add_(chunk.bias)
+        if chunk.masked is not None:
+            scores[chunk.masked.rows, chunk.masked.columns] = -torch.inf
+        work = workspace.take("work", tuple(scores.shape), scores)
+        found = loss.gradients(positives.detach(), scores, chunk.weights, work)
+        inputs = (anchors, relations, targets, candidates)
+        by_input = torch.autograd.grad(
+            (positives, negatives),
+            inputs,
+            (found.positives, found.negatives),
+            allow_unused=True,
+        )
+        to_anchors, to_relations, to_targets, to_own = (
+            torch.zeros_like(rows) if gradient is None else gradient
+            for rows, gradient in zip(inputs, by_input, strict=True)
+        )
+        to_candidates.add_(to_own)
+        return RowGradients(found.value, to_anchors, to_relations, to_targets)
+
+    def _pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        return self.paired(side, anchors.unsqueeze(1), relations.unsqueeze(1), candidates)
+
+    def _blocks(self, anchors: Tensor, candidates: Tensor) -> list[slice]:
+        step = max(1, self.block_numbers // max(1, candidates.numel()))
+        return [slice(start, start + step) for start in range(0, max(anchors.size(0), 1), step)]
+
+
+def build_model(config: ModelConfig) -> Model:
+    """The built-in model that `config` describes."""
+    match config.kind:
+        case "dot":
+            return Dot()
+        case "distmult":
+            return DistMult()
+        case "complex":
+            return ComplEx()
+        case "simple":
+            return SimplE()
+        case "transe":
+            return TransE(config.norm)
+        case "rotate":
+            return RotatE()
+
+
+def _fused(queries: Tensor, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> ChunkGradients:
+    from outercore.embed.triton_kernels import softmax_gradients
+
+    target_ids, candidate_ids = (None, None) if chunk.own is None else chunk.own
+    return softmax_gradients(
+        queries,
+        chunk.targets,
+        chunk.candidates,
+        chunk.weights,
+        bias=chunk.bias,
+        target_ids=target_ids,
+        candidate_ids=candidate_ids,
+        to_candidates=to_candidates,
+        contrastive=isinstance(loss, SoftmaxLoss) and loss.contrastive,
+    )
+
+
+def _product(first: Tensor, second: Tensor, *, conjugate_second: bool) -> Tensor:
+    """The complex product of rows, each number of `first` and `second` read once."""
+    half = first.size(1) // 2
+    sign = -1.0 if conjugate_second else 1.0
+    real, imaginary = first[:, :half], first[:, half:]
+    other_real, other_imaginary = second[:, :half], second[:, half:]
+    out = torch.empty_like(first)
+    torch.mul(real, other_real, out=out[:, :half])
+    out[:, :half].addcmul_(imaginary, other_imaginary, value=-sign)
+    torch.mul(imaginary, other_real, out=out[:, half:])
+    out[:, half:].addcmul_(real, other_imaginary, value=sign)
+    return out
+
+
+def _turn(angles: Tensor) -> Tensor:
+    return torch.cat([angles.cos(), angles.sin()], dim=1)
+
+
+def _exchanged(rows: Tensor) -> Tensor:
+    return rows.roll(rows.size(1) // 2, dims=1)
+
+
+def _simple_relations(side: Side, relations: Tensor) -> Tensor:
+    """Half of each product, in the order in which the query's halves need them."""
+    ordered = _exchanged(relations) if side == "tail" else relations
+    return ordered * 0.5

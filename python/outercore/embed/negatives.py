@@ -1,0 +1,158 @@
+"""Which entities a chunk's triples are compared with, and which of those do not count."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from outercore.embed.config import NegativesConfig
+from outercore.embed.kernels import Masked
+from outercore.errors import InvalidError
+
+
+class Negatives(NamedTuple):
+    """Candidates that a chunk's rows share."""
+
+    rows: Tensor
+    """int64 [negatives], ascending; a row drawn twice stands twice."""
+    bias: Tensor | None
+    """float32 [negatives], what is added to their scores."""
+
+
+class NegativeSampler:
+    """Draws negatives from the rows that are in memory.
+
+    `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
+    triples of each, and is needed for degree-weighted draws only.
+
+    Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
+    """
+
+    def __init__(
+        self,
+        config: NegativesConfig,
+        ranges: list[tuple[int, int]],
+        degrees: Tensor | None = None,
+    ) -> None:
+        self._config = config
+        self._starts = torch.tensor([start for start, _ in ranges])
+        sizes = torch.tensor([stop - start for start, stop in ranges])
+        self._before = torch.cumsum(sizes, 0) - sizes
+        self._total = int(sizes.sum())
+        if self._total < 1:
+            raise InvalidError("negatives: expected at least one entity to draw, found none")
+        self._by_degree = 0
+        if config.kind == "sampled":
+            self._by_degree = round(config.degree_share * config.count)
+        if self._by_degree:
+            if degrees is None:
+                raise InvalidError("negatives.degree_share: the store knows no degrees")
+            kept = torch.cat([degrees[start:stop] for start, stop in ranges])
+            self._weights = kept.to(torch.float64).pow_(config.degree_power)
+            self._sums = torch.cumsum(self._weights, 0)
+            if not float(self._sums[-1]) > 0.0:
+                raise InvalidError(
+                    "negatives.degree_share: no entity in memory has a triple\n"
+                    "hint: use `degree_share` 0"
+                )
+
+    def draw(self, random: torch.Generator) -> Negatives:
+        """As many negatives as the configuration says; all rows where it says `all`."""
+        if self._config.kind == "all":
+            return Negatives(*_ordered(self._row(torch.arange(self._total)), None))
+        count = self._config.count
+        places = torch.randint(self._total, (count - self._by_degree,), generator=random)
+        if self._by_degree:
+            draws = torch.rand(self._by_degree, generator=random, dtype=torch.float64)
+            found = torch.searchsorted(self._sums, draws * self._sums[-1], right=True)
+            places = torch.cat([places, found.clamp_(max=self._total - 1)])
+        places = places.sort().values
+        bias = None
+        if self._config.correction == "frequency":
+            bias = -self.expected(places).log().to(torch.float32)
+        rows = self._row(places)
+        return Negatives(*_ordered(rows, bias))
+
+    def expected(self, places: Tensor) -> Tensor:
+        """How often a draw is expected to hold each place, float64."""
+        uniform = (self._config.count - self._by_degree) / self._total
+        result = torch.full(places.shape, uniform, dtype=torch.float64)
+        if self._by_degree:
+            result += self._weights[places] * (self._by_degree / self._sums[-1])
+        return result
+
+    def _row(self, places: Tensor) -> Tensor:
+        if self._starts.numel() == 1:
+            return places + self._starts
+        part = torch.searchsorted(self._before, places, right=True) - 1
+        return places - self._before[part] + self._starts[part]
+
+
+class KnownTargets:
+    """The entities that complete each (anchor, relation) to a triple of a set, each once.
+
+    Cost: 8 bytes a triple and 16 a distinct pair, for one side.
+    """
+
+    def __init__(self, anchors: Tensor, relations: Tensor, targets: Tensor) -> None:
+        self._relations = int(relations.max()) + 1 if relations.numel() else 1
+        highest = int(anchors.max()) if anchors.numel() else 0
+        if highest > (2**63 - 1) // self._relations - 1:
+            raise InvalidError(
+                f"known triples: {highest + 1} entities times {self._relations} relations is "
+                "more than 64 bits hold"
+            )
+        keys = anchors * self._relations + relations
+        # By target first, then stably by key: each key's targets ascend.
+        by_target = torch.argsort(targets, stable=True)
+        order = by_target[torch.argsort(keys[by_target], stable=True)]
+        keys, targets = keys[order], targets[order]
+        # A triple that stands twice, in two splits for instance, is one answer.
+        first = torch.ones(len(keys), dtype=torch.bool)
+        first[1:] = (keys[1:] != keys[:-1]) | (targets[1:] != targets[:-1])
+        self._targets = targets[first]
+        self._keys, counts = torch.unique_consecutive(keys[first], return_counts=True)
+        self._starts = torch.zeros(len(counts) + 1, dtype=torch.int64)
+        torch.cumsum(counts, 0, out=self._starts[1:])
+
+    def of(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The known targets of each row: (number of the row, target), rows ascending."""
+        nothing = anchors.new_empty(0)
+        if self._keys.numel() == 0:
+            return nothing, nothing
+        keys = anchors * self._relations + relations
+        place = torch.searchsorted(self._keys, keys).clamp_(max=self._keys.numel() - 1)
+        found = (self._keys[place] == keys) & (relations < self._relations)
+        starts = self._starts[place]
+        counts = torch.where(found, self._starts[place + 1] - starts, 0)
+        rows, offsets = repeat_ranges(counts)
+        return rows, self._targets[starts[rows] + offsets]
+
+
+def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Masked:
+    """Where each row's targets stand among `candidates`, every time if several.
+
+    Shapes: `candidates` ascending; `rows` ascending and `targets`, one pair each.
+    """
+    targets = targets.contiguous()
+    first = torch.searchsorted(candidates, targets)
+    counts = torch.searchsorted(candidates, targets, right=True) - first
+    pairs, offsets = repeat_ranges(counts)
+    return Masked(rows[pairs], first[pairs] + offsets)
+
+
+def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """(0, 0), (0, 1), ... (1, 0), ...: `counts[i]` pairs that begin with i."""
+    owners = torch.repeat_interleave(torch.arange(counts.numel()), counts)
+    before = torch.cumsum(counts, 0) - counts
+    return owners, torch.arange(owners.numel()) - before[owners]
+
+
+def _ordered(rows: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Rows ascending: slots of partitions need not stand in the order of their ranges."""
+    if bool((rows[1:] >= rows[:-1]).all()):
+        return rows, bias
+    order = torch.argsort(rows, stable=True)
+    return rows[order], None if bias is None else bias[order]

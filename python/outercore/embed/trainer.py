@@ -1,0 +1,325 @@
+"""Training: batches of a pool's triples, negatives, gradients, steps; epochs and early stopping."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from outercore.embed.config import EmbedConfig
+from outercore.embed.kernels import Masked, Workspace
+from outercore.embed.losses import build_loss
+from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
+from outercore.embed.negatives import KnownTargets, Negatives, NegativeSampler, occurrences
+from outercore.embed.optimizers import build_optimiser
+from outercore.embed.randomness import Purpose, generator
+from outercore.embed.regularizers import build_regulariser
+from outercore.embed.store import Pool, Store, TableLayout
+from outercore.errors import InvalidError
+
+
+class Ask(NamedTuple):
+    """Triples as questions for one of their ends."""
+
+    side: Side
+    anchors: Tensor
+    relations: Tensor
+    targets: Tensor
+
+
+def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Ask:
+    """The questions for `side`. With reciprocal relations a head is the tail of the reverse."""
+    heads, relations, tails = triples.unbind(1)
+    if side == "tail":
+        return Ask("tail", heads, relations, tails)
+    if reciprocal:
+        return Ask("tail", tails, relations + relation_count, heads)
+    return Ask("head", tails, relations, heads)
+
+
+def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> TableLayout:
+    """The widths and initial values that a run needs."""
+    dim, relation_width = config.model.dim, model.relation_width(config.model.dim)
+    start = model.start(dim)
+    if config.model.init_scale:
+        start = start._replace(entities=config.model.init_scale)
+    relation_optimiser = build_optimiser(config.optimiser.relations)
+    return TableLayout(
+        width=dim,
+        state_width=build_optimiser(config.optimiser.kind).state_width(dim),
+        relation_rows=relation_count * (2 if config.model.reciprocal else 1),
+        relation_width=relation_width,
+        relation_state_width=relation_optimiser.state_width(relation_width),
+        start=start,
+    )
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What an epoch did."""
+
+    epoch: int
+    loss: float
+    """Mean over triples and sides, regulariser included."""
+    triples: int
+    batches: int
+    seconds: float
+    score: float | None = None
+    """Of the validation after it."""
+    best: bool = False
+
+
+class _PoolContext(NamedTuple):
+    """What is prepared once for all batches of a pool."""
+
+    pool: Pool
+    sampler: NegativeSampler
+    known: dict[Side, KnownTargets]
+
+
+class Trainer:
+    """Trains the tables of a store. A run is a function of triples, configuration and model.
+
+    With a `model` of one's own, `config.model` gives its dimension only.
+
+    Errors: `InvalidError` for a loss that is not finite; the batch before it is the last one that
+    moved the tables.
+    """
+
+    def __init__(self, store: Store, config: EmbedConfig, model: Model | None = None) -> None:
+        self.store = store
+        self.config = config
+        self.model = build_model(config.model) if model is None else model
+        self._loss = build_loss(config.loss)
+        self._entity_steps = build_optimiser(config.optimiser.kind)
+        self._relation_steps = build_optimiser(config.optimiser.relations)
+        self._regulariser = build_regulariser(config.regulariser)
+        self._workspace = Workspace()
+        self._known_of: Tensor | None = None
+        self._known: dict[Side, KnownTargets] = {}
+
+    def train_epoch(
+        self, epoch: int, *, after_batch: Callable[[int], None] | None = None
+    ) -> EpochReport:
+        """Every triple once. `after_batch` is told how many triples are done."""
+        started = time.perf_counter()
+        total, triples, batches = 0.0, 0, 0
+        for pool in self.store.pools(epoch):
+            context = self._context(pool)
+            for number, places in self._batches(pool, epoch):
+                value = self._step(context, places, (epoch, pool.number, number))
+                total += value * len(places)
+                triples += len(places)
+                batches += 1
+                if after_batch is not None:
+                    after_batch(triples)
+        seconds = time.perf_counter() - started
+        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds)
+
+    def fit(
+        self,
+        validate: Callable[[], float] | None = None,
+        after_epoch: Callable[[EpochReport], None] | None = None,
+    ) -> list[EpochReport]:
+        """Trains all epochs, or until validation finds nothing better for `patience` times.
+
+        `validate` gives a score of the tables as they are, larger is better; the best ones are
+        in the store afterwards.
+        """
+        options = self.config.optimiser
+        reports: list[EpochReport] = []
+        best, stale = -math.inf, 0
+        for epoch in range(options.epochs):
+            report = self.train_epoch(epoch)
+            last = epoch + 1 == options.epochs
+            if validate is not None and (last or (epoch + 1) % options.validate_every == 0):
+                score = validate()
+                better = score > best
+                best, stale = (score, 0) if better else (best, stale + 1)
+                if better:
+                    self.store.keep()
+                report = EpochReport(**{**vars(report), "score": score, "best": better})
+            reports.append(report)
+            if after_epoch is not None:
+                after_epoch(report)
+            if options.patience and stale >= options.patience:
+                break
+        if validate is not None:
+            self.store.restore()
+        return reports
+
+    def _context(self, pool: Pool) -> _PoolContext:
+        sampler = NegativeSampler(self.config.negatives, pool.ranges, pool.degrees)
+        if self.config.negatives.filter == "known" and pool.triples is not self._known_of:
+            heads, relations, tails = pool.triples.unbind(1)
+            self._known_of = pool.triples
+            self._known = {
+                "tail": KnownTargets(heads, relations, tails),
+                "head": KnownTargets(tails, relations, heads),
+            }
+        return _PoolContext(pool, sampler, self._known)
+
+    def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
+        random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
+        order = torch.randperm(len(pool.triples), generator=random)
+        # Splitting nothing gives one piece of nothing: a bucket may be empty.
+        batches = order.split(self.config.optimiser.batch_size) if len(order) else ()
+        return enumerate(batches)
+
+    def _step(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> float:
+        """Trains one batch and returns its mean loss."""
+        pool = context.pool
+        random = generator(self.config.run.seed, Purpose.NEGATIVES, *at)
+        found = _Touched()
+        value = pool.entities.new_zeros(())
+        for side in ("tail", "head"):
+            for chunk in places.split(self.config.optimiser.chunk_size):
+                negatives = context.sampler.draw(random)
+                value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
+        loss = float(value)
+        entities, to_entities = found.entities()
+        if not (math.isfinite(loss) and math.isfinite(float(to_entities.sum()))):
+            raise InvalidError(
+                f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
+                f"{loss}; the tables are as the batch before left them\n"
+                "hint: lower the learning rate, or strengthen the regulariser"
+            )
+        options = self.config.optimiser
+        rate = options.learning_rate
+        self._entity_steps.step(pool.entities, pool.entity_state, entities, to_entities, rate)
+        if self.store.relations.size(1):
+            relations, to_relations = found.relations()
+            self._relation_steps.step(
+                self.store.relations,
+                self.store.relation_state,
+                relations,
+                to_relations,
+                options.relation_learning_rate or rate,
+            )
+        return loss
+
+    def _chunk(
+        self,
+        context: _PoolContext,
+        places: Tensor,
+        side: Side,
+        negatives: Negatives,
+        unit: float,
+        found: _Touched,
+    ) -> Tensor:
+        """Adds a chunk's gradients to `found` and returns its loss."""
+        pool, device = context.pool, context.pool.entities.device
+        triples = pool.triples[places]
+        question = ask(
+            triples, side, self.store.relation_count, reciprocal=self.config.model.reciprocal
+        )
+        if pool.weights is None:
+            weights = pool.entities.new_full((len(places),), unit)
+        else:
+            weights = (pool.weights[places] * unit).to(device)
+        rows = _on(device, question.anchors, question.relations, question.targets, negatives.rows)
+        anchors, relations, targets, candidates = rows
+        fused = self.config.negatives.filter == "own" and self.model.fuses(
+            self._loss, pool.entities
+        )
+        chunk = Chunk(
+            side=question.side,
+            anchors=pool.entities.index_select(0, anchors),
+            relations=self.store.relations.index_select(0, relations),
+            targets=pool.entities.index_select(0, targets),
+            candidates=pool.entities.index_select(0, candidates),
+            weights=weights,
+            masked=None if fused else self._masked(context, side, triples, question, negatives),
+            bias=None if negatives.bias is None else negatives.bias.to(device),
+            own=(targets, candidates) if fused else None,
+        )
+        to_candidates = torch.zeros_like(chunk.candidates)
+        result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
+        value = result.value + self._regularise(chunk, result)
+        found.add_entities(anchors, result.anchors)
+        found.add_entities(targets, result.targets)
+        found.add_entities(candidates, to_candidates)
+        found.add_relations(relations, result.relations)
+        return value
+
+    def _masked(
+        self,
+        context: _PoolContext,
+        side: Side,
+        triples: Tensor,
+        question: Ask,
+        negatives: Negatives,
+    ) -> Masked | None:
+        match self.config.negatives.filter:
+            case "none":
+                return None
+            case "own":
+                rows, targets = torch.arange(len(triples)), question.targets
+            case "known":
+                rows, targets = context.known[side].of(question.anchors, triples[:, 1])
+        return occurrences(negatives.rows, rows, targets).to(context.pool.entities.device)
+
+    def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
+        if self._regulariser is None:
+            return 0.0
+        options, cost = self.config.regulariser, chunk.weights.new_zeros(())
+        strength = options.weight
+        of_relations = strength if options.relation_weight is None else options.relation_weight
+        parts = [
+            (chunk.anchors, gradients.anchors, strength),
+            (chunk.targets, gradients.targets, strength),
+        ]
+        # A row of angles has no size.
+        if chunk.relations.size(1) == chunk.anchors.size(1):
+            parts.append((chunk.relations, gradients.relations, of_relations))
+        for rows, gradient, weight in parts:
+            if weight:
+                cost += self._regulariser.add(
+                    rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
+                )
+        return cost
+
+
+class _Touched:
+    """Rows that a batch touches, with a gradient for each time that it does."""
+
+    def __init__(self) -> None:
+        self._entities: list[tuple[Tensor, Tensor]] = []
+        self._relations: list[tuple[Tensor, Tensor]] = []
+
+    def add_entities(self, rows: Tensor, gradients: Tensor) -> None:
+        """Takes in gradients of rows of the entities' table."""
+        self._entities.append((rows, gradients))
+
+    def add_relations(self, rows: Tensor, gradients: Tensor) -> None:
+        """Takes in gradients of rows of the relations' table."""
+        self._relations.append((rows, gradients))
+
+    def entities(self) -> tuple[Tensor, Tensor]:
+        """Distinct rows and the sums of their gradients."""
+        return _summed(self._entities)
+
+    def relations(self) -> tuple[Tensor, Tensor]:
+        """Distinct rows and the sums of their gradients."""
+        return _summed(self._relations)
+
+
+def _summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    rows, places = torch.unique(torch.cat([rows for rows, _ in pieces]), return_inverse=True)
+    first = pieces[0][1]
+    sums = first.new_zeros(len(rows), first.size(1))
+    start = 0
+    for _, gradients in pieces:
+        stop = start + len(gradients)
+        sums.index_add_(0, places[start:stop], gradients)
+        start = stop
+    return rows, sums
+
+
+def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(tensor.to(device) for tensor in tensors)

@@ -1,0 +1,124 @@
+"""The names of entities and relations, looked up where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+_Key = tuple[int, bytes]
+
+
+class Names:
+    """A dictionary on disk: names by id, ids by name.
+
+    Cost: maps the arrays; a name takes two places of them, an id about ``2 log2 n``.
+    """
+
+    def __init__(self, root: Path, arrays: dict[str, dict[str, Any]], kind: str) -> None:
+        """The names of ``kind`` (``entity``, ``relation``) in the data set in ``root``.
+
+        Raises:
+            NotFoundError: the data set has no such names.
+        """
+        self._kind = kind
+        keys = [f"names/{kind}.{part}" for part in ("offsets", "bytes", "order")]
+        for key in keys[:2]:
+            if key not in arrays:
+                raise NotFoundError(
+                    f"array `{key}` is not in the data set `{root}`"
+                    "\nhint: names come from `outercore import --triples`"
+                )
+        self._offsets = _mapped(root, arrays[keys[0]])
+        self._bytes = _mapped(root, arrays[keys[1]])
+        # Where ids are not in the order of the names, this says which are.
+        self._order = _mapped(root, arrays[keys[2]]) if keys[2] in arrays else None
+        if len(self._offsets) == 0:
+            raise CorruptError(f"array `{keys[0]}` is empty, expected at least one offset")
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def names(self, ids: ArrayLike | None = None) -> list[str]:
+        """The names of ``ids``, in their order; of all without it.
+
+        Raises:
+            InvalidError: an id that is none; the message names the first.
+        """
+        if ids is None:
+            return [self._name(number).decode() for number in range(len(self))]
+        wanted = np.asarray(ids)
+        if wanted.size and wanted.dtype.kind not in "iu":
+            raise InvalidError(f"{self._kind} ids: type {wanted.dtype}, expected integers")
+        wanted = wanted.reshape(-1).astype(np.int64)
+        bad = wanted[(wanted < 0) | (wanted >= len(self))]
+        if bad.size:
+            raise InvalidError(f"{self._kind} {bad[0]}: expected 0 to {len(self) - 1}")
+        return [self._name(number).decode() for number in wanted.tolist()]
+
+    def id(self, name: str | int) -> int:
+        """The id of a name.
+
+        Raises:
+            NotFoundError: no such name.
+        """
+        number = self.find(name)
+        if number is None:
+            raise NotFoundError(f"{self._kind} `{name}` is not in the data set")
+        return number
+
+    def ids(self, names: Iterable[str | int]) -> NDArray[np.int64]:
+        """The ids of names, in their order.
+
+        Raises:
+            NotFoundError: a name that is not there; the message names the first.
+        """
+        return np.fromiter((self.id(name) for name in names), np.int64)
+
+    def find(self, name: str | int) -> int | None:
+        """The id of a name, or None."""
+        wanted = _key(str(name).encode())
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if _key(self._name(self._ranked(middle))) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self) and _key(self._name(self._ranked(low))) == wanted:
+            return self._ranked(low)
+        return None
+
+    def _ranked(self, rank: int) -> int:
+        return rank if self._order is None else int(self._order[rank])
+
+    def _name(self, number: int) -> bytes:
+        if not 0 <= number < len(self):
+            raise CorruptError(f"array `names/{self._kind}.order`: {number} is no id")
+        start, end = int(self._offsets[number]), int(self._offsets[number + 1])
+        if not start <= end <= len(self._bytes):
+            raise CorruptError(
+                f"array `names/{self._kind}.offsets`: row {number}: bytes {start} to {end}, "
+                f"expected them in 0 to {len(self._bytes)}\nhint: run `outercore check`"
+            )
+        return bytes(self._bytes[start:end])
+
+
+def _key(name: bytes) -> _Key:
+    """Names are sorted by their length, then by their bytes."""
+    return len(name), name
+
+
+def _mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
+    dtype, rows = np.dtype(entry["dtype"]), int(entry["shape"][0])
+    if rows == 0:
+        return np.empty(0, dtype)
+    path = root / entry["file"]
+    return np.memmap(path, dtype, "r", int(entry["data_offset"]), (rows,))

@@ -1,0 +1,156 @@
+"""The gradients written by hand are those of autograd, whatever the model, loss and side."""
+
+from __future__ import annotations
+
+import itertools
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from outercore.embed import reference
+from outercore.embed.config import LossConfig, LossName, ModelConfig, ModelName
+from outercore.embed.kernels import Masked, Workspace
+from outercore.embed.losses import build_loss
+from outercore.embed.models import Chunk, CustomModel, Model, Side, build_model
+
+MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(ModelName)]
+MODELS.append(ModelConfig(kind="transe", dim=12, norm=2))
+LOSSES = [LossConfig(kind=kind, margin=0.7, temperature=1.3) for kind in get_args(LossName)]
+SIDES: tuple[Side, ...] = get_args(Side)
+
+
+def a_chunk(model: Model, side: Side, rows: int, negatives: int, *, seed: int, dim: int) -> Chunk:
+    """Random rows in float64, some negatives masked, uneven weights and a bias."""
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    hidden = torch.rand(rows, negatives, generator=random) < 0.2
+    hidden[:, 0] = False
+    return Chunk(
+        side=side,
+        anchors=normal(rows, dim),
+        relations=normal(rows, model.relation_width(dim)),
+        targets=normal(rows, dim),
+        candidates=normal(negatives, dim),
+        weights=torch.rand(rows, generator=random, dtype=torch.float64) + 0.1,
+        masked=Masked(*hidden.nonzero(as_tuple=True)),
+        bias=normal(negatives) * 0.1,
+    )
+
+
+def by_hand(
+    model: Model, config: LossConfig, chunk: Chunk, workspace: Workspace | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    to_candidates = torch.zeros_like(chunk.candidates)
+    found = model.gradients(chunk, build_loss(config), to_candidates, workspace or Workspace())
+    return found.value, [found.anchors, found.relations, found.targets, to_candidates]
+
+
+def assert_same(actual: tuple[Tensor, list[Tensor]], expected: tuple[Tensor, list[Tensor]]) -> None:
+    torch.testing.assert_close(actual[0], expected[0], rtol=1e-9, atol=1e-12)
+    for mine, theirs in zip(actual[1], expected[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", MODELS, ids=lambda config: f"{config.kind}{config.norm}")
+def test_gradients_by_hand_are_those_of_autograd(
+    config: ModelConfig, loss: LossConfig, side: Side
+) -> None:
+    model = build_model(config)
+    workspace = Workspace()
+    for seed, (rows, negatives) in enumerate([(7, 11), (1, 1), (5, 1), (1, 9), (13, 4)]):
+        chunk = a_chunk(model, side, rows, negatives, seed=seed, dim=config.dim)
+        assert_same(
+            by_hand(model, loss, chunk, workspace), reference.chunk_gradients(config, loss, chunk)
+        )
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_model_worked_on_in_blocks_gives_the_same_gradients(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ModelConfig(kind="rotate", dim=6)
+    model = build_model(config)
+    chunk = a_chunk(model, side, 23, 10, seed=3, dim=6)
+    monkeypatch.setattr(type(model).similarity, "block_numbers", 7 * 60)
+    loss = LossConfig(kind="self-adversarial", margin=2.0)
+    assert_same(by_hand(model, loss, chunk), reference.chunk_gradients(config, loss, chunk))
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("kind", get_args(ModelName))
+def test_a_model_of_ones_own_gives_the_gradients_of_the_built_in_one(
+    kind: ModelName, side: Side
+) -> None:
+    config = ModelConfig(kind=kind, dim=8)
+    built_in = build_model(config)
+    own = CustomModel(
+        lambda heads, relations, tails: reference.score(config, heads, relations, tails),
+        relations=built_in.relation_width(8),
+        block_numbers=8 * 9 * 4,
+    )
+    chunk = a_chunk(built_in, side, 13, 9, seed=1, dim=8)
+    loss = LossConfig()
+    assert_same(by_hand(own, loss, chunk), by_hand(built_in, loss, chunk))
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("config", MODELS, ids=lambda config: f"{config.kind}{config.norm}")
+def test_scores_of_pairs_are_the_definition(config: ModelConfig, side: Side) -> None:
+    model = build_model(config)
+    chunk = a_chunk(model, side, 6, 5, seed=2, dim=config.dim)
+    scores = model.scores(side, chunk.anchors, chunk.relations, chunk.candidates)
+    for row, column in itertools.product(range(6), range(5)):
+        anchor, relation = chunk.anchors[row], chunk.relations[row]
+        other = chunk.candidates[column]
+        ends = (anchor, other) if side == "tail" else (other, anchor)
+        expected = reference.score(config, ends[0], relation, ends[1])
+        torch.testing.assert_close(scores[row, column], expected)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda config: config.kind)
+def test_a_row_whose_negatives_are_all_masked_has_a_finite_loss(loss: LossConfig) -> None:
+    positives = torch.tensor([0.5, -1.0], dtype=torch.float64)
+    negatives = torch.tensor([[-torch.inf] * 3, [0.1, -torch.inf, 2.0]], dtype=torch.float64)
+    weights = torch.ones(2, dtype=torch.float64)
+    found = build_loss(loss).gradients(positives, negatives, weights, torch.empty_like(negatives))
+    assert bool(found.value.isfinite())
+    assert bool(found.negatives.isfinite().all())
+    assert found.negatives[0].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_softmax_neither_overflows_nor_loses_small_scores() -> None:
+    positives = torch.tensor([1000.0, -1000.0, 0.0])
+    negatives = torch.tensor([[990.0, 1000.0], [-1000.0, 500.0], [-300.0, -300.0]])
+    weights = torch.ones(3)
+    found = build_loss(LossConfig()).gradients(
+        positives, negatives.clone(), weights, torch.empty_like(negatives)
+    )
+    expected = reference.loss(LossConfig(), positives, negatives, weights)
+    torch.testing.assert_close(found.value, expected)
+    torch.testing.assert_close(found.positives, torch.tensor([-0.5, -1.0, 0.0]), atol=1e-4, rtol=0)
+
+
+def test_equal_rows_have_no_direction_but_a_finite_gradient() -> None:
+    for kind in ("transe", "rotate"):
+        for norm in (1, 2):
+            model = build_model(ModelConfig(kind=kind, dim=4, norm=norm))
+            rows = torch.zeros(3, 4)
+            chunk = Chunk(
+                "tail",
+                rows,
+                torch.zeros(3, model.relation_width(4)),
+                rows,
+                rows,
+                torch.ones(3),
+                None,
+                None,
+            )
+            _, gradients = by_hand(model, LossConfig(), chunk)
+            assert all(bool(gradient.isfinite().all()) for gradient in gradients)

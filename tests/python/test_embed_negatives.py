@@ -1,0 +1,135 @@
+"""Negatives: who is drawn how often, and who does not count."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from outercore.embed.config import NegativesConfig
+from outercore.embed.negatives import KnownTargets, NegativeSampler, occurrences, repeat_ranges
+from outercore.errors import InvalidError
+
+
+def _draws(sampler: NegativeSampler, times: int, rows: int) -> torch.Tensor:
+    counts = torch.zeros(rows, dtype=torch.int64)
+    for seed in range(times):
+        drawn = sampler.draw(torch.Generator().manual_seed(seed))
+        counts += torch.bincount(drawn.rows, minlength=rows)
+    return counts
+
+
+def test_uniform_draws_come_from_the_ranges_only_and_evenly() -> None:
+    sampler = NegativeSampler(NegativesConfig(count=500), [(40, 50), (10, 20)])
+    counts = _draws(sampler, 40, 60)
+    inside = torch.cat([counts[10:20], counts[40:50]])
+    assert int(counts.sum()) == int(inside.sum()) == 20_000
+    assert bool(((inside - 1000).abs() < 5 * 1000**0.5).all())
+
+
+def test_draws_by_degree_are_in_proportion_to_it() -> None:
+    degrees = torch.tensor([9, 0, 1, 4, 0, 2])
+    config = NegativesConfig(count=400, degree_share=0.5, degree_power=0.5)
+    sampler = NegativeSampler(config, [(0, 4), (5, 6)], degrees)
+    counts = _draws(sampler, 50, 6)
+    roots = torch.tensor([3.0, 0.0, 1.0, 2.0, 0.0, 2.0**0.5])
+    expected = 20_000 * (0.5 * roots / roots.sum() + 0.1)
+    expected[4] = 0.0
+    assert counts[4] == 0
+    assert bool(((counts - expected).abs() < 5 * expected.clamp_min(1).sqrt()).all())
+
+
+def test_the_correction_makes_the_sum_over_negatives_an_estimate_of_the_sum_over_all() -> None:
+    degrees = torch.arange(1, 51)
+    values = torch.rand(50, generator=torch.Generator().manual_seed(0)).double()
+    config = NegativesConfig(count=200, degree_share=0.3, correction="frequency")
+    sampler = NegativeSampler(config, [(0, 50)], degrees)
+    estimates = []
+    for seed in range(200):
+        drawn = sampler.draw(torch.Generator().manual_seed(seed))
+        assert drawn.bias is not None
+        estimates.append(float((values[drawn.rows] * drawn.bias.double().exp()).sum()))
+    mean = torch.tensor(estimates).mean()
+    torch.testing.assert_close(float(mean), float(values.sum()), rtol=0.02, atol=0)
+
+
+def test_all_entities_are_negatives_in_order() -> None:
+    sampler = NegativeSampler(NegativesConfig(kind="all"), [(5, 8), (0, 2)])
+    assert sampler.draw(torch.Generator()).rows.tolist() == [0, 1, 5, 6, 7]
+
+
+def test_rows_ascend_and_keep_their_bias() -> None:
+    degrees = torch.arange(10) + 1
+    config = NegativesConfig(count=300, degree_share=0.5, correction="frequency")
+    sampler = NegativeSampler(config, [(5, 10), (0, 5)], degrees)
+    drawn = sampler.draw(torch.Generator().manual_seed(1))
+    assert drawn.bias is not None
+    assert bool((drawn.rows[1:] >= drawn.rows[:-1]).all())
+    for row in range(10):
+        expected = 150 / 10 + 150 * (row + 1) / 55
+        torch.testing.assert_close(
+            drawn.bias[drawn.rows == row].exp() * expected,
+            torch.ones(int((drawn.rows == row).sum())),
+        )
+
+
+def test_no_entity_and_no_degree_are_refused() -> None:
+    with pytest.raises(InvalidError, match="at least one entity"):
+        NegativeSampler(NegativesConfig(), [(3, 3)])
+    by_degree = NegativesConfig(degree_share=1.0)
+    with pytest.raises(InvalidError, match="knows no degrees"):
+        NegativeSampler(by_degree, [(0, 3)])
+    with pytest.raises(InvalidError, match="no entity in memory has a triple"):
+        NegativeSampler(by_degree, [(0, 3)], torch.tensor([0, 0, 0, 7]))
+
+
+triples_of_few = some.lists(
+    some.tuples(some.integers(0, 5), some.integers(0, 2), some.integers(0, 5)), max_size=40
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    known=triples_of_few, asked=some.lists(some.tuples(some.integers(0, 6), some.integers(0, 4)))
+)
+def test_known_targets_are_those_of_a_dictionary(
+    known: list[tuple[int, int, int]], asked: list[tuple[int, int]]
+) -> None:
+    table = torch.tensor(known, dtype=torch.int64).reshape(-1, 3)
+    questions = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2)
+    rows, targets = KnownTargets(*table.unbind(1)).of(*questions.unbind(1))
+    found: list[list[int]] = [[] for _ in asked]
+    for row, target in zip(rows.tolist(), targets.tolist(), strict=True):
+        found[row].append(target)
+    assert rows.tolist() == sorted(rows.tolist())
+    assert found == [
+        sorted({tail for head, relation, tail in known if (head, relation) == pair})
+        for pair in asked
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    candidates=some.lists(some.integers(0, 8)),
+    targets=some.lists(some.tuples(some.integers(0, 4), some.integers(0, 9))),
+)
+def test_occurrences_are_all_places_of_each_target(
+    candidates: list[int], targets: list[tuple[int, int]]
+) -> None:
+    candidates, targets = sorted(candidates), sorted(targets)
+    pairs = torch.tensor(targets, dtype=torch.int64).reshape(-1, 2)
+    found = occurrences(torch.tensor(candidates, dtype=torch.int64), *pairs.unbind(1))
+    expected = [
+        (row, place)
+        for row, target in targets
+        for place, candidate in enumerate(candidates)
+        if candidate == target
+    ]
+    assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == expected
+
+
+def test_ranges_are_repeated_with_their_offsets() -> None:
+    owners, offsets = repeat_ranges(torch.tensor([2, 0, 3]))
+    assert owners.tolist() == [0, 0, 2, 2, 2]
+    assert offsets.tolist() == [0, 1, 0, 1, 2]

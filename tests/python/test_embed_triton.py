@@ -1,0 +1,127 @@
+"""Triton's kernels against the reference, under Triton's interpreter where there is no GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from outercore.embed.config import EmbedConfig
+from outercore.embed.kernels import Inner, Workspace, query_gradients
+from outercore.embed.losses import SoftmaxLoss
+from outercore.embed.negatives import occurrences
+from outercore.embed.store import MemoryStore
+from outercore.embed.trainer import Trainer, table_layout
+from outercore.errors import InvalidError
+
+pytest.importorskip("triton")
+
+from outercore.embed import models, triton_kernels
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+ODD_SIZES = [(1, 1, 1), (3, 2, 5), (64, 32, 16), (65, 33, 17), (7, 70, 129)]
+
+
+@pytest.mark.parametrize("contrastive", [False, True])
+@pytest.mark.parametrize("extras", [False, True])
+@pytest.mark.parametrize(("rows", "count", "width"), ODD_SIZES)
+def test_the_kernels_give_the_gradients_of_the_reference(
+    rows: int, count: int, width: int, extras: bool, contrastive: bool
+) -> None:
+    random = torch.Generator().manual_seed(rows * 1000 + count)
+    queries, targets = torch.randn(2, rows, width, generator=random)
+    candidates = torch.randn(count, width, generator=random)
+    weights = torch.rand(rows, generator=random)
+    bias = torch.randn(count, generator=random) if extras else None
+    ids = torch.randint(0, 9, (count,), generator=random).sort().values
+    own = torch.randint(0, 9, (rows,), generator=random)
+    before = torch.randn(count, width, generator=random)
+    expected_candidates = before.clone().double()
+    expected = query_gradients(
+        Inner(),
+        SoftmaxLoss(contrastive),
+        queries.double(),
+        targets.double(),
+        candidates.double(),
+        weights.double(),
+        masked=occurrences(ids, torch.arange(rows), own) if extras else None,
+        bias=None if bias is None else bias.double(),
+        to_candidates=expected_candidates,
+        workspace=Workspace(),
+    )
+    to_candidates = before.clone().to(DEVICE)
+    found = triton_kernels.softmax_gradients(
+        queries.to(DEVICE),
+        targets.to(DEVICE),
+        candidates.to(DEVICE),
+        weights.to(DEVICE),
+        bias=None if bias is None else bias.to(DEVICE),
+        target_ids=own.to(DEVICE) if extras else None,
+        candidate_ids=ids.to(DEVICE) if extras else None,
+        to_candidates=to_candidates,
+        contrastive=contrastive,
+        tf32=False,
+    )
+    for mine, theirs in (
+        (found.value, expected.value),
+        (found.queries, expected.queries),
+        (found.targets, expected.targets),
+        (to_candidates, expected_candidates),
+    ):
+        torch.testing.assert_close(mine.cpu(), theirs.float(), rtol=1e-4, atol=1e-4)
+
+
+def test_scores_far_apart_neither_overflow_nor_vanish() -> None:
+    queries = torch.tensor([[200.0, 0.0], [-200.0, 0.0]], device=DEVICE)
+    candidates = torch.tensor([[1.0, 0.0], [0.5, 0.0]], device=DEVICE)
+    to_candidates = torch.zeros(2, 2, device=DEVICE)
+    found = triton_kernels.softmax_gradients(
+        queries,
+        candidates,
+        candidates,
+        torch.ones(2, device=DEVICE),
+        bias=None,
+        target_ids=None,
+        candidate_ids=None,
+        to_candidates=to_candidates,
+        tf32=False,
+    )
+    # Twice the positive among the negatives too: log 2 for each row.
+    torch.testing.assert_close(float(found.value), 2 * 0.6931472, rtol=1e-4, atol=0)
+    assert bool(found.queries.isfinite().all())
+
+
+def test_what_the_kernels_cannot_do_is_refused() -> None:
+    rows = torch.zeros(2, 300, device=DEVICE)
+    options = {"bias": None, "target_ids": None, "candidate_ids": None, "to_candidates": rows}
+    with pytest.raises(InvalidError, match="at most 256, found 300"):
+        triton_kernels.softmax_gradients(rows, rows, rows, rows[:, 0], **options)
+    half = rows[:, :8].half()
+    with pytest.raises(InvalidError, match="expected float32"):
+        triton_kernels.softmax_gradients(half, half, half, half[:, 0], **options)
+
+
+def test_training_with_the_kernels_is_training_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    triples = torch.tensor([[head, 0, (head + 3) % 20] for head in range(20)])
+    config = EmbedConfig.from_dict(
+        {
+            "model": {"dim": 8, "init_scale": 0.5},
+            "negatives": {"count": 12, "degree_share": 0.5, "correction": "frequency"},
+            "optimiser": {"batch_size": 20, "chunk_size": 10},
+        }
+    )
+    tables = []
+    for fused in (False, True):
+        if fused:
+            monkeypatch.setattr(models, "fuses", lambda *_: True)
+        store = MemoryStore(triples, 20, 1)
+        trainer = Trainer(store, config)
+        store.allocate(table_layout(config, trainer.model, 1), 0, torch.device(DEVICE))
+        # From a state of zeros the first step is the sign of the gradient, rounding and all.
+        store.entity_state.fill_(1.0)
+        store.relation_state.fill_(1.0)
+        trainer.train_epoch(0)
+        tables.append(store.entities.cpu())
+    torch.testing.assert_close(tables[1], tables[0], rtol=1e-2, atol=1e-3)
