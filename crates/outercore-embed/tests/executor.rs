@@ -64,10 +64,8 @@ fn an_epoch_in_partitions_gives_the_bits_of_one_in_memory() {
 
 #[test]
 fn one_partition_in_one_slot_needs_no_spare_one() {
-    let config = OrderConfig {
-        mode: SwapMode::SpareSlot,
-        ..OrderConfig::new(OrderKind::Optimal, 1, 1)
-    };
+    let config =
+        OrderConfig { mode: SwapMode::SpareSlot, ..OrderConfig::new(OrderKind::Optimal, 1, 1) };
     let directory = tempfile::tempdir().unwrap();
     let table = Table::new(&config, 0);
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
