@@ -357,7 +357,7 @@ class TestTraining:
             return [batch.x.numpy().tobytes() for batch in loader]
 
         def validate(both: Any) -> int:
-            with both.evaluation(num_neighbors=[3], input_nodes="val", batch_size=64) as loader:
+            with both.evaluation(num_neighbors=[3], input_nodes="valid", batch_size=64) as loader:
                 return len(list(loader))
 
         with FarServer(tmp_path / "first") as server:
@@ -405,7 +405,7 @@ class TestTraining:
 
             monkeypatch.setattr(loaders, "holds", holds)
             both = loaders.Loaders(oc.open(data_set), config, note=notes.append)
-            with both.evaluation(num_neighbors=[3], input_nodes="val", batch_size=64) as loader:
+            with both.evaluation(num_neighbors=[3], input_nodes="valid", batch_size=64) as loader:
                 assert list(loader)
         assert server.addresses["tcp"] in notes[0]
 
