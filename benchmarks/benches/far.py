@@ -153,7 +153,8 @@ def _ratios(bench: Bench) -> None:
                 call = bench.call(case, transport, "--far-ratio", ratio)
                 bench.measure(transport, f"{case} at {ratio}", call)
         for ratio in SWAPPED_RATIOS:
-            _swap(bench, case, ratio)
+            limit = _swap(bench, case, ratio)
+        _swapped_peer(bench, case, limit)
         for transport in bench.servers:
             bench.result.compare(
                 f"{case} over {transport}: all local over all far",
@@ -169,8 +170,39 @@ def _ratios(bench: Bench) -> None:
             )
 
 
-def _swap(bench: Bench, case: str, ratio: float) -> None:
-    """Both ways in cgroups of the same size: the least that far memory works in at this ratio."""
+def _swapped_peer(bench: Bench, case: str, limit: int) -> None:
+    """A program with its whole graph in memory, in the same cgroup with swap; one run."""
+    settings = bench.settings
+    if not settings.peers_python.exists():
+        say(f"no NetworKit at {settings.peers_python}; see benchmarks/peers/graphs.txt")
+        return
+    peer = python(
+        "peers/networkit_run.py", settings.work / settings.dense / "edges.npy", "--source",
+        bench.source, "--repeats", 1, "--iterations", ITERATIONS,
+        interpreter=settings.peers_python,
+    )  # fmt: skip
+    series = Series("NetworKit, swap", f"{case} at 1.0", "seconds")
+    with swap_file(settings.work / "swap", parse_bytes("8GiB")) as swapped:
+        if not swapped:
+            return
+        outcome = run_limited(peer, limit, swap=True, timeout_s=SWAPPED_TIMEOUT_S)
+    if outcome.returncode == 0:
+        series.values = outcome.last_json()[case]
+    else:
+        series.note = (
+            f"ended with {outcome.returncode} after {outcome.wall_s:.0f} s, graph included"
+        )
+        if outcome.wall_s >= SWAPPED_TIMEOUT_S:
+            series.values.append(outcome.wall_s)
+    say(f"{series.program} {case}: {series.values} {series.note}")
+    bench.result.series.append(series)
+
+
+def _swap(bench: Bench, case: str, ratio: float) -> int:
+    """Both ways in cgroups of the same size: the least that far memory works in at this ratio.
+
+    Returns the size.
+    """
     server = ("--far", bench.servers["tcp"], "--far-token-file", bench.token)
     refused = run_limited(
         command(
@@ -193,11 +225,12 @@ def _swap(bench: Bench, case: str, ratio: float) -> None:
     with swap_file(bench.settings.work / "swap", parse_bytes("2GiB")) as swapped:
         if not swapped:
             say("no swap: this process may not switch it on")
-            return
+            return limit
         bench.measure(
             "swap", f"{case} at {ratio}", local, memory=limit, swap=True,
             timeout_s=SWAPPED_TIMEOUT_S,
         )  # fmt: skip
+    return limit
 
 
 def _threads(bench: Bench) -> None:
