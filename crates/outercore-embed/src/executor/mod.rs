@@ -38,7 +38,7 @@ use worker::{Answer, Job, Load, Store, Swapped, Worker};
 /// in memory.
 ///
 /// **Memory**: the order's slots times [`TableLayout::partition_bytes`], and the engine's staging.
-/// [`plan_memory`](crate::plan_memory) adds them up.
+/// [`plan_memory`] adds them up.
 ///
 /// # Example
 /// ```
