@@ -22,6 +22,19 @@ RUNS: dict[str, dict[str, Any]] = {
     "bfs": {"source": 3},
     "pagerank": {"max_iterations": 8, "tolerance": 0.0},
 }
+EVERY: dict[str, dict[str, Any]] = {
+    **RUNS,
+    "sssp": {"source": 3},
+    "wcc": {},
+    "scc": {},
+    "radii": {"sources": 8},
+    "betweenness": {"samples": 4},
+    "kcore": {},
+    "label_propagation": {"max_iterations": 5},
+    "triangles": {},
+    "degrees": {},
+}
+"""Each algorithm once; degrees reads node arrays alone."""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +90,22 @@ def test_results_are_the_same_at_every_far_ratio(
         assert done.plan["far_ratio"] == 1.0
         assert counters["far_bytes"] > 0
         assert counters["placed_bytes"] > 0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_every_algorithm_gives_what_it_gives_locally(
+    algorithm: str, transport: str, data_set: Path, server: FarServer
+) -> None:
+    options = EVERY[algorithm]
+    local = oc.run(algorithm, data_set, **options)
+    done = oc.run(algorithm, data_set, far=server.options(transport), far_ratio=1.0, **options)
+    assert done.values.dtype == local.values.dtype
+    np.testing.assert_array_equal(done.values, local.values)
+    assert done.facts == local.facts
+    assert done.counters["far"]["lost"] is None
+    if algorithm != "degrees":
+        assert done.counters["far"]["far_bytes"] > 0
 
 
 def test_the_server_gets_its_memory_back_after_a_run(data_set: Path, tmp_path: Path) -> None:
