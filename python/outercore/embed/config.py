@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
-from outercore.train.config import _build, _positive, _within
 
 ModelName = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
 LossName = Literal["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
@@ -36,8 +33,8 @@ class ModelConfig:
     """Size of the initial values; 0 takes the model's own."""
 
     def __post_init__(self) -> None:
-        _positive("model.dim", self.dim)
-        _within("model.init_scale", self.init_scale, 0.0, None)
+        positive("model.dim", self.dim)
+        within("model.init_scale", self.init_scale, 0.0, None)
         if self.kind in ("complex", "rotate", "simple") and self.dim % 2:
             raise InvalidError(
                 f"model.dim: `{self.kind}` needs an even number, found {self.dim}\n"
@@ -60,7 +57,7 @@ class LossConfig:
     """How much harder negatives count more, in `self-adversarial`."""
 
     def __post_init__(self) -> None:
-        _within("loss.temperature", self.temperature, 0.0, None)
+        within("loss.temperature", self.temperature, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -87,9 +84,9 @@ class NegativesConfig:
     """
 
     def __post_init__(self) -> None:
-        _positive("negatives.count", self.count)
-        _within("negatives.degree_share", self.degree_share, 0.0, 1.0)
-        _within("negatives.degree_power", self.degree_power, 0.0, None)
+        positive("negatives.count", self.count)
+        within("negatives.degree_share", self.degree_share, 0.0, 1.0)
+        within("negatives.degree_power", self.degree_power, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -113,11 +110,11 @@ class OptimiserConfig:
     """Epochs between two validations."""
 
     def __post_init__(self) -> None:
-        _positive("optimiser.learning_rate", self.learning_rate)
-        _within("optimiser.relation_learning_rate", self.relation_learning_rate, 0.0, None)
+        positive("optimiser.learning_rate", self.learning_rate)
+        within("optimiser.relation_learning_rate", self.relation_learning_rate, 0.0, None)
         for name in ("epochs", "batch_size", "chunk_size", "validate_every"):
-            _positive(f"optimiser.{name}", getattr(self, name))
-        _within("optimiser.patience", self.patience, 0, None)
+            positive(f"optimiser.{name}", getattr(self, name))
+        within("optimiser.patience", self.patience, 0, None)
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,9 @@ class RegulariserConfig:
     """For the relations' rows; absent, `weight`."""
 
     def __post_init__(self) -> None:
-        _within("regulariser.weight", self.weight, 0.0, None)
+        within("regulariser.weight", self.weight, 0.0, None)
         if self.relation_weight is not None:
-            _within("regulariser.relation_weight", self.relation_weight, 0.0, None)
+            within("regulariser.relation_weight", self.relation_weight, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -143,11 +140,11 @@ class RunConfig:
     device: Device = "auto"
 
     def __post_init__(self) -> None:
-        _within("run.seed", self.seed, 0, 2**63 - 1)
+        within("run.seed", self.seed, 0, 2**63 - 1)
 
 
 @dataclass(frozen=True)
-class EmbedConfig:
+class EmbedConfig(Configuration):
     """One embedding run.
 
     Example:
@@ -162,28 +159,3 @@ class EmbedConfig:
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     regulariser: RegulariserConfig = field(default_factory=RegulariserConfig)
     run: RunConfig = field(default_factory=RunConfig)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Groups of plain JSON values, in the order of the fields."""
-        return dataclasses.asdict(self)
-
-    def to_json(self) -> str:
-        """The configuration as indented JSON."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> EmbedConfig:
-        """The configuration that `values` describes; what is absent takes its default.
-
-        Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
-        """
-        return _build(cls, values, "")
-
-    @classmethod
-    def from_json(cls, text: str) -> EmbedConfig:
-        """Inverse of `to_json`."""
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidError(f"configuration: expected JSON, found: {error}") from None
-        return cls.from_dict(values)

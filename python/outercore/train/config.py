@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import json
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
 
@@ -46,9 +41,9 @@ class ModelConfig:
     """Classify from the states of all layers (jumping knowledge) instead of the last."""
 
     def __post_init__(self) -> None:
-        _positive("model.hidden", self.hidden)
-        _positive("model.heads", self.heads)
-        _within("model.dropout", self.dropout, 0.0, 1.0)
+        positive("model.hidden", self.hidden)
+        positive("model.heads", self.heads)
+        within("model.dropout", self.dropout, 0.0, 1.0)
         if self.kind == "gat" and self.hidden % self.heads:
             raise InvalidError(
                 f"model.hidden: expected a multiple of the {self.heads} attention heads, "
@@ -72,7 +67,7 @@ class SamplingConfig:
     test: str = "test"
 
     def __post_init__(self) -> None:
-        _positive("sampling.batch_size", self.batch_size)
+        positive("sampling.batch_size", self.batch_size)
         if not self.fanout:
             raise InvalidError("sampling.fanout: expected at least one hop, found none")
         for hop, count in enumerate(self.fanout):
@@ -94,10 +89,10 @@ class OptimiserConfig:
     """Epochs without a better validation score before stopping; 0 never stops early."""
 
     def __post_init__(self) -> None:
-        _positive("optimiser.learning_rate", self.learning_rate)
-        _positive("optimiser.epochs", self.epochs)
-        _within("optimiser.weight_decay", self.weight_decay, 0.0, None)
-        _within("optimiser.patience", self.patience, 0, None)
+        positive("optimiser.learning_rate", self.learning_rate)
+        positive("optimiser.epochs", self.epochs)
+        within("optimiser.weight_decay", self.weight_decay, 0.0, None)
+        within("optimiser.patience", self.patience, 0, None)
 
 
 @dataclass(frozen=True)
@@ -121,9 +116,9 @@ class BudgetConfig:
     """A memory server that holds features and topology too."""
 
     def __post_init__(self) -> None:
-        _within("budget.validation_share", self.validation_share, 0.0, 0.9)
+        within("budget.validation_share", self.validation_share, 0.0, 0.9)
         if self.threads is not None:
-            _positive("budget.threads", self.threads)
+            positive("budget.threads", self.threads)
 
 
 @dataclass(frozen=True)
@@ -146,13 +141,13 @@ class RunConfig:
     """A checkpoint when the last one is this old; 0 for none."""
 
     def __post_init__(self) -> None:
-        _within("run.seed", self.seed, 0, 2**63 - 1)
-        _within("run.checkpoint_batches", self.checkpoint_batches, 0, None)
-        _within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
+        within("run.seed", self.seed, 0, 2**63 - 1)
+        within("run.checkpoint_batches", self.checkpoint_batches, 0, None)
+        within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Configuration):
     """One training run.
 
     Example:
@@ -174,78 +169,6 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Groups of plain JSON values, in the order of the fields."""
-        values = dataclasses.asdict(self)
+        values = super().to_dict()
         values["sampling"]["fanout"] = list(self.sampling.fanout)
         return values
-
-    def to_json(self) -> str:
-        """The configuration as indented JSON."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """The configuration that `values` describes; what is absent takes its default.
-
-        Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
-        """
-        return _build(cls, values, "")
-
-    @classmethod
-    def from_json(cls, text: str) -> TrainConfig:
-        """Inverse of `to_json`."""
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidError(f"configuration: expected JSON, found: {error}") from None
-        return cls.from_dict(values)
-
-
-_Config = TypeVar("_Config")
-
-
-def _build(kind: type[_Config], values: Any, path: str) -> _Config:
-    name = path or "configuration"
-    if not isinstance(values, Mapping):
-        raise InvalidError(f"{name}: expected an object, found {values!r}")
-    hints = typing.get_type_hints(kind)
-    prefix = f"{path}." if path else ""
-    for key in values:
-        if key not in hints:
-            close = difflib.get_close_matches(key, hints, n=1)
-            guess = f"did you mean `{prefix}{close[0]}`" if close else f"known: {', '.join(hints)}"
-            raise InvalidError(f"{name}: unknown key `{prefix}{key}`\nhint: {guess}")
-    return kind(**{key: _value(hints[key], value, prefix + key) for key, value in values.items()})
-
-
-def _value(hint: Any, value: Any, path: str) -> Any:
-    """`value` as the type `hint`, without the guesses that hide a mistake (`"3"` is no number)."""
-    if dataclasses.is_dataclass(hint):
-        return _build(hint, value, path)  # type: ignore[arg-type]
-    origin = typing.get_origin(hint)
-    if origin is Literal:
-        choices = typing.get_args(hint)
-        if value not in choices:
-            raise InvalidError(f"{path}: expected one of {', '.join(choices)}; found {value!r}")
-        return value
-    if origin is types.UnionType:
-        inner = next(choice for choice in typing.get_args(hint) if choice is not type(None))
-        return None if value is None else _value(inner, value, path)
-    if origin is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise InvalidError(f"{path}: expected a list, found {value!r}")
-        return tuple(_value(typing.get_args(hint)[0], item, path) for item in value)
-    accepted = (int, float) if hint is float else hint
-    if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
-        raise InvalidError(f"{path}: expected {hint.__name__}, found {value!r}")
-    return float(value) if hint is float else value
-
-
-def _positive(name: str, value: float) -> None:
-    if value <= 0:
-        raise InvalidError(f"{name}: expected a positive number, found {value}")
-
-
-def _within(name: str, value: float, least: float, most: float | None) -> None:
-    if value < least or (most is not None and value > most):
-        limits = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
-        raise InvalidError(f"{name}: expected {limits}, found {value}")

@@ -1,0 +1,99 @@
+"""Configurations as frozen dataclasses: read from plain values, checked, written as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from outercore.errors import InvalidError
+
+_Built = TypeVar("_Built")
+_Own = TypeVar("_Own", bound="Configuration")
+
+
+class Configuration:
+    """What a whole configuration, a frozen dataclass of groups, can do."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Groups of plain JSON values, in the order of the fields."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+    def to_json(self) -> str:
+        """The configuration as indented JSON."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_dict(cls: type[_Own], values: Mapping[str, Any]) -> _Own:
+        """The configuration that `values` describes; what is absent takes its default.
+
+        Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
+        """
+        return build(cls, values, "")
+
+    @classmethod
+    def from_json(cls: type[_Own], text: str) -> _Own:
+        """Inverse of `to_json`."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidError(f"configuration: expected JSON, found: {error}") from None
+        return cls.from_dict(values)
+
+
+def build(kind: type[_Built], values: Any, path: str) -> _Built:
+    """A dataclass of the type `kind` from plain values; `path` is where they stand.
+
+    Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
+    """
+    name = path or "configuration"
+    if not isinstance(values, Mapping):
+        raise InvalidError(f"{name}: expected an object, found {values!r}")
+    hints = typing.get_type_hints(kind)
+    prefix = f"{path}." if path else ""
+    for key in values:
+        if key not in hints:
+            close = difflib.get_close_matches(key, hints, n=1)
+            guess = f"did you mean `{prefix}{close[0]}`" if close else f"known: {', '.join(hints)}"
+            raise InvalidError(f"{name}: unknown key `{prefix}{key}`\nhint: {guess}")
+    return kind(**{key: _value(hints[key], value, prefix + key) for key, value in values.items()})
+
+
+def _value(hint: Any, value: Any, path: str) -> Any:
+    """`value` as the type `hint`, without the guesses that hide a mistake (`"3"` is no number)."""
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value, path)  # type: ignore[arg-type]
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            raise InvalidError(f"{path}: expected one of {', '.join(choices)}; found {value!r}")
+        return value
+    if origin is types.UnionType:
+        inner = next(choice for choice in typing.get_args(hint) if choice is not type(None))
+        return None if value is None else _value(inner, value, path)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise InvalidError(f"{path}: expected a list, found {value!r}")
+        return tuple(_value(typing.get_args(hint)[0], item, path) for item in value)
+    accepted = (int, float) if hint is float else hint
+    if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
+        raise InvalidError(f"{path}: expected {hint.__name__}, found {value!r}")
+    return float(value) if hint is float else value
+
+
+def positive(name: str, value: float) -> None:
+    """Errors: `InvalidError` where `value` is not above zero."""
+    if value <= 0:
+        raise InvalidError(f"{name}: expected a positive number, found {value}")
+
+
+def within(name: str, value: float, least: float, most: float | None) -> None:
+    """Errors: `InvalidError` where `value` is not in `least` to `most`; None is no bound."""
+    if value < least or (most is not None and value > most):
+        limits = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
+        raise InvalidError(f"{name}: expected {limits}, found {value}")
