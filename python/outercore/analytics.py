@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,12 +26,34 @@ from outercore.far import Far, options_of
 from outercore.graph import Graph
 from outercore.sizes import parse_size
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
 
 Backend = Literal["auto", "uring", "threads", "mmap"]
 Direction = Literal["out", "in", "both"]
 Personalization = ArrayLike | Mapping[int, float]
+
+
+class Resources(TypedDict, total=False):
+    """What every algorithm takes besides its own options, and what becomes of its result."""
+
+    memory: str | int
+    """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
+    threads: int | None
+    """All cores by default."""
+    backend: Backend
+    """How to read; ``"auto"`` by default."""
+    far: Far | None
+    """A memory server that holds edges too; its address, or `far.FarOptions`."""
+    far_ratio: float | None
+    """Share of the edges' bytes that is left to it; what the budget leaves by default."""
+    save: str | None
+    """Keep the result in the data set as a node array of this name."""
+    progress: Progress | None
+    """Called as ``progress(phase, done, total, unit)``."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +136,7 @@ def pagerank(
     personalization: Personalization | None = None,
     weights: str | None = None,
     reverse: bool = False,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
     """How often a walker who follows arcs, and jumps now and then, is at a node.
 
@@ -134,13 +150,7 @@ def pagerank(
             all nodes alike by default. A walker at a node without out-arcs jumps too.
         weights: edge array by which an arc is chosen; all alike by default.
         reverse: follow arcs from target to source.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: float64 [nodes], which sums to 1.
 
@@ -163,13 +173,7 @@ def pagerank(
         tolerance=tolerance,
         weights=weights,
         reverse=reverse,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -178,13 +182,7 @@ def bfs(
     source: int,
     *,
     direction: Direction = "out",
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int32]:
     """Hops from ``source`` to every node; -1 where none lead there.
 
@@ -192,13 +190,7 @@ def bfs(
         graph: an opened graph or the directory of a data set.
         source: where to begin.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int32 [nodes].
 
@@ -217,13 +209,7 @@ def bfs(
         graph,
         source=source,
         direction=direction,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -233,13 +219,7 @@ def sssp(
     *,
     weights: str | None = None,
     direction: Direction = "out",
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
     """Length of the shortest path from ``source`` to every node; infinity where none leads there.
 
@@ -248,13 +228,7 @@ def sssp(
         source: where to begin.
         weights: edge array with the lengths, 0 or more; 1 each by default.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: float64 [nodes]. Lengths are read as float32 and added as float64.
 
@@ -275,38 +249,19 @@ def sssp(
         source=source,
         weights=weights,
         direction=direction,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
 def wcc(
     graph: Source,
-    *,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """Weakly connected components: who can be reached when arcs lead both ways.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
@@ -324,38 +279,19 @@ def wcc(
     return run(
         "wcc",
         graph,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
 def scc(
     graph: Source,
-    *,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """Strongly connected components: nodes that can all reach each other along arcs.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
@@ -373,13 +309,7 @@ def scc(
     return run(
         "scc",
         graph,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -389,13 +319,7 @@ def radii(
     sources: int = 64,
     seed: int = 0,
     direction: Direction = "out",
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int32]:
     """How far the farthest of some sampled nodes is from each node that they reach.
 
@@ -407,13 +331,7 @@ def radii(
             a multiple of 64, which share their passes.
         seed: which nodes are drawn is a function of it.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int32 [nodes], -1 where no sampled node reaches.
 
@@ -432,13 +350,7 @@ def radii(
         sources=sources,
         seed=seed,
         direction=direction,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -449,13 +361,7 @@ def betweenness(
     samples: int | None = None,
     seed: int = 0,
     normalized: bool = True,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
     """How many shortest paths between other nodes lead through a node.
 
@@ -465,13 +371,7 @@ def betweenness(
         samples: draw this many sources without repetition, and scale up.
         seed: which sources are drawn is a function of it.
         normalized: divide by the number of pairs, as networkx does.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: float64 [nodes].
 
@@ -495,26 +395,13 @@ def betweenness(
         samples=samples,
         seed=seed,
         normalized=normalized,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
 def kcore(
     graph: Source,
-    *,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
 
@@ -522,13 +409,7 @@ def kcore(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int64 [nodes].
 
@@ -546,13 +427,7 @@ def kcore(
     return run(
         "kcore",
         graph,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -560,13 +435,7 @@ def label_propagation(
     graph: Source,
     *,
     max_iterations: int = 10,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """Communities: again and again each node takes the most frequent label of its neighbours.
 
@@ -576,13 +445,7 @@ def label_propagation(
     Args:
         graph: an opened graph or the directory of a data set.
         max_iterations: rounds at most; fewer where no label changes.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int64 [nodes], a node id each.
 
@@ -601,38 +464,19 @@ def label_propagation(
         "label_propagation",
         graph,
         max_iterations=max_iterations,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
 def triangles(
     graph: Source,
-    *,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """How many triangles a node is in; the direction of arcs, loops and parallel arcs do not count.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int64 [nodes]; their sum is three times the number of triangles.
 
@@ -648,13 +492,7 @@ def triangles(
     return run(
         "triangles",
         graph,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -662,26 +500,14 @@ def degrees(
     graph: Source,
     *,
     which: Literal["in", "out", "total"] = "in",
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    save: str | None = None,
-    progress: Progress | None = None,
+    **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """How many arcs lead into a node, out of it, or both together.
 
     Args:
         graph: an opened graph or the directory of a data set.
         which: ``in``, ``out`` or ``total``.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        save: keep the result in the data set as a node array of this name.
-        progress: called as ``progress(phase, done, total, unit)``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: int64 [nodes]; loops and parallel arcs count, an undirected edge once whatever
     ``which``.
@@ -700,13 +526,7 @@ def degrees(
         "degrees",
         graph,
         which=which,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        save=save,
-        progress=progress,
+        **resources,
     ).values
 
 
@@ -728,17 +548,7 @@ ALGORITHMS: dict[str, Callable[..., NDArray[Any]]] = {
 }
 """The algorithms by name."""
 
-_SHARED = (
-    "graph",
-    "personalization",
-    "memory",
-    "threads",
-    "backend",
-    "far",
-    "far_ratio",
-    "save",
-    "progress",
-)
+_SHARED = ("graph", "personalization", "resources")
 
 
 def run(
