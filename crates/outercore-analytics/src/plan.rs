@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::Need;
 use crate::pins::choose;
-use crate::segments::Segment;
+use crate::segments::{Segment, slot_bytes};
 
 /// Piece record, segment, tasks of a pass.
 const INDEX_PER_PIECE: u64 = 128;
@@ -114,9 +114,9 @@ impl RunPlan {
         let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
         let sizes: Vec<u64> =
             input.segments.iter().map(|segment| segment.bytes(weighted)).collect();
-        let longest = sizes.iter().copied().max().unwrap_or(0);
+        let two_slots = 2 * slot_bytes(input.segments, weighted).0;
         let staging = (budget.0 / 16).clamp(STAGING.0.0, STAGING.1.0);
-        let window = (budget.0 / 8).clamp(WINDOW.0.0, WINDOW.1.0).max(2 * longest);
+        let window = (budget.0 / 8).clamp(WINDOW.0.0, WINDOW.1.0).max(two_slots);
         let least_working = need.working.map_or(0, |working| working.least.0);
         let local = local(input, &sizes)?;
         // What a far ratio keeps has to have room; without one, pins take what is left.
@@ -126,7 +126,7 @@ impl RunPlan {
         let result = delivered(input);
         let delivering = index + staging + window + result;
         // With a smaller budget, staging and window would be smaller too.
-        let least_buffers = STAGING.0.0 + WINDOW.0.0.max(2 * longest);
+        let least_buffers = STAGING.0.0 + WINDOW.0.0.max(two_slots);
         let least = (index + scratch + state + least_working + least_buffers + kept)
             .max(index + result + least_buffers);
         if streaming + least_working + kept > budget.0 || delivering > budget.0 {
@@ -146,12 +146,12 @@ impl RunPlan {
     /// The same with the smallest staging and window.
     fn with_least_buffers(input: &PlanInput<'_>, sizes: &[u64], local: Option<u64>) -> Self {
         let need = input.need;
-        let longest = sizes.iter().copied().max().unwrap_or(0);
+        let two_slots = 2 * slot_bytes(input.segments, input.weighted).0;
         let state = need.state_per_node * input.shape.connected + need.fixed.0;
         let index = INDEX_PER_PIECE * input.pieces as u64;
         let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
         let working = need.working.map_or(0, |working| working.least.0);
-        let (staging, window) = (STAGING.0.0, WINDOW.0.0.max(2 * longest));
+        let (staging, window) = (STAGING.0.0, WINDOW.0.0.max(two_slots));
         Self::assemble(input, sizes, local, [state, index, scratch, staging, window, working])
     }
 

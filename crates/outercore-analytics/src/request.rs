@@ -569,7 +569,8 @@ fn open<'a>(
         (far, _) => far,
     };
     let engine = |tier: Option<Arc<dyn Tier>>| {
-        let (backend, staging) = (config.backend, plan.staging);
+        // Segments are read ahead in staging, where they then stay.
+        let (backend, staging) = (config.backend, Bytes(plan.staging.0 + plan.window.0));
         Engine::open(EngineConfig { backend, staging, depth: DEPTH, tier })
     };
     let counted = far.as_ref().map(|far| far.counters());

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use outercore_core::Bytes;
 use outercore_grid::Piece;
+use outercore_io::Engine;
 
 /// A segment is closed before it passes this; a single longer piece is one on its own.
 pub const SEGMENT_BYTES: u64 = 256 << 10;
@@ -56,6 +58,20 @@ pub fn segments(pieces: &[Piece]) -> Vec<Segment> {
         }
     }
     segments
+}
+
+/// The longest read of blocks, and of weights, that a segment takes.
+pub fn longest(segments: &[Segment], weighted: bool) -> [u64; 2] {
+    let most = |bytes: fn(&Segment) -> &Range<u64>| {
+        segments.iter().map(|segment| bytes(segment).end - bytes(segment).start).max().unwrap_or(0)
+    };
+    [most(|segment| &segment.blocks), if weighted { most(|segment| &segment.weights) } else { 0 }]
+}
+
+/// Memory into which any of the segments can be read.
+pub fn slot_bytes(segments: &[Segment], weighted: bool) -> Bytes {
+    let [blocks, weights] = longest(segments, weighted).map(|read| Engine::slot_bytes(read).0);
+    Bytes(if weighted { blocks + weights } else { blocks })
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ fn a_failed_read_ends_the_pass_that_needs_it_or_is_tried_again() {
     let order = [1, 1, 1];
     let expected = chain(&mut pair.memory(), &unannounced(&order), &mut |_| ()).unwrap();
     let mut outcomes = [0, 0];
-    for nth in 0..60 {
+    for nth in 0..30 {
         for fault in [Fault::Error(5), Fault::Never] {
             let config = SimConfig { script: [(nth, fault)].into(), ..SimConfig::default() };
             let plan = pair.plan(Bytes(300_000), Bytes(700_000));
@@ -285,7 +285,7 @@ fn without_buffering_nothing_is_computed_while_something_is_read() {
         let in_flight = Arc::new(AtomicUsize::new(0));
         let inner = SimReader::open(SimConfig::default());
         let reader = Watched { inner, in_flight: Arc::clone(&in_flight) };
-        let arena = Arena::new(Bytes::mib(1)).unwrap();
+        let arena = Arena::new(Bytes::mib(4)).unwrap();
         let engine = Engine::over(Box::new(reader), arena, Duration::from_secs(2));
         let options = StreamOptions { buffering: false, ..StreamOptions::new(threads) };
         let plan = pair.plan(Bytes(pinned), Bytes::mib(2));

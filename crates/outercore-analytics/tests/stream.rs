@@ -32,7 +32,7 @@ fn sums_have_the_same_bits_for_all_threads_budgets_and_back_ends() {
                 for (pinned, window) in [(0, 600_000), (700_000, 1_300_000), (1 << 30, 2 << 20)] {
                     let plan = pair.plan(Bytes(pinned), Bytes(window));
                     let engine =
-                        EngineConfig { backend, staging: Bytes::mib(1), depth: 16, tier: None };
+                        EngineConfig { backend, staging: Bytes::mib(8), depth: 16, tier: None };
                     let mut quiet = |_: &str, _, _, _: &str| Ok(());
                     let engine = Engine::open(engine).unwrap();
                     let mut run = pair.open(plan, engine, threads, &mut quiet);

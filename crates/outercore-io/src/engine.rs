@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
 
-use crate::arena::{Arena, UNIT};
+use crate::arena::{Arena, Lease, UNIT};
 use crate::backend::Backend;
+use crate::kept::{Kept, KeptRead, Slots};
 use crate::plan::{CostModel, PlannedRead, plan_range};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
 use crate::tier::Tier;
@@ -166,37 +168,68 @@ impl Engine {
         reads: &[PlannedRead],
         on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<ReadCounters> {
-        let list = List { files: &|_| file, reads: &|index| reads[index], len: reads.len() };
-        self.run(&list, &mut |_, _| Ok(true), on_data)
+        let list = List {
+            files: &|_| file,
+            reads: &|index| reads[index],
+            slots: &|_| None,
+            len: reads.len(),
+        };
+        self.run(&list, &mut |_, _| Ok(true), &mut |index, found| match found {
+            Some(Found { lease, range }) => on_data(index, &lease[range]),
+            None => on_data(index, &[]),
+        })
     }
 
-    /// As [`Engine::read`], over several files, with a say when each read may begin.
+    /// Sets aside `count` buffers for kept reads of up to `longest` bytes each.
+    ///
+    /// They come out of the staging memory, which other reads then have less of.
+    ///
+    /// # Errors
+    /// `Budget`: staging has no such room.
+    pub fn slots(&self, longest: u64, count: usize) -> Result<Slots> {
+        Slots::new(&self.arena, Self::slot_bytes(longest).as_usize(), count)
+    }
+
+    /// Bytes of staging that a slot for reads of up to `longest` bytes takes, on any device.
+    pub fn slot_bytes(longest: u64) -> Bytes {
+        Bytes((longest + 2 * (UNIT as u64 - 1)).next_multiple_of(UNIT as u64))
+    }
+
+    /// As [`Engine::read`], over several files, with a say when each read may begin; the bytes stay
+    /// where the device wrote them until whoever got them drops them.
     ///
     /// `may_begin(index, idle)` is asked in order; `false` means later. `idle`: nothing is in
     /// flight, so it must block until there is room and return `true` (or fail: that ends the
     /// call).
     ///
     /// # Errors
-    /// As for [`Engine::read`]; `Internal` if `may_begin` says later while nothing is in flight.
-    pub fn read_paced(
+    /// As for [`Engine::read`]; `Internal` if `may_begin` says later while nothing is in flight, or
+    /// lets more reads begin than there are slots.
+    pub fn read_kept(
         &mut self,
-        reads: &[(FileId, PlannedRead)],
+        reads: &[KeptRead],
         may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
-        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        on_data: &mut dyn FnMut(usize, Kept) -> Result<()>,
     ) -> Result<ReadCounters> {
         let list = List {
-            files: &|index| reads[index].0,
-            reads: &|index| reads[index].1,
+            files: &|index| reads[index].file,
+            reads: &|index| reads[index].read,
+            slots: &|index| Some(&reads[index].into),
             len: reads.len(),
         };
-        self.run(&list, may_begin, on_data)
+        self.run(&list, may_begin, &mut |index, found| match found {
+            Some(Found { lease, range }) => {
+                on_data(index, Kept::new(lease, range, &reads[index].into))
+            }
+            None => on_data(index, Kept::nothing()),
+        })
     }
 
     fn run(
         &mut self,
         list: &List<'_>,
         may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
-        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        on_data: OnFound<'_>,
     ) -> Result<ReadCounters> {
         self.call = self.call.wrapping_add(1);
         let mut counters = ReadCounters::default();
@@ -233,7 +266,7 @@ impl Engine {
         list: &List<'_>,
         counters: &mut ReadCounters,
         may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
-        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        on_data: OnFound<'_>,
     ) -> Result<()> {
         if u32::try_from(list.len).is_err() {
             return Err(Error::invalid(format!("{} reads in one call", list.len))
@@ -245,7 +278,7 @@ impl Engine {
         let mut finished = 0;
         loop {
             rest.undelivered = false;
-            finished += self.begin(list, &mut rest, alignment, may_begin, on_data)?;
+            finished += self.begin(list, &mut rest, may_begin, on_data)?;
             if finished == list.len {
                 return Ok(());
             }
@@ -276,7 +309,7 @@ impl Engine {
                 let (file, read) = ((list.files)(index), (list.reads)(index));
                 completion.result?;
                 if handed_out >= REFILL_AFTER {
-                    finished += self.begin(list, &mut rest, alignment, may_begin, on_data)?;
+                    finished += self.begin(list, &mut rest, may_begin, on_data)?;
                     handed_out = 0;
                 }
                 let skip = (read.offset & (alignment - 1)) as usize;
@@ -285,7 +318,8 @@ impl Engine {
                 counters.requests += 1;
                 counters.bytes += self.span(file, read, alignment).1 as u64;
                 counters.useful_bytes += u64::from(read.len);
-                on_data(index, &completion.lease[skip..skip + read.len as usize])?;
+                let range = skip..skip + read.len as usize;
+                on_data(index, Some(Found { lease: completion.lease, range }))?;
             }
             self.done = done;
         }
@@ -297,9 +331,8 @@ impl Engine {
         &mut self,
         list: &List<'_>,
         rest: &mut Rest,
-        alignment: u64,
         may_begin: &mut dyn FnMut(usize, bool) -> Result<bool>,
-        on_data: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        on_data: OnFound<'_>,
     ) -> Result<usize> {
         let mut empty = 0;
         while rest.next < list.len && self.has_room(rest.pending.len()) {
@@ -314,9 +347,11 @@ impl Engine {
             }
             let (file, read) = ((list.files)(rest.next), (list.reads)(rest.next));
             if read.len == 0 {
-                on_data(rest.next, &[])?;
+                on_data(rest.next, None)?;
                 empty += 1;
-            } else if let Some(request) = self.request(file, rest.next, read, alignment)? {
+            } else if let Some(request) =
+                self.request(file, rest.next, read, (list.slots)(rest.next))?
+            {
                 rest.pending.push_back(request);
             } else {
                 break;
@@ -344,8 +379,9 @@ impl Engine {
         file: FileId,
         index: usize,
         read: PlannedRead,
-        alignment: u64,
+        slots: Option<&Slots>,
     ) -> Result<Option<ReadRequest>> {
+        let alignment = self.reader.alignment() as u64;
         let file_len = self.reader.file_len(file);
         let end = read.offset.checked_add(u64::from(read.len));
         if end.is_none_or(|end| end > file_len) {
@@ -358,7 +394,8 @@ impl Engine {
         }
         let (offset, len) = self.span(file, read, alignment);
         let room = len.next_multiple_of(alignment as usize);
-        if room as u64 > self.arena.size().0 {
+        let most = slots.map_or(self.arena.size(), |slots| Bytes(slots.len() as u64));
+        if room as u64 > most.0 {
             return Err(Error::new(
                 ErrorKind::Budget,
                 format!(
@@ -366,13 +403,14 @@ impl Engine {
                     self.paths[file.0 as usize].display(),
                     Bytes(room as u64),
                     read.offset,
-                    self.arena.size(),
+                    most,
                 ),
             )
             .hint("give the engine more staging memory, or plan shorter reads"));
         }
         let tag = u64::from(self.call) << 32 | index as u64;
-        Ok(self.arena.lease(room).map(|lease| ReadRequest { tag, file, offset, len, lease }))
+        let lease = slots.map_or_else(|| self.arena.lease(room), Slots::take);
+        Ok(lease.map(|lease| ReadRequest { tag, file, offset, len, lease }))
     }
 
     /// Waits until nothing is in flight, or until the device has shown that it does not answer.
@@ -392,8 +430,19 @@ impl Engine {
 struct List<'a> {
     files: &'a dyn Fn(usize) -> FileId,
     reads: &'a dyn Fn(usize) -> PlannedRead,
+    /// Where a read's buffer comes from, if not from staging.
+    slots: &'a dyn Fn(usize) -> Option<&'a Slots>,
     len: usize,
 }
+
+/// What a read has brought, and where in its buffer.
+struct Found {
+    lease: Lease,
+    range: Range<usize>,
+}
+
+/// Told what each read has brought; `None` for one of no bytes.
+type OnFound<'a> = &'a mut dyn FnMut(usize, Option<Found>) -> Result<()>;
 
 /// What of a call's reads has not reached the device.
 struct Rest {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use outercore_core::{Bytes, Error, ErrorKind, ReadCounters, Stream};
-use outercore_io::{Backend, Engine, EngineConfig, PlannedRead, available_backends};
+use outercore_io::{
+    Backend, Engine, EngineConfig, Kept, KeptRead, PlannedRead, available_backends,
+};
 use proptest::prelude::*;
 
 /// Engines on all back ends that this kernel offers, in little memory.
@@ -169,21 +171,43 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn paced_reads_of_several_files_begin_in_order_and_only_when_there_is_room() {
+fn kept_reads_of_several_files_begin_in_order_and_only_when_there_is_room() {
     let (first, first_bytes) = file_of(100_000);
     let (second, second_bytes) = file_of(90_000);
     for mut engine in engines() {
         let files = [first.path(), second.path()].map(|path| engine.register(path).unwrap());
-        let reads: Vec<_> =
-            (0..80).map(|n| (files[n % 2], read_at(n as u64 * 1_000, 900))).collect();
+        let into = engine.slots(900, 3).unwrap();
+        let read = |n: usize| KeptRead {
+            file: files[n % 2],
+            read: read_at(n as u64 * 1_000, 900),
+            into: into.clone(),
+        };
+        let reads: Vec<_> = (0..80).map(read).collect();
         // Room for three reads; whoever is asked while nothing is in flight makes some.
         let room = std::cell::Cell::new(3i32);
-        let (mut asked, mut seen) = (Vec::new(), 0);
+        let kept = std::cell::RefCell::new(Vec::new());
+        let mut asked = Vec::new();
         let name = engine.backend_name();
-        let counters = engine.read_paced(
+        let content = |index: usize| {
+            let content = if index.is_multiple_of(2) { &first_bytes } else { &second_bytes };
+            &content[index * 1_000..index * 1_000 + 900]
+        };
+        let mut seen = 0;
+        let mut let_go = || {
+            let mut kept = kept.borrow_mut();
+            seen += kept.len();
+            for (index, bytes) in kept.drain(..) {
+                let bytes: Kept = bytes;
+                assert!(&bytes[..] == content(index), "{name} {index}");
+            }
+        };
+        let counters = engine.read_kept(
             &reads,
             &mut |index, idle| {
                 let begins = room.get() > 0 || idle;
+                if idle {
+                    let_go();
+                }
                 room.set(if room.get() > 0 {
                     room.get() - 1
                 } else if idle {
@@ -197,17 +221,26 @@ fn paced_reads_of_several_files_begin_in_order_and_only_when_there_is_room() {
                 Ok(begins)
             },
             &mut |index, bytes| {
-                let content = if index % 2 == 0 { &first_bytes } else { &second_bytes };
-                assert!(bytes == &content[index * 1_000..index * 1_000 + 900], "{name} {index}");
-                seen += 1;
+                kept.borrow_mut().push((index, bytes));
                 Ok(())
             },
         );
         assert_eq!(counters.unwrap().requests, 80, "{name}");
+        let_go();
         assert_eq!((asked, seen), ((0..80).collect(), 80), "{name}");
-        let refused = engine.read_paced(&reads, &mut |_, _| Ok(false), &mut |_, _| Ok(()));
+        let refused = engine.read_kept(&reads, &mut |_, _| Ok(false), &mut |_, _| Ok(()));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Internal, "{name}");
-        let failed = engine.read_paced(
+        let mut hoard = Vec::new();
+        let too_many = engine.read_kept(&reads, &mut |_, _| Ok(true), &mut |_, bytes| {
+            hoard.push(bytes);
+            Ok(())
+        });
+        assert_eq!(too_many.unwrap_err().kind(), ErrorKind::Internal, "{name}");
+        drop(hoard);
+        let long = KeptRead { read: read_at(0, 20_000), ..read(0) };
+        let long = engine.read_kept(&[long], &mut |_, _| Ok(true), &mut |_, _| Ok(()));
+        assert_eq!(long.unwrap_err().kind(), ErrorKind::Budget, "{name}");
+        let failed = engine.read_kept(
             &reads,
             &mut |index, _| if index < 9 { Ok(true) } else { Err(Error::invalid("enough")) },
             &mut |_, _| Ok(()),

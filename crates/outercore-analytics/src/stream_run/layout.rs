@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use outercore_core::{Bytes, Context, Result};
 use outercore_grid::Grid;
-use outercore_io::{CostModel, Engine, FileId, PlannedRead, plan_range};
+use outercore_io::{Engine, FileId, Kept, KeptRead, PlannedRead, Slots};
 use outercore_store::dataset::ArrayRef;
 
 use crate::schedule::Task;
-use crate::segments::Segment;
+use crate::segments::{Segment, longest, slot_bytes};
 
 /// The grid of a run, cut into segments, and where its arrays are.
 pub(super) struct Layout {
@@ -22,12 +22,43 @@ pub(super) struct Layout {
     pub pins: Vec<bool>,
     /// Whether segments that stay have their weights with them.
     pub weighted: bool,
-    /// Bytes that are read ahead at most.
-    pub window: u64,
+    /// Where parts are read ahead.
+    pub slots: PartSlots,
     /// Whether to read while others compute.
     pub buffering: bool,
-    /// The longest read.
-    pub max_read: Bytes,
+}
+
+/// Buffers for parts of segments.
+pub(super) struct PartSlots {
+    /// Parts that they have room for.
+    pub count: usize,
+    blocks: Slots,
+    weights: Option<Slots>,
+}
+
+impl PartSlots {
+    /// As many as fit `window`, out of the engine's staging.
+    pub fn within(
+        window: Bytes,
+        engine: &Engine,
+        segments: &[Segment],
+        weighted: bool,
+    ) -> Result<Self> {
+        let [blocks, weights] = longest(segments, weighted);
+        let count = (window.0 / slot_bytes(segments, weighted).0.max(1)).max(1) as usize;
+        Ok(Self {
+            count,
+            blocks: engine.slots(blocks, count)?,
+            weights: weighted.then(|| engine.slots(weights, count)).transpose()?,
+        })
+    }
+
+    /// Memory of the slots that hold nothing; it has to come back before the next pass.
+    pub fn take_free(&self) -> Vec<Kept> {
+        let mut free = self.blocks.take_free();
+        free.extend(self.weights.iter().flat_map(Slots::take_free));
+        free
+    }
 }
 
 /// Where the grid's arrays are.
@@ -94,8 +125,6 @@ pub(super) struct Place {
     /// Index into the parts.
     pub part: usize,
     pub into: Into,
-    /// Byte of the destination.
-    pub at: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -109,7 +138,7 @@ pub(super) struct ReadList {
     pub parts: Vec<Part>,
     /// By part.
     pub reads_of: Vec<u32>,
-    pub reads: Vec<(FileId, PlannedRead)>,
+    pub reads: Vec<KeptRead>,
     pub places: Vec<Place>,
 }
 
@@ -143,35 +172,29 @@ impl Layout {
         Part { segment, range, weighted: self.weighted, pass }
     }
 
-    /// Of what a later pass has to read, the beginning: as much as the window has room for. What
+    /// Of what a later pass has to read, the beginning: as much as the slots have room for. What
     /// stays in memory is left out: a pass before may have brought it by then.
     pub fn first_parts(&self, parts: Vec<Part>) -> Vec<Part> {
-        let mut bytes = 0;
-        let fits = |part: &Part| {
-            bytes += part.bytes();
-            bytes <= self.window
-        };
-        parts.into_iter().filter(|part| !self.pins[part.segment]).take_while(fits).collect()
+        parts.into_iter().filter(|part| !self.pins[part.segment]).take(self.slots.count).collect()
     }
 
-    /// The reads that bring `parts`.
+    /// The reads that bring `parts`: one for each array.
     pub fn reads(&self, parts: Vec<Part>) -> ReadList {
         let (mut reads_of, mut reads, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (number, part) in parts.iter().enumerate() {
             let before = reads.len();
-            let mut add = |file: File, into: Into, range: &Range<u64>| {
-                let absolute = file.data + range.start..file.data + range.end;
-                let start = absolute.start;
-                for read in plan_range(absolute, &CostModel::default(), self.max_read) {
-                    reads.push((file.id, read));
-                    places.push(Place { part: number, into, at: read.offset - start });
-                }
+            let mut add = |file: File, slots: &Slots, into: Into, range: &Range<u64>| {
+                // A segment is short, or a single piece.
+                let len = (range.end - range.start) as u32;
+                let read = PlannedRead { offset: file.data + range.start, len };
+                reads.push(KeptRead { file: file.id, read, into: slots.clone() });
+                places.push(Place { part: number, into });
             };
-            add(self.files.blocks, Into::Blocks, &part.range.blocks);
+            add(self.files.blocks, &self.slots.blocks, Into::Blocks, &part.range.blocks);
             if part.weighted
-                && let Some(file) = self.files.weights
+                && let (Some(file), Some(slots)) = (self.files.weights, &self.slots.weights)
             {
-                add(file, Into::Weights, &part.range.weights);
+                add(file, slots, Into::Weights, &part.range.weights);
             }
             reads_of.push((reads.len() - before) as u32);
         }

@@ -20,7 +20,7 @@ use outercore_io::{Engine, return_free_memory};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
 
-use self::layout::{Files, Layout};
+use self::layout::{Files, Layout, PartSlots};
 use self::node_arrays::{Dealt, NodeArray};
 use self::reader::Reader;
 use self::shared::Shared;
@@ -142,9 +142,8 @@ impl<'a> StreamRun<'a> {
             pins: choose(&sizes, plan.pinned.0, options.reads_by_segment.as_deref()),
             segment_of: segment_of.into(),
             weighted: plan.weighted,
-            window: plan.window.0,
+            slots: PartSlots::within(plan.window, &engine, &segments, plan.weighted)?,
             buffering: options.buffering,
-            max_read: engine.max_read(),
             grid,
             files,
             segments,

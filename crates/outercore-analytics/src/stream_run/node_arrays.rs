@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use outercore_core::{Error, Result};
 use outercore_grid::{GridShape, Order};
-use outercore_io::Engine;
+use outercore_io::{Engine, Kept};
 
-use super::layout::{File, Layout};
+use super::layout::{File, Layout, PartSlots};
 use crate::program::Degree;
 
 /// Bytes of a node array that are read at a time.
@@ -19,15 +19,76 @@ pub(super) enum NodeArray {
 }
 
 /// Node arrays of consecutive partitions, so that a file in rank order is not read for each.
+///
+/// They lie in the slots, in which nothing is while nothing is read ahead.
 pub(super) struct Dealt {
     what: NodeArray,
     first: usize,
-    parts: Vec<Vec<u32>>,
+    /// By partition from `first` on.
+    lens: Vec<usize>,
+    stride: usize,
+    memory: Vec<Memory>,
+    /// Values in each piece of memory.
+    each: usize,
+}
+
+enum Memory {
+    Slot(Kept),
+    Own(Vec<u32>),
+}
+
+impl Memory {
+    fn values(&self) -> &[u32] {
+        match self {
+            Self::Slot(bytes) => bytemuck::cast_slice(bytes),
+            Self::Own(values) => values,
+        }
+    }
+
+    fn values_mut(&mut self) -> &mut [u32] {
+        match self {
+            Self::Slot(bytes) => bytemuck::cast_slice_mut(bytes),
+            Self::Own(values) => values,
+        }
+    }
 }
 
 impl Dealt {
+    /// Room for as many partitions from `first` on as there is memory for; at least one.
+    fn new(what: NodeArray, first: usize, shape: &GridShape, slots: &PartSlots) -> Self {
+        let stride = shape.partition_len(0);
+        let mut memory: Vec<_> = slots.take_free().into_iter().map(Memory::Slot).collect();
+        let mut each = memory.iter().map(|slot| slot.values().len()).min().unwrap_or(0);
+        if each * memory.len() < stride {
+            memory = vec![Memory::Own(vec![0; stride])];
+            each = stride;
+        }
+        let end = (first + each * memory.len() / stride.max(1)).min(shape.partitions());
+        let lens = (first..end).map(|part| shape.partition_len(part)).collect();
+        Self { what, first, lens, stride, memory, each }
+    }
+
     fn has(&self, what: NodeArray, partition: usize) -> bool {
-        self.what == what && (self.first..self.first + self.parts.len()).contains(&partition)
+        self.what == what && (self.first..self.first + self.lens.len()).contains(&partition)
+    }
+
+    fn put(&mut self, partition: usize, local: usize, value: u32) {
+        let at = (partition - self.first) * self.stride + local;
+        self.memory[at / self.each].values_mut()[at % self.each] = value;
+    }
+
+    fn partition(&self, partition: usize) -> Vec<u32> {
+        let start = (partition - self.first) * self.stride;
+        let end = start + self.lens[partition - self.first];
+        let mut values = Vec::with_capacity(end - start);
+        let mut at = start;
+        while at < end {
+            let from = at % self.each;
+            let to = self.each.min(from + end - at);
+            values.extend_from_slice(&self.memory[at / self.each].values()[from..to]);
+            at += to - from;
+        }
+        values
     }
 }
 
@@ -63,13 +124,12 @@ impl Layout {
             Some(held) => held,
             None => self.deal(engine, what, file, partition)?,
         };
-        let values = held.parts[partition - held.first].clone();
+        let values = checked(what, &shape, held.partition(partition))?;
         *dealt = Some(held);
         Ok(values)
     }
 
-    /// Reads a node array once for as many partitions from `first` on as the window has room for,
-    /// which is empty while nothing is read ahead.
+    /// Reads a node array once for several partitions from `first` on.
     fn deal(
         &self,
         engine: &mut Engine,
@@ -79,23 +139,22 @@ impl Layout {
     ) -> Result<Dealt> {
         let shape = *self.grid.shape();
         let partitions = shape.partitions();
-        let room = self.window as usize / (4 * shape.partition_len(0)).max(1);
-        let end = (first + room.max(1)).min(partitions);
-        let mut parts: Vec<Vec<u32>> =
-            (first..end).map(|part| Vec::with_capacity(shape.partition_len(part))).collect();
-        let mut part = 0;
+        let mut dealt = Dealt::new(what, first, &shape, &self.slots);
+        let wanted = first..first + dealt.lens.len();
+        let (mut part, mut local) = (0, 0);
         each_chunk(engine, file, 0..shape.connected, &mut |values| {
             for &value in values {
-                if (first..end).contains(&part) {
-                    parts[part - first].push(value);
+                if wanted.contains(&part) {
+                    dealt.put(part, local, value);
                 }
-                part = if part + 1 == partitions { 0 } else { part + 1 };
+                part += 1;
+                if part == partitions {
+                    (part, local) = (0, local + 1);
+                }
             }
             Ok(())
         })?;
-        let parts =
-            parts.into_iter().map(|values| checked(what, &shape, values)).collect::<Result<_>>()?;
-        Ok(Dealt { what, first, parts })
+        Ok(dealt)
     }
 
     /// The ids of the nodes without arcs, in runs.

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_io::Engine;
+use outercore_io::{Engine, Kept};
 
-use super::layout::{Part, ReadList};
+use super::layout::ReadList;
 use super::loaded::Loaded;
 use super::shared::{LOOK_AROUND, Shared, State};
 
@@ -85,7 +85,7 @@ fn follow(shared: &Shared, engine: &Mutex<Engine>) {
         state = shared.lock();
         progress.spent.tell(&mut state);
         if let Err(error) = outcome {
-            let missing = progress.give_up(&list, shared, &mut state);
+            let missing = progress.give_up(&list, &mut state);
             state.failed(missing, error);
         }
         state.reader.busy = false;
@@ -108,12 +108,11 @@ impl Progress {
     }
 
     /// Frees the room of what will not arrive; returns the first pass that misses something.
-    fn give_up(&self, list: &ReadList, shared: &Shared, state: &mut State) -> Option<u64> {
+    fn give_up(&self, list: &ReadList, state: &mut State) -> Option<u64> {
         let missing = || (0..list.parts.len()).filter(|&part| !self.arrived[part]);
-        for part in missing().filter(|&part| part < self.begun) {
-            state.admitted -= window_bytes(shared, &list.parts[part]);
-            state.loading -= 1;
-        }
+        let begun = missing().filter(|&part| part < self.begun).count();
+        state.admitted -= begun;
+        state.loading -= begun;
         missing().map(|part| list.parts[part].pass).min()
     }
 }
@@ -156,11 +155,6 @@ fn add(seconds: &Cell<f64>, since: Instant) {
     seconds.set(seconds.get() + since.elapsed().as_secs_f64());
 }
 
-/// What a part takes of the window: what stays in memory has room of its own.
-fn window_bytes(shared: &Shared, part: &Part) -> u64 {
-    if shared.layout.pins[part.segment] { 0 } else { part.bytes() }
-}
-
 /// Reads the parts of a list, each as soon as there is room for it.
 fn read(
     shared: &Shared,
@@ -177,9 +171,8 @@ fn read(
         if number < *begun {
             return Ok(true);
         }
-        let bytes = window_bytes(shared, &list.parts[number]);
         let has_room = |state: &State| match layout.buffering {
-            true => state.admitted == 0 || state.admitted + bytes <= layout.window,
+            true => state.admitted < layout.slots.count,
             false => state.loading == 0 && state.running == 0 && !state.schedule.has_work(),
         };
         let mut state = shared.lock();
@@ -200,23 +193,20 @@ fn read(
             };
         }
         add(&spent.blocked, since);
-        state.admitted += bytes;
+        state.admitted += 1;
         state.loading += 1;
         *begun = number + 1;
         Ok(true)
     };
-    let mut on_data = |index: usize, bytes: &[u8]| {
+    let mut on_data = |index: usize, bytes: Kept| {
         let began = Instant::now();
         let place = &list.places[index];
         let part = &list.parts[place.part];
         let (loaded, missing) = loading.entry(place.part).or_insert_with(|| {
-            let spare = shared.lock().spare.pop().unwrap_or_default();
-            let admitted = window_bytes(shared, part);
-            let loaded = Loaded::new(layout.grid.pieces(), part, admitted, spare);
-            (loaded, list.reads_of[place.part])
+            (Loaded::new(layout.grid.pieces(), part), list.reads_of[place.part])
         });
-        loaded.put(place.into, place.at, bytes);
         spent.bytes.set(spent.bytes.get() + bytes.len() as u64);
+        loaded.put(place.into, bytes, layout.pins[part.segment]);
         *missing -= 1;
         if *missing == 0
             && let Some((loaded, _)) = loading.remove(&place.part)
@@ -225,7 +215,7 @@ fn read(
             if state.unwanted() {
                 return Err(stopped());
             }
-            let new = state.arrived(part, loaded);
+            let new = state.arrived(part, loaded, layout.pins[part.segment]);
             arrived[place.part] = true;
             add(&spent.copying, began);
             spent.tell(&mut state);
@@ -241,6 +231,6 @@ fn read(
         add(&spent.copying, began);
         Ok(())
     };
-    engine.read_paced(&list.reads, &mut may_begin, &mut on_data)?;
+    engine.read_kept(&list.reads, &mut may_begin, &mut on_data)?;
     Ok(())
 }

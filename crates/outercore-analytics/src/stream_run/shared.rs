@@ -38,14 +38,12 @@ pub(super) struct State {
     pub data: Vec<Option<Arc<Loaded>>>,
     /// What is read for the pass after, in the order of the file.
     ahead: Vec<Ahead>,
-    /// Bytes read ahead or being read, and not yet done.
-    pub admitted: u64,
+    /// Parts that are in slots or are being read.
+    pub admitted: usize,
     /// Parts that are being read.
     pub loading: usize,
     /// Tasks that are being done.
     pub running: usize,
-    /// Buffers to use again.
-    pub spare: Vec<Vec<u64>>,
     pub error: Option<Error>,
     pub stop: bool,
     /// Arcs that the pass has applied.
@@ -87,7 +85,6 @@ impl Shared {
             admitted: 0,
             loading: 0,
             running: 0,
-            spare: Vec::new(),
             error: None,
             stop: false,
             arcs: 0,
@@ -154,8 +151,8 @@ impl Shared {
                 // What is still on its way arrives as if this pass had asked for it.
                 bytes += part.bytes();
                 state.data[part.segment] = loaded.map(Arc::new);
-            } else {
-                state.admitted -= loaded.map_or(0, |loaded| loaded.admitted);
+            } else if loaded.is_some() {
+                state.admitted -= 1;
             }
         }
         wanted.drain(..usable);
@@ -191,19 +188,14 @@ impl Shared {
         for (data, _) in data.iter_mut().zip(&self.layout.pins).filter(|pair| !pair.1) {
             *data = None;
         }
-        if state.ahead.is_empty() {
-            state.spare = Vec::new();
-        }
         state.error.take()
     }
 
     /// Between passes: reads nothing more ahead and drops what was read.
     pub fn drop_ahead(&self) {
         let mut state = self.abandon(self.lock());
-        for ahead in std::mem::take(&mut state.ahead) {
-            state.admitted -= ahead.loaded.map_or(0, |loaded| loaded.admitted);
-        }
-        state.spare = Vec::new();
+        let ahead = std::mem::take(&mut state.ahead);
+        state.admitted -= ahead.iter().filter(|ahead| ahead.loaded.is_some()).count();
     }
 
     /// Between passes: reads `parts`, which stay, and waits for them. `look_around` is told how many
@@ -260,9 +252,14 @@ impl State {
         self.stop || self.reader.abandon
     }
 
-    /// Takes a part that has been read; returns how many tasks that made claimable.
-    pub fn arrived(&mut self, part: &Part, loaded: Loaded) -> usize {
+    /// Takes a part that has been read; which `stays` to the end or is in
+    /// a slot; returns how many tasks that made claimable.
+    pub fn arrived(&mut self, part: &Part, loaded: Loaded, stays: bool) -> usize {
         self.loading -= 1;
+        if stays {
+            // It has memory of its own.
+            self.admitted -= 1;
+        }
         if part.pass > self.pass {
             let ahead = self.ahead.iter_mut().find(|ahead| ahead.part.segment == part.segment);
             // What is not expected has been abandoned, and the reader with it.

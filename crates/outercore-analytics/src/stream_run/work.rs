@@ -1,7 +1,6 @@
 //! The threads that compute: claim a task, decode its piece, apply it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Instant;
 
 use outercore_core::{Context, Error, Result, StageClock, StageCounters};
@@ -126,10 +125,10 @@ impl Shared {
             if let Some(segment) = state.schedule.finish(list, task)
                 && !layout.pins[segment]
                 && let Some(loaded) = state.data[segment].take()
-                && let Some(loaded) = Arc::into_inner(loaded)
             {
-                state.admitted -= loaded.admitted;
-                state.spare.push(loaded.into_words());
+                // Nobody else works on it, so that its slot is free from here on.
+                drop(loaded);
+                state.admitted -= 1;
                 self.room.notify_one();
             }
             if state.schedule.tasks_left() == 0 {
