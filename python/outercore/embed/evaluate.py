@@ -11,7 +11,7 @@ Scores closer than their rounding are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -120,8 +120,13 @@ def evaluate(
     candidates: Candidates | None = None,
     degrees: Tensor | None = None,
     group: int = 1 << 16,
+    after_block: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Ranks the tail and the head of each triple.
+
+    `known` need not have more than the triples that share head and relation, or relation and
+    tail, with one of `triples`; see `outercore.embed.known`. `after_block` is told how many rows
+    of the table were compared, and may stop the evaluation by an exception.
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degrees`
     [entities], for candidates by degree.
@@ -148,6 +153,8 @@ def evaluate(
                 _require_finite(entities, rows)
                 for questions in sides:
                     questions.compare(entities, rows)
+                if after_block is not None:
+                    after_block(len(rows))
             for questions in sides:
                 parts[questions.side].append(questions.ranks())
         for side in _SIDES:
