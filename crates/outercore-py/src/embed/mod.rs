@@ -1,5 +1,7 @@
 //! Orders of partitions and what they cost.
 
+mod rows;
+
 use outercore_core::Result;
 use outercore_embed::{
     Order, OrderConfig, OrderFacts, PlanInput, check,
@@ -18,7 +20,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(partition_order, module)?)?;
     module.add_function(wrap_pyfunction!(reverse_order, module)?)?;
     module.add_function(wrap_pyfunction!(iteration_order, module)?)?;
-    module.add_function(wrap_pyfunction!(plan_order, module)?)
+    module.add_function(wrap_pyfunction!(plan_order, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)
 }
 
 /// An order and what the checker counted in it.
