@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.negatives import KnownTargets, Negatives, NegativeSampler, occurrences
+from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.regularizers import build_regulariser
@@ -59,19 +59,8 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
     )
 
 
-@dataclass(frozen=True)
-class EpochReport:
-    """What an epoch did."""
-
-    epoch: int
-    loss: float
-    """Mean over triples and sides, regulariser included."""
-    triples: int
-    batches: int
-    seconds: float
-    score: float | None = None
-    """Of the validation after it."""
-    best: bool = False
+class DivergedError(InvalidError):
+    """A loss or a gradient was not finite; the tables are as the batch before left them."""
 
 
 class _PoolContext(NamedTuple):
@@ -87,8 +76,8 @@ class Trainer:
 
     With a `model` of one's own, `config.model` gives its dimension only.
 
-    Errors: `InvalidError` for a loss that is not finite; the batch before it is the last one that
-    moved the tables.
+    Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
+    that moved the tables.
     """
 
     def __init__(self, store: Store, config: EmbedConfig, model: Model | None = None) -> None:
@@ -103,23 +92,47 @@ class Trainer:
         self._known_of: Tensor | None = None
         self._known: dict[Side, KnownTargets] = {}
 
+    def train_pool(
+        self,
+        pool: Pool,
+        epoch: int,
+        *,
+        first: int = 0,
+        after_batch: Callable[[float, int], bool | None] | None = None,
+    ) -> bool:
+        """The pool's batches from number `first` on; whether all of them were trained.
+
+        `after_batch` is told the loss of each batch and its triples; training stops where it
+        says `True`.
+        """
+        context = self._context(pool)
+        for number, places in self._batches(pool, epoch):
+            if number < first:
+                continue
+            value = self._step(context, places, (epoch, pool.number, number))
+            if after_batch is not None and after_batch(value, len(places)):
+                return False
+        return True
+
     def train_epoch(
         self, epoch: int, *, after_batch: Callable[[int], None] | None = None
     ) -> EpochReport:
         """Every triple once. `after_batch` is told how many triples are done."""
         started = time.perf_counter()
         total, triples, batches = 0.0, 0, 0
+
+        def count(loss: float, more: int) -> None:
+            nonlocal total, triples, batches
+            total, triples, batches = total + loss * more, triples + more, batches + 1
+            if after_batch is not None:
+                after_batch(triples)
+
+        pools = 0
         for pool in self.store.pools(epoch):
-            context = self._context(pool)
-            for number, places in self._batches(pool, epoch):
-                value = self._step(context, places, (epoch, pool.number, number))
-                total += value * len(places)
-                triples += len(places)
-                batches += 1
-                if after_batch is not None:
-                    after_batch(triples)
+            self.train_pool(pool, epoch, after_batch=count)
+            pools += 1
         seconds = time.perf_counter() - started
-        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds)
+        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds, pools=pools)
 
     def fit(
         self,
@@ -129,29 +142,11 @@ class Trainer:
         """Trains all epochs, or until validation finds nothing better for `patience` times.
 
         `validate` gives a score of the tables as they are, larger is better; the best ones are
-        in the store afterwards.
+        in the store afterwards. `Epochs` does the same with checkpoints.
         """
-        options = self.config.optimiser
-        reports: list[EpochReport] = []
-        best, stale = -math.inf, 0
-        for epoch in range(options.epochs):
-            report = self.train_epoch(epoch)
-            last = epoch + 1 == options.epochs
-            if validate is not None and (last or (epoch + 1) % options.validate_every == 0):
-                score = validate()
-                better = score > best
-                best, stale = (score, 0) if better else (best, stale + 1)
-                if better:
-                    self.store.keep()
-                report = EpochReport(**{**vars(report), "score": score, "best": better})
-            reports.append(report)
-            if after_epoch is not None:
-                after_epoch(report)
-            if options.patience and stale >= options.patience:
-                break
-        if validate is not None:
-            self.store.restore()
-        return reports
+        from outercore.embed.epochs import Epochs
+
+        return Epochs(self, validate=validate, after_epoch=after_epoch).run()
 
     def _context(self, pool: Pool) -> _PoolContext:
         sampler = NegativeSampler(self.config.negatives, pool.ranges, pool.degrees)
@@ -184,7 +179,7 @@ class Trainer:
         loss = float(value)
         entities, to_entities = found.entities()
         if not (math.isfinite(loss) and math.isfinite(float(to_entities.sum()))):
-            raise InvalidError(
+            raise DivergedError(
                 f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
                 f"{loss}; the tables are as the batch before left them\n"
                 "hint: lower the learning rate, or strengthen the regulariser"

@@ -1,0 +1,291 @@
+"""What an embedding run keeps in memory, said before it begins. Pure; needs no PyTorch.
+
+With everything in memory the tables, the triples and what is drawn each epoch must fit the
+budget. Else the entities are divided into partitions, of which as many are in memory at a time as
+fit beside the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName
+from outercore.embed.order import PartitionOrder, partition_order
+from outercore.errors import BudgetError, InvalidError
+from outercore.sizes import format_size, parse_size
+
+_COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Numbers of partitions that are tried."""
+_SEARCH = 2_000_000
+"""Swaps that the search for an order looks at while numbers are compared."""
+_PAGE_NUMBERS = 1024
+_SPREAD = 1.5
+"""A state's pool is no larger than its even share by this factor: partitions are shuffled."""
+_STAGING = 4 << 20
+_WORKING = 16 << 20
+"""What a process takes besides: names, records, scores of an evaluation's block."""
+_EVALUATION = 64 << 20
+_SHARE_FOR_EVALUATION = 0.1
+_NOMINAL_SECONDS = 1 / 50_000
+"""Of a triple, and bytes a second of a device, for the choice of partitions only: the choice
+should not depend on the machine."""
+_NOMINAL_BANDWIDTH = 1e9
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is embedded."""
+
+    entities: int
+    relations: int
+    triples: int
+    weighted: bool = False
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where everything is."""
+
+    memory: int
+    """Bytes of the budget."""
+    partitions: int
+    """1: all in memory."""
+    slots: int
+    """Partitions in memory."""
+    spare: bool
+    """Whether one slot is kept free to load into."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Bytes by purpose."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there are no partitions."""
+        return self.partitions == 1
+
+    @property
+    def needed(self) -> int:
+        """Bytes of all parts."""
+        return sum(self.parts.values())
+
+    @property
+    def for_evaluation(self) -> int:
+        """Bytes for a group of questions."""
+        return self.parts["evaluation"]
+
+    @property
+    def for_partitions(self) -> int:
+        """Bytes that are left to slots, reads and triples."""
+        others = ("slots", "triples of a state", "reads")
+        return self.memory - sum(size for name, size in self.parts.items() if name not in others)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def state_width(kind: OptimiserName, width: int) -> int:
+    """Numbers of optimiser state beside a row of `width`."""
+    return {"adagrad": width, "row-adagrad": 1, "adam": 2 * width + 1}[kind]
+
+
+def relation_width(model: ModelConfig) -> int:
+    """Numbers in a relation's row."""
+    return {"dot": 0, "rotate": model.dim // 2}.get(model.kind, model.dim)
+
+
+def row_bytes(config: EmbedConfig) -> int:
+    """Bytes of an entity: its row and its optimiser state."""
+    dim = config.model.dim
+    return 4 * (dim + state_width(config.optimiser.kind, dim))
+
+
+def place(config: EmbedConfig, size: Size) -> Placement:
+    """Divides the budget: everything in memory if that fits, else the best partitions that do.
+
+    Errors: `BudgetError` with the least that would do.
+    """
+    budget = parse_size(config.budget.memory)
+    whole = in_memory(config, size, budget)
+    asked = config.budget.partitions
+    if asked == 1 or (asked == 0 and config.budget.slots == 0):
+        if whole.needed <= budget:
+            return whole
+        if asked == 1:
+            raise _too_small(budget, whole.needed, "everything in memory")
+    possible = list(_partitioned(config, size, budget))
+    if not possible:
+        raise InvalidError(
+            f"budget: {config.budget.partitions or 'any number of'} partitions of "
+            f"{size.entities:,} entities in {config.budget.slots or 'any number of'} slots: "
+            "there is no such order\nhint: choose other `partitions` or `slots`"
+        )
+    fitting = [one for one in possible if one.needed <= budget]
+    if not fitting:
+        least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
+        raise _too_small(budget, least, "the smallest partitions")
+    if len(fitting) == 1:
+        return fitting[0]
+    return min(fitting, key=lambda one: (_seconds(config, size, one), one.partitions))
+
+
+def order_of(config: EmbedConfig, placement: Placement, work: int | None = None) -> PartitionOrder:
+    """The order of partitions that a run takes."""
+    return partition_order(
+        config.budget.order,
+        partitions=placement.partitions,
+        slots=placement.slots,
+        spare=placement.spare,
+        seed=config.run.seed,
+        work=work,
+    )
+
+
+def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
+    """The configuration with the numbers that were chosen, so that a run goes on with them."""
+    swap = config.budget.swap
+    if not placement.in_memory:
+        swap = "spare-slot" if placement.spare else "in-place"
+    budget = replace(
+        config.budget, partitions=placement.partitions, slots=placement.slots, swap=swap
+    )
+    return replace(config, budget=budget)
+
+
+def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
+    """Everything in memory, whatever that takes."""
+    dim, entities = config.model.dim, size.entities
+    each = 8 + 24 + (4 if size.weighted else 0)
+    if config.negatives.filter == "known":
+        each += 2 * (8 + 16)
+    parts = {
+        "embeddings": 4 * dim * entities,
+        "optimiser": (row_bytes(config) - 4 * dim) * entities,
+        "triples": each * size.triples,
+        "degrees": 8 * entities,
+        **_shared(config, size, budget),
+    }
+    return Placement(budget, 1, 1, False, parts)
+
+
+def partitioned(
+    config: EmbedConfig, size: Size, budget: int, partitions: int, slots: int, *, spare: bool
+) -> Placement:
+    """So many partitions in so many slots, whatever that takes."""
+    dim = config.model.dim
+    # What a state enables: at most the buckets between what was loaded and what is there, both
+    # ways, and its own; the first state enables all of its partitions'.
+    there = slots - 1 if spare else slots
+    buckets = max(there * there, 2 * there - 1)
+    pool = int(_SPREAD * size.triples * buckets / partitions**2) + 1
+    # Triples as they are read, then as training takes them, and their order.
+    each = 12 + 24 + 8 + (8 if size.weighted else 0)
+    if config.negatives.filter == "known":
+        each += 2 * (8 + 16)
+    slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
+    parts = {
+        "slots": slots * slot_rows * row_bytes(config),
+        "triples of a state": each * pool + 24 * partitions**2,
+        "reads": _STAGING,
+        "a block of the table": 4 * dim * slot_rows,
+        **_shared(config, size, budget),
+    }
+    if config.negatives.degree_share:
+        parts["degrees"] = 8 * size.entities
+    return Placement(budget, partitions, slots, spare, parts)
+
+
+def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
+    """For each number of partitions and way to swap the most slots that fit, or else the fewest."""
+    asked = config.budget
+    counts = [asked.partitions] if asked.partitions else _counts(config, size)
+    for partitions in counts:
+        for spare in {"auto": (False, True), "in-place": (False,), "spare-slot": (True,)}[
+            asked.swap
+        ]:
+            fewest = 3 if spare else 2
+            if asked.slots and asked.slots < fewest:
+                continue
+            choices = [asked.slots] if asked.slots else range(partitions, fewest - 1, -1)
+            best = None
+            for slots in choices:
+                if slots > partitions or not _exists(config, partitions, slots, spare=spare):
+                    continue
+                best = partitioned(config, size, budget, partitions, slots, spare=spare)
+                if best.needed <= budget:
+                    break
+            if best is not None:
+                yield best
+
+
+def _counts(config: EmbedConfig, size: Size) -> list[int]:
+    """Numbers of partitions that leave a bucket some batches."""
+    most = max(4, int((size.triples / config.optimiser.batch_size) ** 0.5))
+    counts = [count for count in _COUNTS if count <= min(most, size.entities)]
+    return counts or [min(_COUNTS[0], size.entities)]
+
+
+def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) -> bool:
+    """Whether the order is defined for these numbers."""
+    there = slots - 1 if spare else slots
+    if config.budget.order == "legend":
+        return there == 3
+    if config.budget.order == "cover":
+        power = there
+        while power < partitions:
+            power *= there
+        return power == partitions
+    return True
+
+
+def _shared(config: EmbedConfig, size: Size, budget: int) -> dict[str, int]:
+    """What is in memory with and without partitions."""
+    dim, options = config.model.dim, config.optimiser
+    width = relation_width(config.model)
+    relations = size.relations * (2 if config.model.reciprocal else 1)
+    negatives = size.entities if config.negatives.kind == "all" else config.negatives.count
+    chunk = min(options.chunk_size, options.batch_size)
+    chunks = -(-options.batch_size // chunk)
+    # Of every side and chunk: gradients of anchors, relations, targets and candidates; then the
+    # rows that they touch, their state and what is computed of them; scores twice.
+    gradients = 2 * chunks * (3 * chunk + negatives) * dim * 4
+    evaluation = int(max(_EVALUATION, budget * _SHARE_FOR_EVALUATION))
+    return {
+        "relations": 4 * relations * (width + state_width(options.relations, width)),
+        "a batch": 3 * gradients + 2 * 4 * chunk * negatives,
+        "evaluation": min(evaluation, max(budget // 4, 1 << 20)),
+        "the process": _WORKING,
+    }
+
+
+def _slot_rows(rows: int, dim: int, config: EmbedConfig) -> int:
+    """Rows of a slot: whole pages of embeddings and of state."""
+
+    def step(width: int) -> int:
+        return _PAGE_NUMBERS // min(width & -width, _PAGE_NUMBERS)
+
+    whole = max(step(dim), step(state_width(config.optimiser.kind, dim)))
+    return -(-rows // whole) * whole
+
+
+def _seconds(config: EmbedConfig, size: Size, placement: Placement) -> float:
+    """Expected seconds of an epoch, by nominal rates."""
+    plan = order_of(config, placement, work=_SEARCH).plan(
+        nodes=size.entities,
+        row_bytes=row_bytes(config),
+        edges=size.triples,
+        seconds_per_edge=_NOMINAL_SECONDS,
+        read_bandwidth=_NOMINAL_BANDWIDTH,
+        write_bandwidth=_NOMINAL_BANDWIDTH,
+    )
+    # Bytes cost something where they are hidden, too.
+    return plan.epoch_seconds + 0.3 * plan.swap_seconds
+
+
+def _too_small(budget: int, least: int, what: str) -> BudgetError:
+    return BudgetError(
+        f"{what} within {format_size(budget)}: needs at least {format_size(least)}, which is "
+        f"{least} bytes\n"
+        "hint: give more `--memory`, a smaller `--dim`, or `--optimiser row-adagrad`"
+    )
