@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         wcc,
     )
     from outercore.edge_stream import EdgeStream
+    from outercore.embed.embedding import Embedding
     from outercore.embed.order import partition_order
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
@@ -51,6 +52,7 @@ __all__ = [
     "CorruptError",
     "DeviceError",
     "EdgeStream",
+    "Embedding",
     "Graph",
     "InternalError",
     "InterruptError",
@@ -101,6 +103,7 @@ _ANALYTICS = (
 )
 _LAZY = {
     "EdgeStream": "outercore.edge_stream",
+    "Embedding": "outercore.embed.embedding",
     "NeighborLoader": "outercore.loader",
     "from_pyg": "outercore.sources.pyg",
     "partition_order": "outercore.embed.order",
