@@ -14,7 +14,9 @@ mod partition;
 pub mod plan;
 
 pub use buckets::{ArrayTriples, Buckets, MemoryTriples, TriplePool, Triples, build_buckets};
-pub use executor::{Executor, ExecutorCounters, ExecutorMemory, Resident, Step, plan_memory};
+pub use executor::{
+    Executor, ExecutorCounters, ExecutorMemory, Resident, SlotViews, Step, plan_memory,
+};
 pub use initial::{Spread, initial_rows};
 pub use journal::Position;
 pub use layout::{Dealer, Partitioning, Place, TableLayout};

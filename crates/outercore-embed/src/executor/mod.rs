@@ -8,6 +8,7 @@
 
 mod counters;
 mod memory;
+mod passes;
 mod step;
 mod worker;
 
@@ -27,6 +28,7 @@ use crate::partition::{CopyIndex, Fill, PartitionFile, Slot, SlotMemory, Sums};
 
 pub use counters::ExecutorCounters;
 pub use memory::{ExecutorMemory, plan_memory};
+pub use passes::SlotViews;
 pub(crate) use step::pools;
 use step::{Part, parts};
 pub use step::{Resident, Step};
@@ -91,6 +93,8 @@ pub struct Executor {
     /// Whether the swap to the next state has begun.
     swap_begun: bool,
     in_flight: Option<Flight>,
+    /// What lay in the slots before a pass over the whole table emptied them.
+    brings_back: Option<Vec<Option<usize>>>,
     /// An epoch has ended and the caller has not been told.
     epoch_ended: bool,
     failed: bool,
@@ -226,6 +230,7 @@ impl Executor {
             current: Vec::new(),
             swap_begun: false,
             in_flight: None,
+            brings_back: None,
             epoch_ended: false,
             failed: false,
             resident,
@@ -234,6 +239,16 @@ impl Executor {
         };
         executor.load_again(&journal.slots)?;
         Ok(executor)
+    }
+
+    /// Shape and order of the table in `directory`, without opening it.
+    ///
+    /// # Errors
+    /// As [`Executor::open`].
+    pub fn describe(directory: &Path) -> Result<(TableLayout, Order)> {
+        let journal = Journal::load(directory)?;
+        let order = journal::load_order(directory, &journal)?;
+        Ok((journal.layout, order))
     }
 
     /// What the caller kept in memory, as committed last.
@@ -272,12 +287,7 @@ impl Executor {
     /// The memory is there as long as the executor is. Who looks at it through these addresses may
     /// touch the rows of the last step's partitions only, until the next step is asked for.
     pub fn address_ranges(&self) -> [Range<*const u8>; 2] {
-        let nothing = std::ptr::null();
-        let state = self.memory.state.as_ref();
-        [
-            self.memory.embeddings.address_range(),
-            state.map_or(nothing..nothing, outercore_io::Arena::address_range),
-        ]
+        self.memory.address_ranges()
     }
 
     /// The next step, or `None` once at the end of every epoch.
@@ -382,6 +392,9 @@ impl Executor {
 
     /// Brings the position's partitions into memory, where they are not, and lists its steps.
     fn enter(&mut self) -> Result<()> {
+        if let Some(partitions) = self.brings_back.take() {
+            self.load_again(&partitions)?;
+        }
         let resident = self.state().resident.clone();
         for &partition in &resident {
             if self.slot_of(partition).is_none() {
@@ -543,7 +556,10 @@ impl Executor {
             layout: self.layout,
             order: self.order_checksum.clone(),
             position: self.position,
-            slots: self.held.iter().map(|held| held.map(|held| held.partition)).collect(),
+            slots: match &self.brings_back {
+                Some(partitions) => partitions.clone(),
+                None => self.held.iter().map(|held| held.map(|held| held.partition)).collect(),
+            },
             partitions,
             resident: ResidentRecord::of(resident),
         };

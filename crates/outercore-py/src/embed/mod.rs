@@ -1,7 +1,10 @@
 //! Orders of partitions and what they cost.
 
+mod executor;
 mod rows;
+mod sources;
 
+pub use executor::PartitionExecutor;
 use outercore_core::Result;
 use outercore_embed::{
     Order, OrderConfig, OrderFacts, PlanInput, check,
@@ -21,7 +24,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reverse_order, module)?)?;
     module.add_function(wrap_pyfunction!(iteration_order, module)?)?;
     module.add_function(wrap_pyfunction!(plan_order, module)?)?;
-    module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)
+    module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
+    module.add_class::<executor::PartitionExecutor>()?;
+    module.add_function(wrap_pyfunction!(executor::create_partitions, module)?)
 }
 
 /// An order and what the checker counted in it.
