@@ -35,9 +35,14 @@ class AnyRunDirectory:
 
     @classmethod
     def create(
-        cls, path: Path, graph: Graph, config: Configuration, storage: Storage | None = None
+        cls,
+        path: Path,
+        graph: Graph,
+        config: Configuration,
+        storage: Storage | None = None,
+        **more: str,
     ) -> Self:
-        """Makes a new run.
+        """Makes a new run; `more` is remembered with the configuration.
 
         Errors: `InvalidError` where `path` already is one.
         """
@@ -51,6 +56,7 @@ class AnyRunDirectory:
             "data_set": str(Path(graph.root).resolve()),
             "fingerprint": fingerprint(graph.manifest),
             "config": config.to_dict(),
+            **more,
         }
         with device_errors(f"run `{path}`"):
             run._storage.make_directory(path)

@@ -1,0 +1,49 @@
+"""The store of a run: created by its first start, opened again by a later one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from outercore.embed.config import EmbedConfig
+from outercore.embed.planning import Placement
+from outercore.embed.run_directory import EmbedDirectory
+from outercore.embed.store import MemoryStore, Store, TableLayout
+
+if TYPE_CHECKING:
+    from outercore.embed.data import KnowledgeGraph
+    from outercore.embed.warm_start import WarmStart
+
+
+def open_store(
+    run: EmbedDirectory,
+    data: KnowledgeGraph,
+    config: EmbedConfig,
+    placement: Placement,
+    layout: TableLayout,
+    device: torch.device,
+    warm: WarmStart | None,
+) -> Store:
+    """The tables of a run as its last checkpoint left them, or new ones.
+
+    Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
+    for bad triples.
+    """
+    triples = torch.from_numpy(data.train.read())
+    weights = data.train.read_weights()
+    found = None if weights is None else torch.from_numpy(weights)
+    if run.begun:
+        return MemoryStore.open(run.state, triples, weights=found, device=device)
+    return MemoryStore.create(
+        run.state,
+        triples,
+        data.entities,
+        data.relations,
+        layout,
+        seed=config.run.seed,
+        weights=found,
+        device=device,
+        start=None if warm is None else lambda entities: warm(entities.numpy()),
+        relations=None if warm is None else torch.from_numpy(warm.relations),
+    )
