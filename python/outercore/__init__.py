@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from outercore.edge_stream import EdgeStream
     from outercore.embed.embedding import Embedding
     from outercore.embed.order import partition_order
+    from outercore.embed.run import embed
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
 
@@ -69,6 +70,7 @@ __all__ = [
     "betweenness",
     "bfs",
     "degrees",
+    "embed",
     "far",
     "from_pyg",
     "grid",
@@ -111,7 +113,7 @@ _LAZY = {
 }
 
 
-_MODULES = ("analytics", "far")
+_MODULES = ("analytics", "embed", "far")
 
 
 def __getattr__(name: str) -> Any:

@@ -78,7 +78,7 @@ def embed(
         warm = None if start_from is None else _warm_start(start_from, graph, chosen)
         planned = plan_session(graph, chosen)
         more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
-        run = EmbedDirectory.create(Path(out), graph, planned.config, **more)
+        run = EmbedDirectory.create(Path(out), graph, planned.config, more=more)
         try:
             return _run(graph, run, warm, observer, command)
         except OutercoreError:

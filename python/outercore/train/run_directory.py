@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,7 +41,7 @@ class AnyRunDirectory:
         graph: Graph,
         config: Configuration,
         storage: Storage | None = None,
-        **more: str,
+        more: Mapping[str, str] | None = None,
     ) -> Self:
         """Makes a new run; `more` is remembered with the configuration.
 
@@ -56,7 +57,7 @@ class AnyRunDirectory:
             "data_set": str(Path(graph.root).resolve()),
             "fingerprint": fingerprint(graph.manifest),
             "config": config.to_dict(),
-            **more,
+            **(more or {}),
         }
         with device_errors(f"run `{path}`"):
             run._storage.make_directory(path)
