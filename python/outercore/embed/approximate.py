@@ -47,6 +47,7 @@ _CHECKED_K = 10
 _LEAST_CANDIDATES = 64
 _OVER_SAMPLED = {"inner": 4, "cosine": 4, "euclidean": 4, "manhattan": 16, "modulus": 16}
 _BY_PRODUCT = ("inner", "cosine")
+_BLOCK_BYTES = 8 << 20
 _SEED = 0
 
 Progress = Callable[[str, int, int, str], None]
@@ -286,7 +287,8 @@ def _fill(
     # Lists grow by doubling, so twice the codes; each with an id of 8 bytes.
     room = max(1, memory // (2 * (embedding.width + 8)))
     pieces, piece = 0, None
-    for first, block in embedding.blocks():
+    step = min(room, max(1, _BLOCK_BYTES // (4 * max(embedding.width, 1))))
+    for first, block in embedding.blocks(step):
         rows = torch.from_numpy(block)
         require_finite("entity", first, rows)
         if piece is None:

@@ -154,9 +154,9 @@ class Embedding:
         """
         try:
             graph = Graph(self.data_set)
-        except NotFoundError as error:
+        except NotFoundError:
             raise NotFoundError(
-                f"embedding `{self.root}`: its data set `{self.data_set}` is gone: {error}\n"
+                f"embedding `{self.root}`: its data set `{self.data_set}` is gone\n"
                 "hint: say by `--data` where it is now"
             ) from None
         self._require_same("entities", graph.num_nodes, self.num_entities, graph)
@@ -309,10 +309,13 @@ def _model(root: Path, description: dict[str, Any]) -> ModelConfig:
 
 def _mapped(path: Path) -> NDArray[np.float32]:
     try:
-        table = np.lib.format.open_memmap(path, mode="r")
-    except ValueError:
-        # No bytes at all: a table whose rows have no numbers.
-        table = np.load(path, allow_pickle=False)
+        try:
+            table = np.lib.format.open_memmap(path, mode="r")
+        except ValueError:
+            # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
+            table = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise CorruptError(f"array `{path}`: {error}") from None
     if table.dtype != np.float32 or not table.flags.c_contiguous:
         raise CorruptError(f"array `{path}`: expected float32 by rows, found {table.dtype}")
     return table

@@ -30,6 +30,8 @@ _SUFFIXES: dict[str, Format] = {
 }
 _DATA_OFFSET = 4096
 _BREAKS = r"[\t\n\r]"
+_REVERSE = pa.scalar("(reverse)", pa.large_string())
+_TAB, _BLANK, _EMPTY, _LINE = (pa.scalar(text, pa.large_string()) for text in ("\t", " ", "", "\n"))
 
 Progress = Callable[[str, int, int, str], None]
 
@@ -126,7 +128,7 @@ class _Table:
         count = self._embedding.num_relations
         names = arrow_names(self._embedding.graph.relations, 0, count)
         if self.rows > count:
-            reverse = pc.binary_join_element_wise(names, "(reverse)", " ")
+            reverse = pc.binary_join_element_wise(names, _REVERSE, _BLANK)
             names = pa.concat_arrays([names, reverse])
         return names[start:stop]
 
@@ -195,7 +197,7 @@ def _write_text(path: Path, table: _Table, progress: Progress) -> None:
             stop = first + len(rows)
             names = _lines_hold(table.names(first, stop), first)
             numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
-            _write_lines(file, pc.binary_join_element_wise(names, *numbers, "\t"))
+            _write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
             progress("writing rows", stop, table.rows, "rows")
 
 
@@ -208,7 +210,7 @@ def _write_names(path: Path, table: _Table) -> None:
 
 def _write_lines(file: BinaryIO, lines: pa.Array) -> None:
     if len(lines):
-        ended = pc.binary_join_element_wise(lines, "", "\n")
+        ended = pc.binary_join_element_wise(lines, _EMPTY, _LINE)
         # The text of an array without slices is its last buffer.
         offsets, text = ended.buffers()[1:]
         ends = np.frombuffer(offsets, np.int64, len(ended) + 1, ended.offset * 8)
