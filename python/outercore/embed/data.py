@@ -17,6 +17,7 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from outercore.embed.config import DataConfig
+    from outercore.embed.partitions import ArraySource
     from outercore.graph import Graph
 
 Part = Literal["train", "valid", "test"]
@@ -65,6 +66,12 @@ class KnowledgeGraph:
     def train(self) -> Triples:
         """What is trained on."""
         return self.parts["train"]
+
+    def source(self, identity: str) -> ArraySource:
+        """The training triples as partitions take them in."""
+        from outercore.embed.partitions import ArraySource
+
+        return ArraySource(self.train.path, self.train.weights, identity)
 
 
 def has_triples(graph: Graph) -> bool:

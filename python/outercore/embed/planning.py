@@ -24,6 +24,7 @@ _PAGE_NUMBERS = 1024
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _STAGING = 4 << 20
+_BLOCK = 16 << 20
 _WORKING = 16 << 20
 """What a process takes besides: names, records, scores of an evaluation's block."""
 _EVALUATION = 64 << 20
@@ -179,16 +180,17 @@ def partitioned(
     there = slots - 1 if spare else slots
     buckets = max(there * there, 2 * there - 1)
     pool = int(_SPREAD * size.triples * buckets / partitions**2) + 1
-    # Triples as they are read, then as training takes them, and their order.
-    each = 12 + 24 + 8 + (8 if size.weighted else 0)
+    # As they are read; then as training takes them, with their order.
+    read, trained = (16, 24 + 8 + 4) if size.weighted else (12, 24 + 8)
     if config.negatives.filter == "known":
-        each += 2 * (8 + 16)
+        trained += 2 * (8 + 16)
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
-        "triples of a state": each * pool + 24 * partitions**2,
+        "triples of a state": read * pool + 24 * partitions**2,
         "reads": _STAGING,
-        "a block of the table": 4 * dim * slot_rows,
+        "triples in training": trained * pool,
+        "a block of the table": _BLOCK,
         **_shared(config, size, budget),
     }
     if config.negatives.degree_share:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from outercore.embed.config import EmbedConfig
-from outercore.embed.planning import Placement
+from outercore.embed.partitions import PartitionStore
+from outercore.embed.planning import Placement, order_of
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.store import MemoryStore, Store, TableLayout
 
@@ -30,6 +32,23 @@ def open_store(
     Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
     for bad triples.
     """
+    first_rows = None if warm is None else _FirstRows(warm)
+    relations = None if warm is None else torch.from_numpy(warm.relations)
+    if not placement.in_memory:
+        if run.begun:
+            return PartitionStore.open(run.state, placement.for_partitions)
+        return PartitionStore.create(
+            run.state,
+            data.source(run.fingerprint),
+            layout,
+            entity_count=data.entities,
+            relation_count=data.relations,
+            order=order_of(config, placement),
+            memory=placement.for_partitions,
+            seed=config.run.seed,
+            start=first_rows,
+            relations=relations,
+        )
     triples = torch.from_numpy(data.train.read())
     weights = data.train.read_weights()
     found = None if weights is None else torch.from_numpy(weights)
@@ -44,6 +63,16 @@ def open_store(
         seed=config.run.seed,
         weights=found,
         device=device,
-        start=None if warm is None else lambda entities: warm(entities.numpy()),
-        relations=None if warm is None else torch.from_numpy(warm.relations),
+        start=first_rows,
+        relations=relations,
     )
+
+
+class _FirstRows:
+    """Another run's rows, asked for by tensors."""
+
+    def __init__(self, warm: WarmStart) -> None:
+        self._warm = warm
+
+    def __call__(self, entities: Tensor) -> Tensor:
+        return torch.from_numpy(self._warm(entities.numpy()))
