@@ -10,6 +10,7 @@ import typer
 
 from outercore.cli import console
 from outercore.cli.check import check
+from outercore.cli.embed import embed
 from outercore.cli.evaluate import evaluate
 from outercore.cli.far import far
 from outercore.cli.generate import generate
@@ -58,6 +59,7 @@ app.command("probe", no_args_is_help=True)(probe)
 app.command("plan", no_args_is_help=True)(plan)
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
+app.command("embed", no_args_is_help=True)(embed)
 app.command("tune", no_args_is_help=True)(tune)
 app.command("jobs", no_args_is_help=True)(jobs)
 app.command("report", no_args_is_help=True)(report)

@@ -17,15 +17,16 @@ from outercore.errors import UnsupportedError
 if TYPE_CHECKING:
     from outercore.embed.config import EmbedConfig
     from outercore.embed.result import EmbedResult
-    from outercore.embed.run import resume
+    from outercore.embed.run import embed, resume
 
 _LAZY = {
     "EmbedConfig": "outercore.embed.config",
     "EmbedResult": "outercore.embed.result",
+    "embed": "outercore.embed.run",
     "resume": "outercore.embed.run",
 }
 
-__all__ = ["EmbedConfig", "EmbedResult", "resume"]
+__all__ = ["EmbedConfig", "EmbedResult", "embed", "resume"]
 
 
 def __getattr__(name: str) -> Any:
