@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,13 @@ import numpy as np
 
 from outercore.configuration import build
 from outercore.embed.config import ModelConfig
-from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
+from outercore.errors import (
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+    VersionError,
+)
 from outercore.graph import Graph
 from outercore.names import Names
 
@@ -201,15 +208,18 @@ class Embedding:
         **options: Any,
     ) -> Nearest:
         """The entities whose rows are nearest; see `outercore.embed.neighbours.neighbours`."""
-        from outercore.embed.neighbours import neighbours
-
-        return neighbours(self, of, k, **options)
+        found: Nearest = _scoring("neighbours")(self, of, k, **options)
+        return found
 
     def predict(self, k: int = 10, **question: Any) -> Predictions:
         """The best completions of triples; see `outercore.embed.predict.predict`."""
-        from outercore.embed.predict import predict
+        found: Predictions = _scoring("predict")(self, k=k, **question)
+        return found
 
-        return predict(self, k=k, **question)
+    def evaluate(self, **options: Any) -> list[dict[str, Any]]:
+        """Ranks held-out triples again; see `outercore.embed.assess.assess`."""
+        figures: list[dict[str, Any]] = _scoring("assess")(self, **options)
+        return figures
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> int:
         """Writes a table for other programs; see `outercore.embed.export.export`."""
@@ -274,6 +284,24 @@ class Embedding:
             f"Embedding(model={self.model.kind!r}, entities={self.num_entities}, "
             f"relations={self.num_relations}, width={self.width})"
         )
+
+
+def _scoring(name: str) -> Callable[..., Any]:
+    """A function that scores, from the module of its name; those need PyTorch.
+
+    Errors: `UnsupportedError` where it is not installed.
+    """
+    try:
+        module = import_module(f"outercore.embed.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("outercore"):
+            raise
+        raise UnsupportedError(
+            f"scores need the package `{error.name}`, which is not installed\n"
+            'hint: pip install "outercore[torch]"'
+        ) from error
+    function: Callable[..., Any] = getattr(module, name)
+    return function
 
 
 def has_names(graph: Graph) -> bool:

@@ -87,7 +87,7 @@ def export(
     with device_errors(f"export `{path}`"):
         # The names first: whoever sees the table sees its names.
         for file in reversed(written):
-            with _replacing(file) as partial:
+            with replacing(file) as partial:
                 match chosen:
                     case "parquet":
                         _write_parquet(partial, table, progress)
@@ -144,7 +144,7 @@ def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, which gets the name `path` at the end; nothing is left of a failure."""
     partial = path.with_name(f".{path.name}.partial")
     storage = Storage()
@@ -195,9 +195,9 @@ def _write_text(path: Path, table: _Table, progress: Progress) -> None:
     with path.open("wb") as file:
         for first, rows in table.pieces():
             stop = first + len(rows)
-            names = _lines_hold(table.names(first, stop), first)
+            names = lines_hold(table.names(first, stop), first)
             numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
-            _write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
+            write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
             progress("writing rows", stop, table.rows, "rows")
 
 
@@ -205,10 +205,11 @@ def _write_names(path: Path, table: _Table) -> None:
     with path.open("wb") as file:
         for first, rows in table.pieces():
             stop = first + len(rows)
-            _write_lines(file, _lines_hold(table.names(first, stop), first))
+            write_lines(file, lines_hold(table.names(first, stop), first))
 
 
-def _write_lines(file: BinaryIO, lines: pa.Array) -> None:
+def write_lines(file: BinaryIO, lines: pa.Array) -> None:
+    """Writes large strings, one a line."""
     if len(lines):
         ended = pc.binary_join_element_wise(lines, _EMPTY, _LINE)
         # The text of an array without slices is its last buffer.
@@ -217,7 +218,11 @@ def _write_lines(file: BinaryIO, lines: pa.Array) -> None:
         file.write(memoryview(text)[int(ends[0]) : int(ends[-1])])
 
 
-def _lines_hold(names: pa.Array, first: int) -> pa.Array:
+def lines_hold(names: pa.Array, first: int) -> pa.Array:
+    """The names, the first of which stands in row `first`.
+
+    Errors: `InvalidError` for one with a tab or a line break.
+    """
     broken = pc.match_substring_regex(names, _BREAKS)
     if pc.any(broken).as_py():
         row = pc.index(broken, True).as_py()
