@@ -5,7 +5,7 @@ Needs no PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.embed.config import DataConfig
+    from outercore.embed.config import DataConfig, EmbedConfig
+    from outercore.embed.links import Links
     from outercore.embed.partitions import ArraySource
     from outercore.graph import Graph
 
@@ -55,23 +56,64 @@ class Triples:
 
 
 @dataclass(frozen=True)
-class KnowledgeGraph:
-    """The triples of a knowledge graph by part."""
+class EmbedData:
+    """What is embedded: triples by part, of a knowledge graph or of a plain graph's links."""
 
     entities: int
     relations: int
-    parts: dict[Part, Triples]
+    parts: Mapping[Part, Triples | Links]
+    """Those that are not empty."""
+    undirected: bool = False
+    """Whether a triple means its reverse, too."""
 
     @property
-    def train(self) -> Triples:
+    def train(self) -> Triples | Links:
         """What is trained on."""
         return self.parts["train"]
 
-    def source(self, identity: str) -> ArraySource:
-        """The training triples as partitions take them in."""
+    @property
+    def triples(self) -> int:
+        """Number of training triples."""
+        return self.train.count
+
+    @property
+    def weighted(self) -> bool:
+        """Whether training triples have weights."""
+        return isinstance(self.train, Triples) and self.train.weights is not None
+
+    def source(self, identity: str) -> ArraySource | Links:
+        """The training triples as partitions take them in; `identity` tells them from others."""
+        train = self.train
+        if not isinstance(train, Triples):
+            return train
         from outercore.embed.partitions import ArraySource
 
-        return ArraySource(self.train.path, self.train.weights, identity)
+        return ArraySource(train.path, train.weights, identity)
+
+    def answers(self) -> Iterator[NDArray[np.int64]]:
+        """The triples of all parts, int64 [some, 3] at a time, in both directions if they are."""
+        for triples in self.parts.values():
+            for chunk in triples.chunks():
+                yield chunk
+                if self.undirected:
+                    yield np.ascontiguousarray(chunk[:, ::-1])
+
+    def degrees(self) -> NDArray[np.int64]:
+        """How many training triples each entity is in, int64 [entities]."""
+        counts = np.zeros(self.entities, np.int64)
+        for chunk in self.train.chunks():
+            np.add.at(counts, chunk[:, [0, 2]].reshape(-1), 1)
+        return counts
+
+
+def data_of(graph: Graph, config: EmbedConfig) -> EmbedData:
+    """The triples of a data set, or the links of its topology where it has none.
+
+    Errors: `NotFoundError` where there is neither; `InvalidError` for an array of another shape.
+    """
+    if has_triples(graph):
+        return knowledge_graph(graph, config.data)
+    return link_graph(graph, config.data, config.run.seed)
 
 
 def has_triples(graph: Graph) -> bool:
@@ -79,14 +121,14 @@ def has_triples(graph: Graph) -> bool:
     return any(key.startswith("triples/") for key in graph.arrays)
 
 
-def knowledge_graph(graph: Graph, config: DataConfig) -> KnowledgeGraph:
+def knowledge_graph(graph: Graph, config: DataConfig) -> EmbedData:
     """The triples of a data set.
 
     Cost: reads the training triples once where the data set has no names of relations.
     Errors: `NotFoundError` where there are no training triples; `InvalidError` for an array of
     another shape.
     """
-    parts: dict[Part, Triples] = {}
+    parts: dict[Part, Triples | Links] = {}
     for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
         found = _triples(graph, name)
         if found is not None and found.count:
@@ -97,7 +139,29 @@ def knowledge_graph(graph: Graph, config: DataConfig) -> KnowledgeGraph:
             f"data set `{graph.root}`: no array `triples/{config.train}`; it has {known}\n"
             "hint: import it with `outercore import FILE --triples`"
         )
-    return KnowledgeGraph(graph.num_nodes, _relations(graph, parts), parts)
+    return EmbedData(graph.num_nodes, _relations(graph, parts), parts)
+
+
+def link_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
+    """The links of a plain graph as triples of one relation, some of them held out.
+
+    Which ones is a function of their nodes and the seed.
+
+    Cost: a pass over the topology for each part, to count its links.
+    Errors: `NotFoundError` where there is no topology.
+    """
+    from outercore.embed.links import Links
+
+    share = config.held_out / 2
+    parts: dict[Part, Triples | Links] = {}
+    for part in PARTS:
+        links = Links(graph.root, part, share, share, seed)
+        if (part == "train" or share) and links.count:
+            parts[part] = links
+    if "train" not in parts:
+        raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
+    edges = graph.manifest.get("edge_types", {}).get("edge", {})
+    return EmbedData(graph.num_nodes, 1, parts, undirected=bool(edges.get("undirected")))
 
 
 def _triples(graph: Graph, name: str) -> Triples | None:
@@ -115,7 +179,7 @@ def _triples(graph: Graph, name: str) -> Triples | None:
     return Triples(key, path, offset, int(entry["shape"][0]), weights_path, weights_offset)
 
 
-def _relations(graph: Graph, parts: dict[Part, Triples]) -> int:
+def _relations(graph: Graph, parts: Mapping[Part, Triples | Links]) -> int:
     names = graph.arrays.get("names/relation.offsets")
     if names is not None:
         return int(names["shape"][0]) - 1

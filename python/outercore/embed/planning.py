@@ -229,15 +229,14 @@ def _counts(config: EmbedConfig, size: Size) -> list[int]:
 
 
 def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) -> bool:
-    """Whether the order is defined for these numbers."""
-    there = slots - 1 if spare else slots
-    if config.budget.order == "legend":
-        return there == 3
-    if config.budget.order == "cover":
-        power = there
-        while power < partitions:
-            power *= there
-        return power == partitions
+    """Whether the order is defined for these numbers; Legend's is for three slots only."""
+    kind = config.budget.order
+    if kind == "optimal":
+        return True
+    try:
+        partition_order(kind, partitions=partitions, slots=slots, spare=spare)
+    except InvalidError:
+        return False
     return True
 
 

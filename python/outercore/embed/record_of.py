@@ -12,14 +12,14 @@ from outercore.embed.config import EmbedConfig
 from outercore.embed.planning import Placement, relation_width
 
 if TYPE_CHECKING:
-    from outercore.embed.data import KnowledgeGraph
+    from outercore.embed.data import EmbedData
     from outercore.graph import Graph
 
 
 def describe(
     graph: Graph,
     config: EmbedConfig,
-    data: KnowledgeGraph,
+    data: EmbedData,
     placement: Placement,
     *,
     run: str,

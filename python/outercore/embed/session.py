@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from outercore import record as records
 from outercore.embed.config import EmbedConfig
-from outercore.embed.data import KnowledgeGraph, knowledge_graph
+from outercore.embed.data import EmbedData, data_of
 from outercore.embed.epochs import Epochs
 from outercore.embed.models import build_model
 from outercore.embed.observe import EpochReport, Observer
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 class Planned:
     """What is embedded, and where everything will be."""
 
-    data: KnowledgeGraph
+    data: EmbedData
     size: Size
     placement: Placement
     config: EmbedConfig
@@ -48,9 +47,8 @@ def plan_session(graph: Graph, config: EmbedConfig) -> Planned:
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
-    data = knowledge_graph(graph, config.data)
-    train = data.train
-    size = Size(data.entities, data.relations, train.count, train.weights is not None)
+    data = data_of(graph, config)
+    size = Size(data.entities, data.relations, data.triples, data.weighted)
     placement = place(config, size)
     return Planned(data, size, placement, resolved(config, placement))
 
@@ -195,9 +193,7 @@ class Session:
             stop=self._stop,
         )
         if limits.filtered:
-            scoring.collect_known(
-                chunk for triples in self._data.parts.values() for chunk in triples.chunks()
-            )
+            scoring.collect_known(self._data.answers())
         return scoring
 
     def _degrees(self) -> Tensor | None:
@@ -205,10 +201,7 @@ class Session:
         evaluation = self._config.evaluation
         if "degree" not in (evaluation.candidates, *evaluation.also):
             return None
-        counts = np.zeros(self._data.entities, np.int64)
-        for chunk in self._data.train.chunks():
-            counts += np.bincount(chunk[:, [0, 2]].reshape(-1), minlength=len(counts))
-        return torch.from_numpy(counts)
+        return torch.from_numpy(self._data.degrees())
 
     def _counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""

@@ -14,13 +14,13 @@ from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.store import MemoryStore, Store, TableLayout
 
 if TYPE_CHECKING:
-    from outercore.embed.data import KnowledgeGraph
+    from outercore.embed.data import EmbedData
     from outercore.embed.warm_start import WarmStart
 
 
 def open_store(
     run: EmbedDirectory,
-    data: KnowledgeGraph,
+    data: EmbedData,
     config: EmbedConfig,
     placement: Placement,
     layout: TableLayout,
@@ -35,8 +35,9 @@ def open_store(
     first_rows = None if warm is None else _FirstRows(warm)
     relations = None if warm is None else torch.from_numpy(warm.relations)
     if not placement.in_memory:
+        degrees = config.negatives.degree_share > 0.0
         if run.begun:
-            return PartitionStore.open(run.state, placement.for_partitions)
+            return PartitionStore.open(run.state, placement.for_partitions, degrees=degrees)
         return PartitionStore.create(
             run.state,
             data.source(run.fingerprint),
@@ -46,6 +47,7 @@ def open_store(
             order=order_of(config, placement),
             memory=placement.for_partitions,
             seed=config.run.seed,
+            degrees=degrees,
             start=first_rows,
             relations=relations,
         )
