@@ -13,7 +13,10 @@ pub mod order;
 mod partition;
 pub mod plan;
 
-pub use buckets::{ArrayTriples, Buckets, MemoryTriples, TriplePool, Triples, build_buckets};
+pub use buckets::{
+    ArrayTriples, Buckets, GraphTriples, HeldOut, LinkPart, LinkReader, MemoryTriples, TriplePool,
+    Triples, build_buckets,
+};
 pub use executor::{
     Executor, ExecutorCounters, ExecutorMemory, Resident, SlotViews, Step, plan_memory,
 };

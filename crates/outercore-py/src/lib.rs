@@ -9,6 +9,7 @@ mod errors;
 mod far;
 mod far_connection;
 mod import;
+mod kernels;
 mod loader;
 mod memory_server;
 mod progress;
@@ -29,6 +30,8 @@ const _: () = {
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::GraphLinks>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::GraphLinkReader>() <= PYTHON_ALIGNS_TO);
 };
 
 /// Native part of Outercore.
@@ -44,5 +47,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     analytics::register(module)?;
     embed::register(module)?;
     far::register(module)?;
+    kernels::register(module)?;
     tools::register(module)
 }

@@ -53,11 +53,12 @@ class PartitionStore:
     Memory: the budget that it is opened with, and the relations' tables.
     """
 
-    def __init__(self, directory: Path, memory: int) -> None:
+    def __init__(self, directory: Path, memory: int, *, degrees: bool = False) -> None:
         """`PartitionStore.open` says what it does."""
         self.directory = directory
+        self._memory = memory
         self._storage = Storage()
-        self._core = _core.PartitionExecutor(str(directory), memory)
+        self._open()
         self.shape: dict[str, Any] = json.loads(self._core.shape())
         """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
         self.entity_count: int = self.shape["nodes"]
@@ -67,9 +68,19 @@ class PartitionStore:
         self.relation_state = saved.relation_state
         self.progress: Progress | None = saved.progress
         self._kept = self._committed = saved.kept
+        self._degrees: Tensor | None = None
+        if degrees:
+            self._degrees = torch.from_numpy(self._core.degrees().astype(np.int32))
+            rows = self.shape["slots"] * self.shape["slot_rows"]
+            self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
+
+    def _open(self) -> None:
+        self._core = _core.PartitionExecutor(str(self.directory), self._memory)
         embeddings, state = self._core.slots()
         self._entities = torch.from_numpy(embeddings)
         self._state = torch.from_numpy(state)
+        # Whether a state's partitions are being trained, so that nothing else can be done.
+        self._within_state = False
 
     @classmethod
     def create(
@@ -83,12 +94,14 @@ class PartitionStore:
         order: PartitionOrder,
         memory: int,
         seed: int,
+        degrees: bool = False,
         start: StartRows | None = None,
         relations: Tensor | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
         `start` and `relations` give first rows; one that is not a number is the model's own.
+        `degrees` as in `open`.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -113,16 +126,19 @@ class PartitionStore:
         _core.create_partitions(
             str(directory), json.dumps(creation), order.to_json(), resident, first_rows
         )
-        return cls.open(directory, memory)
+        return cls.open(directory, memory, degrees=degrees)
 
     @classmethod
-    def open(cls, directory: Path, memory: int) -> PartitionStore:
+    def open(cls, directory: Path, memory: int, *, degrees: bool = False) -> PartitionStore:
         """The table in `directory` at its last checkpoint; `memory` in bytes.
 
-        Errors: `NotFoundError` where there is none; `BudgetError` says the least memory;
-        `CorruptError` and `VersionError`.
+        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
+        beside `memory`, and one pass over the triples.
+
+        Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
+        it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
         """
-        return cls(directory, memory)
+        return cls(directory, memory, degrees=degrees)
 
     def pools(self, epoch: int) -> Iterator[Pool]:
         """See `Store`."""
@@ -133,21 +149,36 @@ class PartitionStore:
             )
         if position[0] > epoch:
             return
+        slot_rows = self.shape["slot_rows"]
         while (step := self._core.advance()) is not None:
-            slot_rows = self.shape["slot_rows"]
+            self._within_state = not step["ends_state"]
             weights = step["weights"]
+            resident = step["resident"]
             yield Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
                 entities=self._entities,
                 entity_state=self._state,
-                ranges=[
-                    (slot * slot_rows, slot * slot_rows + rows)
-                    for _, slot, rows in step["resident"]
-                ],
+                ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 weights=None if weights is None else torch.from_numpy(weights),
+                degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
             )
+
+    def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
+        """Degrees by slot row, those of the partitions that are there."""
+        if self._degrees is None:
+            return None
+        for partition, slot, rows in resident:
+            start = slot * self.shape["slot_rows"]
+            first = self._first_row(partition)
+            self._slot_degrees[start : start + rows] = self._degrees[first : first + rows]
+        return self._slot_degrees
+
+    def _first_row(self, partition: int) -> int:
+        """Rows of the partitions before it; the first ones may have one more than the others."""
+        each, longer = divmod(self.entity_count, self.shape["partitions"])
+        return partition * each + min(partition, longer)
 
     def checkpoint(self, progress: Progress) -> None:
         """See `Store`."""
@@ -162,10 +193,8 @@ class PartitionStore:
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """See `Store`."""
         step = max(1, _BLOCK_NUMBERS // self.shape["dim"])
-        partitions = self.shape["partitions"]
-        each, longer = divmod(self.entity_count, partitions)
-        for partition in range(partitions):
-            rows = each + (partition < longer)
+        for partition in range(self.shape["partitions"]):
+            rows = self._first_row(partition + 1) - self._first_row(partition)
             for first in range(0, rows, step):
                 count = min(step, rows - first)
                 nodes, numbers = self._core.read_rows(partition, first, count)
@@ -181,7 +210,12 @@ class PartitionStore:
         self._kept = (place, checksum)
 
     def restore(self) -> None:
-        """See `Store`."""
+        """See `Store`.
+
+        In the midst of a state, what was trained since the last checkpoint is gone.
+        """
+        if self._within_state:
+            self._reopen()
         if self._kept is not None:
             place, checksum = self._kept
             relations = read_npy(self._kept_relations(place))
@@ -205,6 +239,13 @@ class PartitionStore:
         """What the budget is for, in bytes: slots, staging, triples."""
         found: dict[str, int] = json.loads(self._core.memory())
         return found
+
+    def _reopen(self) -> None:
+        """Goes back to the last checkpoint."""
+        # The core lets go of the table's lock when nothing refers to it any more; pools that
+        # somebody still holds keep the memory that they lie in, and no more.
+        del self._core
+        self._open()
 
     def _kept_relations(self, place: int) -> Path:
         return self.directory / f"kept-{place}-relations.npy"

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use outercore_core::{Error, Result};
-use outercore_io::{Disk, Engine, EngineConfig};
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_io::{Disk, Engine, EngineConfig, FileLock};
 
 use crate::journal::{self, Journal, PartitionRecord, Position, ResidentRecord};
 use crate::layout::TableLayout;
@@ -101,6 +101,8 @@ pub struct Executor {
     resident: Vec<u8>,
     counters: ExecutorCounters,
     worker: Worker,
+    /// Let go last, when the worker has ended.
+    _lock: FileLock,
 }
 
 /// What a slot holds.
@@ -151,10 +153,6 @@ impl Executor {
         resident: &[u8],
         fill: Fill<'_>,
     ) -> Result<()> {
-        if Journal::exists(directory) {
-            return Err(Error::invalid(format!("`{}` holds a table", directory.display()))
-                .hint("go on with it, or choose another directory"));
-        }
         let (found, expected) = (order.partitions, layout.partitioning().partitions());
         if found != expected {
             return Err(Error::invalid(format!(
@@ -174,6 +172,11 @@ impl Executor {
         if let Some(parent) = directory.parent().filter(|parent| parent.is_dir()) {
             disk.sync_dir(parent)?;
         }
+        let _lock = lock(directory)?;
+        if Journal::exists(directory) {
+            return Err(Error::invalid(format!("`{}` holds a table", directory.display()))
+                .hint("go on with it, or choose another directory"));
+        }
         let (_memory, mut memory) = SlotMemory::new(layout, 1)?;
         let sums = PartitionFile::create(&*disk, directory, layout, &mut memory[0], fill)?;
         let checksum = journal::save_order(&*disk, directory, order)?;
@@ -186,8 +189,10 @@ impl Executor {
     /// **Cost**: reserves the memory; reads nothing until the first step is asked for.
     ///
     /// # Errors
-    /// `NotFound`: no table. `Version`, `Corrupt`: not one that can be read.
+    /// `NotFound`: no table. `Invalid`: another process trains it. `Version`, `Corrupt`: not one
+    /// that can be read.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, engine: EngineConfig) -> Result<Self> {
+        let lock = lock(directory)?;
         let journal = Journal::load(directory)?;
         // The journal may have been replaced by a process that was killed before it could make the
         // new name durable; what the old one names is about to be overwritten.
@@ -236,6 +241,7 @@ impl Executor {
             resident,
             counters: ExecutorCounters::default(),
             worker,
+            _lock: lock,
         };
         executor.load_again(&journal.slots)?;
         Ok(executor)
@@ -622,4 +628,13 @@ impl Executor {
     fn slot_of(&self, partition: usize) -> Option<usize> {
         self.held.iter().position(|held| held.is_some_and(|held| held.partition == partition))
     }
+}
+
+/// Keeps other processes from the table in `directory`.
+fn lock(directory: &Path) -> Result<FileLock> {
+    if !directory.is_dir() {
+        let text = format!("partitions in `{}`: no such directory", directory.display());
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
+    FileLock::acquire(&directory.join("lock"))
 }

@@ -78,7 +78,7 @@ fn make_buckets(directory: &Path, creation: &Creation, partitioning: Partitionin
     let source = Source {
         partitioning,
         relations: creation.relations,
-        identity: creation.source.identity(),
+        identity: creation.source.identity()?,
     };
     let mut triples = creation.source.open()?;
     build_buckets(&RealDisk, &directory.join(BUCKETS), &mut *triples, &source, creation.memory)
@@ -289,6 +289,12 @@ impl PartitionExecutor {
         to_json(&self.lock().executor.counters()).map_err(to_python)
     }
 
+    /// Triples of every node, those of a partition one after the other; one pass over the triples.
+    fn degrees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let degrees = py.detach(|| self.lock().buckets.degrees()).map_err(to_python)?;
+        Ok(degrees.into_pyarray(py))
+    }
+
     /// Triples in each bucket, as JSON.
     fn edges(&self) -> PyResult<String> {
         to_json(&self.lock().buckets.edges()).map_err(to_python)
@@ -325,13 +331,18 @@ impl State {
     }
 }
 
+/// Bytes of each triple of a pool as training takes it, with its place in the order of training.
+fn copies(buckets: &Buckets) -> u64 {
+    24 + 8 + if buckets.weighted() { 4 } else { 0 }
+}
+
 fn open(directory: &Path, memory: Bytes) -> Result<State> {
     let path = directory.join(BUCKETS);
     let engine = |staging| EngineConfig { staging, ..EngineConfig::default() };
     let (layout, order) = Executor::describe(directory)?;
     let plan = {
         let buckets = Buckets::open(&path, engine(LEAST_STAGING))?;
-        plan_memory(&layout, &order, &buckets, memory)?
+        plan_memory(&layout, &order, &buckets, copies(&buckets), memory)?
     };
     let executor = Executor::open(Arc::new(RealDisk), directory, engine(plan.staging))?;
     let mut buckets = Buckets::open(&path, engine(plan.bucket_staging))?;

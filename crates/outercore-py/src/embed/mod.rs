@@ -13,6 +13,7 @@ use outercore_embed::{
 };
 use pyo3::prelude::*;
 use serde::Serialize;
+pub use sources::{GraphLinkReader, GraphLinks};
 
 use crate::dataset::parse;
 use crate::errors::to_python;
@@ -26,6 +27,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan_order, module)?)?;
     module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
     module.add_class::<executor::PartitionExecutor>()?;
+    module.add_class::<sources::GraphLinks>()?;
+    module.add_class::<sources::GraphLinkReader>()?;
     module.add_function(wrap_pyfunction!(executor::create_partitions, module)?)
 }
 
