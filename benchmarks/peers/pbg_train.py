@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
 from torchbiggraph.config import ConfigSchema
 from torchbiggraph.edgelist import EdgeList
 from torchbiggraph.entitylist import EntityList
