@@ -156,3 +156,36 @@ class FarConnection:
     def read_start(self, thread: int, key: int, length: int, offset: int, count: int) -> int: ...
     def read_complete(self, thread: int, ticket: int) -> NDArray[np.uint8]: ...
     def close(self) -> None: ...
+
+_Loss = tuple[str, float, float]
+_Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+def kernel_distance_gradients(
+    name: str,
+    objective: _Loss,
+    queries: NDArray[np.float32],
+    candidates: NDArray[np.float32],
+    positives: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    masked: _Pairs | None,
+    bias: NDArray[np.float32] | None,
+    to_queries: NDArray[np.float32],
+    to_positives: NDArray[np.float32],
+    to_candidates: NDArray[np.float32],
+    threads: int,
+) -> float: ...
+def kernel_distance_scores(
+    name: str,
+    queries: NDArray[np.float32],
+    candidates: NDArray[np.float32],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+def kernel_loss_rows(
+    objective: _Loss,
+    positives: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    scores: NDArray[np.float32],
+    to_positives: NDArray[np.float32],
+    threads: int,
+) -> float: ...
