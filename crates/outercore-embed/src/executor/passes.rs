@@ -254,9 +254,8 @@ impl Executor {
             let stop = dealt.nodes().min(first + room);
             for partition in 0..dealt.partitions() {
                 self.for_each_piece(partition, &mut |row, rows| {
-                    for (node, numbers) in
-                        (row..).map(|row| dealer.node_at(partition, row)).zip(rows.chunks(dim))
-                    {
+                    for (numbers, row) in rows.chunks(dim).zip(row..) {
+                        let node = dealer.node_at(partition, row);
                         if node < first || node >= stop {
                             continue;
                         }
