@@ -27,8 +27,10 @@ _STAGING = 4 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
 """What a process takes besides: names, records, scores of an evaluation's block."""
-_EVALUATION = 64 << 20
+_LEAST_EVALUATION, _EVALUATION = 4 << 20, 64 << 20
 _SHARE_FOR_EVALUATION = 0.1
+LEAST_QUESTIONS = 256
+"""That are ranked in one pass over the table."""
 _NOMINAL_SECONDS = 1 / 50_000
 """Of a triple, and bytes a second of a device, for the choice of partitions only: the choice
 should not depend on the machine."""
@@ -112,7 +114,7 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     asked = config.budget.partitions
     if asked == 1 or (asked == 0 and config.budget.slots == 0):
         if whole.needed <= budget:
-            return whole
+            return _filled(whole)
         if asked == 1:
             raise _too_small(budget, whole.needed, "everything in memory")
     possible = list(_partitioned(config, size, budget))
@@ -126,9 +128,15 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if not fitting:
         least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
         raise _too_small(budget, least, "the smallest partitions")
-    if len(fitting) == 1:
-        return fitting[0]
-    return min(fitting, key=lambda one: (_seconds(config, size, one), one.partitions))
+    if len(fitting) > 1:
+        fitting.sort(key=lambda one: (_seconds(config, size, one), one.partitions))
+    return _filled(fitting[0])
+
+
+def question_bytes(config: EmbedConfig) -> int:
+    """Memory for a triple that is ranked: anchors, relations, targets and what is computed of
+    them, for both sides; counts and ids."""
+    return 2 * (5 * 4 * config.model.dim + 160)
 
 
 def order_of(config: EmbedConfig, placement: Placement, work: int | None = None) -> PartitionOrder:
@@ -165,7 +173,7 @@ def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
         "optimiser": (row_bytes(config) - 4 * dim) * entities,
         "triples": each * size.triples,
         "degrees": 8 * entities,
-        **_shared(config, size, budget),
+        **_shared(config, size),
     }
     return Placement(budget, 1, 1, False, parts)
 
@@ -191,7 +199,7 @@ def partitioned(
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
-        **_shared(config, size, budget),
+        **_shared(config, size),
     }
     if config.negatives.degree_share:
         parts["degrees"] = 8 * size.entities
@@ -240,7 +248,16 @@ def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) ->
     return True
 
 
-def _shared(config: EmbedConfig, size: Size, budget: int) -> dict[str, int]:
+def _filled(placement: Placement) -> Placement:
+    """Of what is left, some goes to larger groups of questions: fewer passes over the table."""
+    parts = dict(placement.parts)
+    most = max(_EVALUATION, int(placement.memory * _SHARE_FOR_EVALUATION))
+    left = (placement.memory - placement.needed) // 2
+    parts["evaluation"] += max(0, min(most - parts["evaluation"], left))
+    return replace(placement, parts=parts)
+
+
+def _shared(config: EmbedConfig, size: Size) -> dict[str, int]:
     """What is in memory with and without partitions."""
     dim, options = config.model.dim, config.optimiser
     width = relation_width(config.model)
@@ -251,11 +268,10 @@ def _shared(config: EmbedConfig, size: Size, budget: int) -> dict[str, int]:
     # Of every side and chunk: gradients of anchors, relations, targets and candidates; then the
     # rows that they touch, their state and what is computed of them; scores twice.
     gradients = 2 * chunks * (3 * chunk + negatives) * dim * 4
-    evaluation = int(max(_EVALUATION, budget * _SHARE_FOR_EVALUATION))
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
         "a batch": 3 * gradients + 2 * 4 * chunk * negatives,
-        "evaluation": min(evaluation, max(budget // 4, 1 << 20)),
+        "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         "the process": _WORKING,
     }
 

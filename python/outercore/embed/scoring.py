@@ -17,13 +17,14 @@ from outercore.embed.evaluate import Candidates, Evaluation, evaluate
 from outercore.embed.known import Relevant
 from outercore.embed.models import Model
 from outercore.embed.observe import Observer
+from outercore.embed.planning import LEAST_QUESTIONS, question_bytes
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import Store
 from outercore.train.stopping import StopRequest
 
 _MOST_PRODUCTS = 1e13
 """Of numbers, for `auto` to rank among all: some minutes of two cores."""
-_LEAST_GROUP, _MOST_GROUP = 1 << 10, 1 << 16
+_MOST_GROUP = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,4 @@ def described(evaluation: Evaluation, part: Part, kind: CandidateKind) -> dict[s
 
 def group_size(config: EmbedConfig, memory: int) -> int:
     """How many triples can be ranked in one pass over the table."""
-    # Anchors, relations, targets and what is computed of them, for both sides; counts and ids.
-    each = 2 * (5 * 4 * config.model.dim + 160)
-    return max(_LEAST_GROUP, min(_MOST_GROUP, memory // each))
+    return max(LEAST_QUESTIONS, min(_MOST_GROUP, memory // question_bytes(config)))
