@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
+from outercore.embed.links import Links
 from outercore.embed.npy import read_npy, write_npy
 from outercore.embed.order import PartitionOrder
 from outercore.embed.store import Pool, Progress, StartRows, TableLayout
@@ -86,7 +87,7 @@ class PartitionStore:
     def create(
         cls,
         directory: Path,
-        source: ArraySource,
+        source: ArraySource | Links,
         layout: TableLayout,
         *,
         entity_count: int,
