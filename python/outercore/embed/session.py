@@ -15,7 +15,8 @@ from outercore.embed.data import EmbedData, data_of
 from outercore.embed.epochs import Epochs
 from outercore.embed.models import build_model
 from outercore.embed.observe import EpochReport, Observer
-from outercore.embed.planning import Placement, Size, order_of, place, resolved, row_bytes
+from outercore.embed.partitions import PartitionStore
+from outercore.embed.planning import Placement, Size, order_of, place, resolved
 from outercore.embed.record_of import describe
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scalars import Scalars
@@ -205,17 +206,15 @@ class Session:
 
     def _counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""
-        count = getattr(self._store, "counters", None)
-        return {} if count is None else dict(count())
+        return self._store.counters() if isinstance(self._store, PartitionStore) else {}
 
     def _planned(self) -> dict[str, Any]:
         """What the report shows beside what happened."""
         plan = {"budget": self._placement.memory, **self._placement.to_dict()}
-        if self._placement.in_memory:
+        if not isinstance(self._store, PartitionStore):
             return plan
         order = order_of(self._config, self._placement)
-        row = row_bytes(self._config)
-        partition = -(-self._data.entities // order.partitions) * row
+        partition = self._store.shape["partition_bytes"]
         return {
             **plan,
             "order": {

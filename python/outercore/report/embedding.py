@@ -52,7 +52,7 @@ def _partitions(run: EmbeddingRun) -> str:
 
 def _summary(run: EmbeddingRun, place: int) -> str:
     record, described = run.record, run.record["description"]
-    where = "in memory"
+    where = "1"
     if described["partitions"] > 1:
         where = f"{described['slots']} of {described['partitions']}"
     tiles = [
@@ -92,7 +92,9 @@ def _row(part: str, name: str, figures: dict[str, Any], protocol: str) -> str:
         f"{figures['auc']:.4f}",
         protocol,
     ]
-    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+    *short, long = (escape(cell) for cell in cells)
+    columns = "".join(f"<td style='white-space: nowrap'>{cell}</td>" for cell in short)
+    return f"<tr>{columns}<td>{long}</td></tr>"
 
 
 def _score(value: float | None) -> str:

@@ -155,7 +155,10 @@ def timeline(run: EmbeddingRun) -> go.Figure:
 def memory(run: EmbeddingRun) -> go.Figure:
     """How the budget was divided."""
     plan = run.record["plan"]
-    return budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
+    figure = budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
+    # Room for the names of all parts.
+    figure.update_layout(height=320, legend={"y": -0.3})
+    return figure
 
 
 def figures(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
