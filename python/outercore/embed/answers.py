@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.data import has_triples
+from outercore.embed.links import Links
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Answers:
     """What completes each question to a triple of the data set, of any part of it.
 
     Shapes: `questions` int64 [n, 3], the part that is asked for being -1.
-    Cost: one pass over the triples, or over the arcs of a plain graph; 16 bytes an answer.
+    Cost: one pass over the triples, or over the links of a plain graph; 16 bytes an answer.
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
@@ -62,34 +63,18 @@ class Answers:
 
 
 def _triples(graph: Graph) -> Iterator[NDArray[np.int64]]:
-    """All triples of a knowledge graph, or all arcs of a plain graph as triples."""
-    if has_triples(graph):
-        for key in sorted(graph.arrays):
-            if key.startswith("triples/") and not key.endswith(".weight"):
-                yield from _pieces(_mapped(graph, key))
+    """All triples of a knowledge graph, or all links of a plain graph in their directions."""
+    if not has_triples(graph):
+        undirected = graph.manifest["edge_types"]["edge"].get("undirected", False)
+        for links in Links(graph.root).chunks():
+            yield links
+            if undirected:
+                yield links[:, ::-1]
         return
-    yield from _arcs(graph)
-
-
-def _pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    for start in range(0, len(array), _CHUNK):
-        yield np.array(array[start : start + _CHUNK])
-
-
-def _arcs(graph: Graph) -> Iterator[NDArray[np.int64]]:
-    """The arcs of the topology; an undirected edge is there in both directions."""
-    offsets, sources = _mapped(graph, "edges/edge/offsets"), _mapped(graph, "edges/edge/sources")
-    for start in range(0, len(sources), _CHUNK):
-        heads = np.array(sources[start : start + _CHUNK], np.int64)
-        places = np.arange(start, start + len(heads), dtype=offsets.dtype)
-        tails = np.searchsorted(offsets, places, side="right").astype(np.int64) - 1
-        yield np.stack([heads, np.zeros_like(heads), tails], axis=1)
-
-
-def _mapped(graph: Graph, key: str) -> NDArray[Any]:
-    entry = graph.arrays[key]
-    shape, dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    path = graph.root / entry["file"]
-    return np.memmap(path, dtype, "r", int(entry["data_offset"]), shape)
+    for key in sorted(graph.arrays):
+        entry = graph.arrays[key]
+        if key.startswith("triples/") and not key.endswith(".weight") and entry["shape"][0]:
+            path, shape = graph.root / entry["file"], tuple(entry["shape"])
+            triples = np.memmap(path, np.int64, "r", int(entry["data_offset"]), shape)
+            for start in range(0, len(triples), _CHUNK):
+                yield np.array(triples[start : start + _CHUNK])

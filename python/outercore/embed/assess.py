@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
-from outercore.embed.data import PARTS, Part, knowledge_graph
+from outercore.embed.data import PARTS, Part, data_of
 from outercore.embed.models import build_model
 from outercore.embed.observe import Observer
 from outercore.embed.run_directory import EmbedDirectory
@@ -81,22 +80,22 @@ def assess(
         InvalidError: a row that is not finite.
         InterruptError: somebody asked to stop.
     """
-    graph = embedding.graph
     config = _config(embedding)
+    # Before the seed is another one: of a plain graph it says which links are held out.
+    data = data_of(embedding.graph, config)
     if seed is not None:
         config = replace(config, run=replace(config.run, seed=seed))
     kinds = tuple(also)
     config = replace(
         config, evaluation=EvaluationConfig(candidates, count, also=kinds, filtered=filtered)
     )
-    data = knowledge_graph(graph, config.data)
     for part in parts:
         if part not in PARTS:
             raise InvalidError(f"part: expected one of {', '.join(PARTS)}; found `{part}`")
         if part not in data.parts:
             known = ", ".join(data.parts)
             raise NotFoundError(
-                f"data set `{graph.root}`: no triples for `{part}`\nhint: it has {known}"
+                f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
     held_out = [
         choose(part, data.parts[part].read(), triples, config.run.seed)
@@ -104,10 +103,7 @@ def assess(
     ]
     degrees = None
     if "degree" in (candidates, *kinds):
-        ends = np.zeros(data.entities, np.int64)
-        for chunk in data.train.chunks():
-            ends += np.bincount(chunk[:, [0, 2]].reshape(-1), minlength=len(ends))
-        degrees = torch.from_numpy(ends)
+        degrees = torch.from_numpy(data.degrees())
     stop = StopRequest()
     with stop_on_signals(stop):
         scoring = Scoring(
@@ -122,8 +118,7 @@ def assess(
             stop=stop,
         )
         if filtered:
-            every = data.parts.values()
-            scoring.collect_known(chunk for some in every for chunk in some.chunks())
+            scoring.collect_known(data.answers())
         return scoring.final()
 
 
