@@ -128,9 +128,15 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if not fitting:
         least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
         raise _too_small(budget, least, "the smallest partitions")
-    if len(fitting) > 1:
-        fitting.sort(key=lambda one: (_seconds(config, size, one), one.partitions))
-    return _filled(fitting[0])
+    # A bucket should have some batches; where that cannot be, the fewest partitions do.
+    most = max(4, int((size.triples / config.optimiser.batch_size) ** 0.5))
+    large = [one for one in fitting if one.partitions <= most]
+    if not large:
+        fewest = min(one.partitions for one in fitting)
+        large = [one for one in fitting if one.partitions == fewest]
+    if len(large) > 1:
+        large.sort(key=lambda one: (_seconds(config, size, one), one.partitions))
+    return _filled(large[0])
 
 
 def question_bytes(config: EmbedConfig) -> int:
@@ -209,8 +215,10 @@ def partitioned(
 def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
     """For each number of partitions and way to swap the most slots that fit, or else the fewest."""
     asked = config.budget
-    counts = [asked.partitions] if asked.partitions else _counts(config, size)
+    counts = [asked.partitions] if asked.partitions else _COUNTS
     for partitions in counts:
+        if partitions > size.entities:
+            continue
         for spare in {"auto": (False, True), "in-place": (False,), "spare-slot": (True,)}[
             asked.swap
         ]:
@@ -227,13 +235,6 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
                     break
             if best is not None:
                 yield best
-
-
-def _counts(config: EmbedConfig, size: Size) -> list[int]:
-    """Numbers of partitions that leave a bucket some batches."""
-    most = max(4, int((size.triples / config.optimiser.batch_size) ** 0.5))
-    counts = [count for count in _COUNTS if count <= min(most, size.entities)]
-    return counts or [min(_COUNTS[0], size.entities)]
 
 
 def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) -> bool:
