@@ -80,11 +80,16 @@ class Setting:
             **{"memory": MEMORY, **options},
         )
 
-    def in_memory(self) -> MemoryStore:
+    def in_memory(self, directory: Path | None = None, **options: Any) -> MemoryStore:
         """A store with the same first rows in memory."""
-        seed = self.config.run.seed
         return MemoryStore.create(
-            None, self.triples, self.entities, RELATIONS, layout_of(self.config), seed=seed
+            directory,
+            self.triples,
+            self.entities,
+            RELATIONS,
+            layout_of(self.config),
+            seed=self.config.run.seed,
+            **options,
         )
 
 
@@ -107,6 +112,16 @@ def table_of(store: Any) -> Tensor:
     entities = torch.cat([entities for entities, _ in blocks])
     assert torch.equal(entities.sort().values, torch.arange(store.entity_count))
     return torch.cat([rows for _, rows in blocks])[entities.argsort()]
+
+
+def dealt(store: PartitionStore) -> list[Tensor]:
+    """The entities of each partition, row by row."""
+    partitions = store.shape["partitions"]
+    each, longer = divmod(store.entity_count, partitions)
+    return [
+        torch.from_numpy(store._core.read_rows(partition, 0, each + (partition < longer))[0])
+        for partition in range(partitions)
+    ]
 
 
 class NaivePartitions:
