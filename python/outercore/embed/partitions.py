@@ -241,11 +241,15 @@ class PartitionStore:
         found: dict[str, int] = json.loads(self._core.memory())
         return found
 
-    def _reopen(self) -> None:
-        """Goes back to the last checkpoint."""
+    def close(self) -> None:
+        """Lets go of the table, which another process may then train; nothing else can be done."""
         # The core lets go of the table's lock when nothing refers to it any more; pools that
         # somebody still holds keep the memory that they lie in, and no more.
-        del self._core
+        self.__dict__.pop("_core", None)
+
+    def _reopen(self) -> None:
+        """Goes back to the last checkpoint."""
+        self.close()
         self._open()
 
     def _kept_relations(self, place: int) -> Path:

@@ -129,6 +129,7 @@ def _run(
         stack.enter_context(_threads(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
         session = Session(graph, config, run, warm, observer or Observer(), stop, command)
+        stack.callback(session.close)
         return EmbedResult(run.path, session.fit())
 
 

@@ -124,6 +124,11 @@ class Session:
         finally:
             self._scalars.close()
 
+    def close(self) -> None:
+        """Lets go of the table."""
+        if isinstance(self._store, PartitionStore):
+            self._store.close()
+
     def _after_epoch(self, report: EpochReport) -> None:
         self._scalars.epoch(report)
         self._write_record("running", {})
