@@ -189,3 +189,21 @@ def kernel_loss_rows(
     to_positives: NDArray[np.float32],
     threads: int,
 ) -> float: ...
+def kernel_gather_rows(
+    table: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+def kernel_sum_rows(
+    pieces: list[tuple[NDArray[np.int64], NDArray[np.float32]]], threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
+def kernel_step_rows(
+    name: str,
+    table: NDArray[np.float32],
+    state: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    gradients: NDArray[np.float32],
+    rate: float,
+    threads: int,
+) -> None: ...

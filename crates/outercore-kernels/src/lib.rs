@@ -10,9 +10,11 @@ mod distance;
 mod lanes;
 mod loss;
 mod parallel;
+mod rows;
 mod scalar;
 
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
 pub use loss::{Loss, loss_rows};
+pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

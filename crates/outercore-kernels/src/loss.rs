@@ -8,6 +8,8 @@ use crate::scalar::{exponential, softplus, softplus_one};
 
 /// Rows that one thread takes at a time.
 const ROWS_AT_ONCE: usize = 64;
+/// The smallest derivative of a score that is not taken for zero.
+const LEAST: f32 = 1e-30;
 
 /// A function of a row's scores; see `outercore.embed.losses`, which says the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,8 +142,8 @@ pub fn row_loss<L: Lanes>(
         Loss::Softmax { contrastive } => softmax(lanes, contrastive, positive, weight, scores),
         Loss::Logistic { margin } => {
             let share = weight / count as f32;
-            let change = Logistic { margin: lanes.splat(margin), factor: lanes.splat(share) };
-            let (costs, _) = replace(lanes, scores, &change);
+            let (costs, _) = replace(lanes, scores, &Logistic { margin: lanes.splat(margin) });
+            scale(lanes, scores, share);
             let (cost, slope) = softplus_one(-(positive + margin));
             RowLoss { value: weight * cost + share * costs, positive: -weight * slope }
         }
@@ -234,14 +236,13 @@ impl<L: Lanes> Change<L> for Exponential<L::f32s> {
 
 struct Logistic<V> {
     margin: V,
-    factor: V,
 }
 
 impl<L: Lanes> Change<L> for Logistic<L::f32s> {
     #[inline(always)]
     fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s) {
         let (cost, slope) = softplus(lanes, lanes.add_f32s(scores, self.margin));
-        (lanes.mul_f32s(slope, self.factor), cost, cost)
+        (slope, cost, cost)
     }
 }
 
@@ -290,15 +291,20 @@ fn largest<L: Lanes>(lanes: L, scores: &[f32]) -> f32 {
     tail.iter().fold(lanes.reduce_max_f32s(largest), |largest, &score| largest.max(score))
 }
 
+/// Multiplies by a factor. What is below 1e-30 then becomes zero: products of it would leave the
+/// normal numbers, and arithmetic on those that are not is slow.
 #[inline(always)]
 fn scale<L: Lanes>(lanes: L, scores: &mut [f32], factor: f32) {
     let (body, tail) = L::as_mut_simd_f32s(scores);
-    let factors = lanes.splat(factor);
+    let (factors, least, zero) = (lanes.splat(factor), lanes.splat(LEAST), lanes.splat(0.0));
     for line in body {
-        *line = lanes.mul_f32s(*line, factors);
+        let scaled = lanes.mul_f32s(*line, factors);
+        let small = lanes.less_than_f32s(lanes.absolute(scaled), least);
+        *line = lanes.select_f32s(small, zero, scaled);
     }
     for score in tail {
-        *score *= factor;
+        let scaled = *score * factor;
+        *score = if scaled.abs() < LEAST { 0.0 } else { scaled };
     }
 }
 

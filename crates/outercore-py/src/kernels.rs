@@ -1,12 +1,14 @@
 //! Arithmetic of embeddings on NumPy's memory.
 
+use numpy::ndarray::Array2;
 use numpy::{
-    PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2, PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1,
+    PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Distance, DistanceChunk, DistanceGradients, Loss, distance_gradients, distance_scores,
-    loss_rows,
+    Distance, DistanceChunk, DistanceGradients, Loss, Piece, Step, distance_gradients,
+    distance_scores, gather_rows, loss_rows, step_rows, sum_rows,
 };
 use pyo3::prelude::*;
 
@@ -14,6 +16,10 @@ use crate::errors::to_python;
 
 /// Name, margin and temperature of a loss, as `LossConfig` has them.
 type LossOptions<'py> = (&'py str, f32, f32);
+/// Rows of a table and their gradients.
+type Gradients<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray2<'py, f32>);
+/// Distinct rows and the sums of their gradients.
+type Sums<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 /// Rows and columns of pairs.
 type Pairs<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
 
@@ -21,7 +27,10 @@ type Pairs<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kernel_distance_gradients, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_distance_scores, module)?)?;
-    module.add_function(wrap_pyfunction!(kernel_loss_rows, module)?)
+    module.add_function(wrap_pyfunction!(kernel_loss_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(kernel_gather_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(kernel_sum_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(kernel_step_rows, module)?)
 }
 
 fn distance(name: &str) -> Result<Distance> {
@@ -38,7 +47,10 @@ fn loss((name, margin, temperature): LossOptions<'_>) -> Result<Loss> {
         "contrastive" => Ok(Loss::Softmax { contrastive: true }),
         "logistic" => Ok(Loss::Logistic { margin }),
         "margin" => Ok(Loss::Margin { margin }),
-        "self-adversarial" => Ok(Loss::SelfAdversarial { margin, temperature }),
+        "self-adversarial" => Ok(Loss::SelfAdversarial {
+            margin,
+            temperature,
+        }),
         _ => Err(Error::invalid(format!("no loss is called `{name}`"))),
     }
 }
@@ -85,7 +97,8 @@ fn kernel_distance_gradients(
         positives: to_positives.as_slice_mut()?,
         candidates: to_candidates.as_slice_mut()?,
     };
-    py.detach(|| distance_gradients(chunk, to, threads)).map_err(to_python)
+    py.detach(|| distance_gradients(chunk, to, threads))
+        .map_err(to_python)
 }
 
 /// Minus the distances of all pairs.
@@ -121,5 +134,78 @@ fn kernel_loss_rows(
     let (positives, weights) = (positives.as_slice()?, weights.as_slice()?);
     let (scores, to_positives) = (scores.as_slice_mut()?, to_positives.as_slice_mut()?);
     py.detach(|| loss_rows(loss, positives, weights, scores, to_positives, threads))
+        .map_err(to_python)
+}
+
+/// Copies rows of a table.
+#[pyfunction]
+fn kernel_gather_rows(
+    py: Python<'_>,
+    table: PyReadonlyArray2<'_, f32>,
+    rows: PyReadonlyArray1<'_, i64>,
+    mut out: PyReadwriteArray2<'_, f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let width = table.shape()[1];
+    let (table, rows, out) = (table.as_slice()?, rows.as_slice()?, out.as_slice_mut()?);
+    py.detach(|| gather_rows(table, width, rows, out, threads))
+        .map_err(to_python)
+}
+
+/// Distinct rows, ascending, and the sums of their gradients.
+#[pyfunction]
+fn kernel_sum_rows<'py>(
+    py: Python<'py>,
+    pieces: Vec<Gradients<'py>>,
+    threads: usize,
+) -> PyResult<Sums<'py>> {
+    let width = pieces
+        .first()
+        .map_or(0, |(_, gradients)| gradients.shape()[1]);
+    let pieces = pieces
+        .iter()
+        .map(|(rows, gradients)| {
+            Ok(Piece {
+                rows: rows.as_slice()?,
+                gradients: gradients.as_slice()?,
+            })
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let (rows, sums) = py
+        .detach(|| {
+            let found = sum_rows(&pieces, width, threads)?;
+            let sums = Array2::from_shape_vec((found.rows.len(), width), found.sums)
+                .map_err(|error| Error::internal(error.to_string()))?;
+            Ok((found.rows, sums))
+        })
+        .map_err(to_python)?;
+    Ok((rows.into_pyarray(py), sums.into_pyarray(py)))
+}
+
+/// Moves rows of a table against their gradients.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn kernel_step_rows(
+    py: Python<'_>,
+    name: &str,
+    mut table: PyReadwriteArray2<'_, f32>,
+    mut state: PyReadwriteArray2<'_, f32>,
+    rows: PyReadonlyArray1<'_, i64>,
+    gradients: PyReadonlyArray2<'_, f32>,
+    rate: f32,
+    threads: usize,
+) -> PyResult<()> {
+    let step = match name {
+        "adagrad" => Step::Adagrad,
+        "row-adagrad" => Step::RowAdagrad,
+        _ => {
+            return Err(to_python(Error::invalid(format!(
+                "no step is called `{name}`"
+            ))));
+        }
+    };
+    let (table, state) = (table.as_slice_mut()?, state.as_slice_mut()?);
+    let (rows, gradients) = (rows.as_slice()?, gradients.as_slice()?);
+    py.detach(|| step_rows(step, table, state, rows, gradients, rate, threads))
         .map_err(to_python)
 }

@@ -104,3 +104,41 @@ def distance_scores(distance: str, queries: Tensor, candidates: Tensor, out: Ten
     _core.kernel_distance_scores(
         distance, queries.numpy(), candidates.numpy(), out.numpy(), torch.get_num_threads()
     )
+
+
+def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
+    """Copies of rows of a table."""
+    if not (table.size(1) and fits(table)):
+        return table.index_select(0, rows)
+    out = table.new_empty(rows.numel(), table.size(1))
+    _core.kernel_gather_rows(
+        table.numpy(), rows.contiguous().numpy(), out.numpy(), torch.get_num_threads()
+    )
+    return out
+
+
+def sum_rows(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Distinct rows, ascending, and the sums of their gradients, in the order of the pieces."""
+    rows, sums = _core.kernel_sum_rows(
+        [(rows.contiguous().numpy(), gradients.numpy()) for rows, gradients in pieces],
+        torch.get_num_threads(),
+    )
+    return torch.from_numpy(rows), torch.from_numpy(sums)
+
+
+def step_rows(
+    name: str, table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float
+) -> bool:
+    """Moves rows of a table, ascending and each once; whether the core could do it."""
+    if not fits(table, state, gradients) or not gradients.numel():
+        return False
+    _core.kernel_step_rows(
+        name,
+        table.numpy(),
+        state.numpy(),
+        rows.contiguous().numpy(),
+        gradients.numpy(),
+        rate,
+        torch.get_num_threads(),
+    )
+    return True

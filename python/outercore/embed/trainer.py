@@ -14,12 +14,14 @@ from outercore.embed.config import EmbedConfig
 from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
+from outercore.embed.native import gather_rows
 from outercore.embed.negatives import KnownTargets, Negatives, NegativeSampler, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.regularizers import build_regulariser
 from outercore.embed.store import Pool, Store, TableLayout
+from outercore.embed.touched import Touched
 from outercore.errors import InvalidError
 
 
@@ -170,7 +172,7 @@ class Trainer:
         """Trains one batch and returns its mean loss."""
         pool = context.pool
         random = generator(self.config.run.seed, Purpose.NEGATIVES, *at)
-        found = _Touched()
+        found = Touched()
         value = pool.entities.new_zeros(())
         for side in ("tail", "head"):
             for chunk in places.split(self.config.optimiser.chunk_size):
@@ -205,7 +207,7 @@ class Trainer:
         side: Side,
         negatives: Negatives,
         unit: float,
-        found: _Touched,
+        found: Touched,
     ) -> Tensor:
         """Adds a chunk's gradients to `found` and returns its loss."""
         pool, device = context.pool, context.pool.entities.device
@@ -224,10 +226,10 @@ class Trainer:
         )
         chunk = Chunk(
             side=question.side,
-            anchors=pool.entities.index_select(0, anchors),
-            relations=self.store.relations.index_select(0, relations),
-            targets=pool.entities.index_select(0, targets),
-            candidates=pool.entities.index_select(0, candidates),
+            anchors=gather_rows(pool.entities, anchors),
+            relations=gather_rows(self.store.relations, relations),
+            targets=gather_rows(pool.entities, targets),
+            candidates=gather_rows(pool.entities, candidates),
             weights=weights,
             masked=None if fused else self._masked(context, side, triples, question, negatives),
             bias=None if negatives.bias is None else negatives.bias.to(device),
@@ -278,42 +280,6 @@ class Trainer:
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost
-
-
-class _Touched:
-    """Rows that a batch touches, with a gradient for each time that it does."""
-
-    def __init__(self) -> None:
-        self._entities: list[tuple[Tensor, Tensor]] = []
-        self._relations: list[tuple[Tensor, Tensor]] = []
-
-    def add_entities(self, rows: Tensor, gradients: Tensor) -> None:
-        """Takes in gradients of rows of the entities' table."""
-        self._entities.append((rows, gradients))
-
-    def add_relations(self, rows: Tensor, gradients: Tensor) -> None:
-        """Takes in gradients of rows of the relations' table."""
-        self._relations.append((rows, gradients))
-
-    def entities(self) -> tuple[Tensor, Tensor]:
-        """Distinct rows and the sums of their gradients."""
-        return _summed(self._entities)
-
-    def relations(self) -> tuple[Tensor, Tensor]:
-        """Distinct rows and the sums of their gradients."""
-        return _summed(self._relations)
-
-
-def _summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    rows, places = torch.unique(torch.cat([rows for rows, _ in pieces]), return_inverse=True)
-    first = pieces[0][1]
-    sums = first.new_zeros(len(rows), first.size(1))
-    start = 0
-    for _, gradients in pieces:
-        stop = start + len(gradients)
-        sums.index_add_(0, places[start:stop], gradients)
-        start = stop
-    return rows, sums
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
