@@ -1,5 +1,5 @@
 //! Reads and writes that know no meaning: back ends behind one [`Reader`], the read planner, the
-//! device profile, and the write side ([`Disk`]) with its faults.
+//! device profile, the write side ([`Disk`]) with its faults, and a lock against other processes.
 //!
 //! Layer 1. The only crate besides the Python binding that may hold `unsafe`.
 
