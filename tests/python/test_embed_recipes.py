@@ -28,5 +28,5 @@ def test_a_recipe_begins_with_its_model_and_says_what_it_is(name: str) -> None:
 def test_an_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(InvalidError, match="did you mean `complex-wn18`"):
         recipe("complex-wn1")
-    with pytest.raises(InvalidError, match="known: .*complex-fb15k-237"):
+    with pytest.raises(InvalidError, match=r"known: .*complex-fb15k-237"):
         recipe("zzz")
