@@ -223,6 +223,23 @@ def test_the_best_few_do_not_depend_on_the_blocks() -> None:
                 assert values[row].tolist() == scores[row, expected].tolist() + [-np.inf] * rest
 
 
+def test_the_best_of_many_columns_are_the_first_of_equal_ones() -> None:
+    draws = np.random.default_rng(2)
+    # Wide enough to be looked at by groups, with a rest that fills none.
+    scores = torch.from_numpy(draws.integers(0, 40, (9, 2000)).astype(np.float32))
+    scores[1] = -torch.inf
+    scores[2, :1990] = -torch.inf
+    for k in (1, 3, 7):
+        best = TopK(9, k)
+        best.offer(0, scores[:, :1100])
+        best.offer(1100, scores[:, 1100:])
+        ids, _ = best.best()
+        for row in range(9):
+            places = sorted(range(2000), key=lambda place: (-scores[row, place], place))
+            expected = [place for place in places[:k] if scores[row, place] > -torch.inf]
+            assert ids[row].tolist() == expected + [-1] * (k - len(expected)), (k, row)
+
+
 # Neighbours
 
 

@@ -239,7 +239,8 @@ def test_a_network_learns_from_an_embedding(outcome: Any, tmp_path: Path) -> Non
     assert np.array_equal(oc.open("planted").array("place"), embedding.rows(np.load("map.npy")))
     code, out, err = outcome(
         "train", "planted", "--features", "place", "--model", "mlp", "--fanout", "1",
-        "--epochs", "10", "--batch-size", "64", "--lr", "0.02", "--memory", "256MiB", "--out", "trained", "--json",
+        "--epochs", "10", "--batch-size", "64", "--lr", "0.02",
+        "--memory", "256MiB", "--out", "trained", "--json",
     )  # fmt: skip
     assert code == 0, err
     # The embedding has seen the labels: a network without any edge reads them from it.

@@ -29,6 +29,8 @@ _SUFFIXES: dict[str, Format] = {
     ".txt": "tsv",
 }
 _DATA_OFFSET = 4096
+_TEXT_NUMBERS = 1 << 18
+"""Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
 _BREAKS = r"[\t\n\r]"
 _REVERSE = pa.scalar("(reverse)", pa.large_string())
 _TAB, _BLANK, _EMPTY, _LINE = (pa.scalar(text, pa.large_string()) for text in ("\t", " ", "", "\n"))
@@ -112,12 +114,12 @@ class _Table:
         shape = embedding.relations.shape if self._relations else embedding.entities.shape
         self.rows, self.width = int(shape[0]), int(shape[1])
 
-    def pieces(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """(First row, rows), in order."""
+    def pieces(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """(First row, rows), in order; so many at a time, if the table is large."""
         if self._relations:
             yield 0, self._embedding.relations
         else:
-            yield from self._embedding.blocks()
+            yield from self._embedding.blocks(rows)
 
     def names(self, start: int, stop: int) -> pa.Array:
         """Names of these rows; ids as text where there are none."""
@@ -193,7 +195,7 @@ def _write_parquet(path: Path, table: _Table, progress: Progress) -> None:
 
 def _write_text(path: Path, table: _Table, progress: Progress) -> None:
     with path.open("wb") as file:
-        for first, rows in table.pieces():
+        for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
             stop = first + len(rows)
             names = lines_hold(table.names(first, stop), first)
             numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
