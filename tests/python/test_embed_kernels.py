@@ -162,7 +162,15 @@ def test_equal_rows_have_no_direction_but_a_finite_gradient() -> None:
 
 def in_single(chunk: Chunk) -> Chunk:
     """The same chunk in float32, which the core's kernels take."""
-    return Chunk(*(part.to(torch.float32) if isinstance(part, Tensor) else part for part in chunk))
+    assert chunk.bias is not None
+    return chunk._replace(
+        anchors=chunk.anchors.float(),
+        relations=chunk.relations.float(),
+        targets=chunk.targets.float(),
+        candidates=chunk.candidates.float(),
+        weights=chunk.weights.float(),
+        bias=chunk.bias.float(),
+    )
 
 
 def assert_near(actual: Tensor, expected: Tensor) -> None:

@@ -93,7 +93,7 @@ class Similarity(Protocol):
 class Inner:
     """The inner product."""
 
-    distance = None
+    distance: str | None = None
     block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ class Euclidean:
     A distance below the rounding of that product has no gradient: its direction would be noise.
     """
 
-    distance = None
+    distance: str | None = None
     block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ class Manhattan:
     forward and backward.
     """
 
-    distance = "manhattan"
+    distance: str | None = "manhattan"
     block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -243,7 +243,7 @@ class Modulus:
     kept from its scores to its gradient.
     """
 
-    distance = "modulus"
+    distance: str | None = "modulus"
     block_numbers = 1 << 20
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
