@@ -60,9 +60,9 @@ def embed(
 
     Example:
         >>> import outercore as oc
-        >>> result = oc.embed("facts", model="distmult", dim=8, epochs=2)  # doctest: +SKIP
-        >>> result.entities.shape  # doctest: +SKIP
-        (3, 8)
+        >>> result = oc.embed(tiny_dataset, dim=8, epochs=2, threads=1, out=tmp_path / "run")
+        >>> result.entities.shape, result.metrics[0]["part"]
+        ((200, 8), 'valid')
     """
     graph = outercore.open(data_set)
     chosen = configuration(
