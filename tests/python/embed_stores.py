@@ -27,7 +27,13 @@ def config_of(**groups: Any) -> EmbedConfig:
     values: dict[str, Any] = {
         "model": {"kind": "complex", "dim": 8, "init_scale": 0.1},
         "negatives": {"count": 12},
-        "optimiser": {"batch_size": 32, "chunk_size": 16, "epochs": 3, "learning_rate": 0.2},
+        "optimiser": {
+            "batch_size": 32,
+            "chunk_size": 16,
+            "epochs": 3,
+            "learning_rate": 0.2,
+            "validate_every": 1,
+        },
     }
     for name, group in groups.items():
         values[name] = {**values.get(name, {}), **group}

@@ -126,8 +126,7 @@ class Session:
 
     def close(self) -> None:
         """Lets go of the table."""
-        if isinstance(self._store, PartitionStore):
-            self._store.close()
+        self._store.close()
 
     def _after_epoch(self, report: EpochReport) -> None:
         self._scalars.epoch(report)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from outercore.embed.models import Start
 from outercore.embed.npy import read_npy, write_npy
 from outercore.embed.randomness import Purpose, initial_rows
 from outercore.errors import CorruptError, InvalidError, VersionError
+from outercore.lock import hold
 from outercore.storage import Storage, device_errors, replace_file
 
 StartRows = Callable[[Tensor], "Tensor | NDArray[np.float32]"]
@@ -188,10 +190,14 @@ class Store(Protocol):
     def write_relations(self, path: Path) -> None:
         """Writes the relations' rows, `.npy` float32 [rows, relation width], atomically."""
 
+    def close(self) -> None:
+        """Lets go of the table, which another process may then train; nothing else can be done."""
+
 
 _TABLES = ("entities", "entity_state", "relations", "relation_state")
 _KEPT = ("entities", "relations")
 _JOURNAL = "checkpoint.json"
+_LOCK = "lock"
 _VERSION = 1
 _DAMAGED = "hint: go on from a copy of the directory, or train again"
 
@@ -225,6 +231,7 @@ class MemoryStore:
     _kept: tuple[Tensor, Tensor] | None = field(init=False, default=None)
     _kept_on_disk: int | None = field(init=False, default=None)
     _kept_committed: int | None = field(init=False, default=None)
+    _lock: TextIO | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)
@@ -252,7 +259,8 @@ class MemoryStore:
 
         `start` and `relations` give first rows; one that is not a number is the model's own.
 
-        Errors: `InvalidError` where `directory` holds a checkpoint, or for bad triples or rows.
+        Errors: `InvalidError` where `directory` holds a checkpoint or another process trains in
+        it, or for bad triples or rows.
         """
         if directory is not None and (directory / _JOURNAL).exists():
             raise InvalidError(
@@ -262,6 +270,8 @@ class MemoryStore:
         store.allocate(
             layout, seed, device or torch.device("cpu"), start=start, relations=relations
         )
+        if directory is not None:
+            store._lock = hold(directory / _LOCK)
         return store
 
     @classmethod
@@ -275,9 +285,21 @@ class MemoryStore:
     ) -> MemoryStore:
         """A store at the last checkpoint in `directory`.
 
-        Errors: `InvalidError` where there is none, or where it is of another number of triples;
-        `CorruptError` and `VersionError` name the file.
+        Errors: `InvalidError` where there is none, where it is of another number of triples, or
+        where another process goes on with it; `CorruptError` and `VersionError` name the file.
         """
+        _read_journal(directory)
+        with ExitStack() as failed:
+            lock = failed.enter_context(hold(directory / _LOCK))
+            store = cls._load(directory, triples, weights, device or torch.device("cpu"))
+            failed.pop_all()
+        store._lock = lock
+        return store
+
+    @classmethod
+    def _load(
+        cls, directory: Path, triples: Tensor, weights: Tensor | None, device: torch.device
+    ) -> MemoryStore:
         saved = _read_journal(directory)
         store = cls(triples, saved["entities"], saved["relations"], weights, directory=directory)
         if saved["triples"] != len(triples):
@@ -285,7 +307,6 @@ class MemoryStore:
                 f"`{directory}`: expected the {saved['triples']:,} triples that it was made from, "
                 f"found {len(triples):,}\nhint: go on with the data set of the run"
             )
-        device = device or torch.device("cpu")
         tables = directory / f"tables-{saved['generation'] % 2}"
         for name in _TABLES:
             setattr(store, name, read_npy(tables / f"{name}.npy").to(device))
@@ -385,6 +406,12 @@ class MemoryStore:
     def write_relations(self, path: Path) -> None:
         """See `Store`."""
         write_npy(self.storage, path, self.relations)
+
+    def close(self) -> None:
+        """See `Store`."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _write_tables(self, name: str, tables: tuple[str, ...]) -> None:
         assert self.directory is not None
