@@ -612,6 +612,33 @@ def test_an_export_in_blocks_is_the_export_at_once(
     assert pq.read_table(tmp_path / "blocks.parquet") == pq.read_table(tmp_path / "whole.parquet")
 
 
+def anonymous_memory() -> int:
+    """Bytes of this process that are no file's."""
+    status = Path("/proc/self/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("RssAnon")]
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.parametrize("suffix", ["npy", "parquet", "tsv"])
+def test_an_export_holds_no_table_in_memory(tmp_path: Path, graph: oc.Graph, suffix: str) -> None:
+    rows = np.lib.format.open_memmap(tmp_path / "rows.npy", "w+", np.float32, (600_000, 64))
+    model = ModelConfig("dot", 64)
+    nothing = np.empty((1, 0), np.float32)
+    embedding = write_run(tmp_path / "run", graph.root, rows, nothing, model, 1)
+    most = 0
+
+    def watch(phase: str, done: int, total: int, unit: str) -> None:
+        nonlocal most
+        most = max(most, anonymous_memory())
+
+    before = anonymous_memory()
+    path = tmp_path / f"vectors.{suffix}"
+    assert export(embedding, path, by_id=True, progress=watch) == 600_000
+    # 146 MiB of rows.
+    assert most - before < 80 << 20
+    path.unlink()
+
+
 def test_reverse_relations_are_named_as_such(tmp_path: Path, graph: oc.Graph) -> None:
     embedding = embed(tmp_path / "run", graph, reciprocal=True)
     export(embedding, tmp_path / "relations.parquet", what="relations")
