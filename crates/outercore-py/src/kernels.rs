@@ -47,10 +47,7 @@ fn loss((name, margin, temperature): LossOptions<'_>) -> Result<Loss> {
         "contrastive" => Ok(Loss::Softmax { contrastive: true }),
         "logistic" => Ok(Loss::Logistic { margin }),
         "margin" => Ok(Loss::Margin { margin }),
-        "self-adversarial" => Ok(Loss::SelfAdversarial {
-            margin,
-            temperature,
-        }),
+        "self-adversarial" => Ok(Loss::SelfAdversarial { margin, temperature }),
         _ => Err(Error::invalid(format!("no loss is called `{name}`"))),
     }
 }
@@ -97,8 +94,7 @@ fn kernel_distance_gradients(
         positives: to_positives.as_slice_mut()?,
         candidates: to_candidates.as_slice_mut()?,
     };
-    py.detach(|| distance_gradients(chunk, to, threads))
-        .map_err(to_python)
+    py.detach(|| distance_gradients(chunk, to, threads)).map_err(to_python)
 }
 
 /// Minus the distances of all pairs.
@@ -148,8 +144,7 @@ fn kernel_gather_rows(
 ) -> PyResult<()> {
     let width = table.shape()[1];
     let (table, rows, out) = (table.as_slice()?, rows.as_slice()?, out.as_slice_mut()?);
-    py.detach(|| gather_rows(table, width, rows, out, threads))
-        .map_err(to_python)
+    py.detach(|| gather_rows(table, width, rows, out, threads)).map_err(to_python)
 }
 
 /// Distinct rows, ascending, and the sums of their gradients.
@@ -159,16 +154,11 @@ fn kernel_sum_rows<'py>(
     pieces: Vec<Gradients<'py>>,
     threads: usize,
 ) -> PyResult<Sums<'py>> {
-    let width = pieces
-        .first()
-        .map_or(0, |(_, gradients)| gradients.shape()[1]);
+    let width = pieces.first().map_or(0, |(_, gradients)| gradients.shape()[1]);
     let pieces = pieces
         .iter()
         .map(|(rows, gradients)| {
-            Ok(Piece {
-                rows: rows.as_slice()?,
-                gradients: gradients.as_slice()?,
-            })
+            Ok(Piece { rows: rows.as_slice()?, gradients: gradients.as_slice()? })
         })
         .collect::<PyResult<Vec<_>>>()?;
     let (rows, sums) = py
@@ -199,13 +189,10 @@ fn kernel_step_rows(
         "adagrad" => Step::Adagrad,
         "row-adagrad" => Step::RowAdagrad,
         _ => {
-            return Err(to_python(Error::invalid(format!(
-                "no step is called `{name}`"
-            ))));
+            return Err(to_python(Error::invalid(format!("no step is called `{name}`"))));
         }
     };
     let (table, state) = (table.as_slice_mut()?, state.as_slice_mut()?);
     let (rows, gradients) = (rows.as_slice()?, gradients.as_slice()?);
-    py.detach(|| step_rows(step, table, state, rows, gradients, rate, threads))
-        .map_err(to_python)
+    py.detach(|| step_rows(step, table, state, rows, gradients, rate, threads)).map_err(to_python)
 }
