@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +118,7 @@ def test_predictions_are_shown_and_written(root: Path, outcome: Any) -> None:
 def test_questions_in_a_file_are_answered_in_their_order(
     root: Path, outcome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embed.predict.GROUP", 2)
+    monkeypatch.setattr(sys.modules["outercore.cli.embedding"], "_GROUP", 2)
     lines = ["n1\tr0\t?", "n2\tr1\t?", "n3\tr0\t?", "", "?\tr2\tn4", "n5\t?\tn6", "n7\tr3\t?"]
     (tmp_path / "open.tsv").write_text("\n".join(lines) + "\n")
     code, out, _ = outcome(
@@ -178,6 +181,32 @@ def test_an_export_says_how_much_it_wrote(root: Path, outcome: Any) -> None:
     assert json.loads(out) == {"rows": 8, "file": "relations.parquet"}
 
 
+def test_without_pytorch_rows_are_written_and_scores_say_what_to_install(
+    root: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from outercore.cli import run\n"
+        "print([run(['embedding', *words.split()]) for words in sys.argv[1:]])"
+    )
+    commands = [
+        f"export {root / 'run'} --out {tmp_path / 'vectors.tsv'}",
+        f"neighbours {root / 'run'} n1",
+        f"predict {root / 'run'} --head n1 --relation r1",
+        f"evaluate {root / 'run'}",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.splitlines()[-1] == "[0, 1, 1, 1]"
+    assert done.stderr.count("scores need the package `torch`") == 3
+    assert 'pip install "outercore[torch]"' in done.stderr
+
+
 def test_a_directory_that_is_no_run_is_an_error(outcome: Any, tmp_path: Path) -> None:
     code, _, err = outcome("embedding", "neighbours", tmp_path, "n1")
     assert code == 1
@@ -226,7 +255,7 @@ def test_a_network_learns_from_an_embedding(outcome: Any, tmp_path: Path) -> Non
     labels = graph.array("y")
     rows = [(str(node), "is", f"class {labels[node]}") for node in range(300)]
     facts(tmp_path / "labels", rows)
-    options = {**OPTIONS, "epochs": 30, "init_scale": 0.3, "negative_kind": "all"}
+    options = {**OPTIONS, "epochs": 20, "init_scale": 0.3, "negative_kind": "all"}
     run = oc.embed(tmp_path / "labels", out=tmp_path / "run", **options).run
     embedding = Embedding.open(run)
     np.save("map.npy", embedding.entity_ids([str(node) for node in range(300)]))

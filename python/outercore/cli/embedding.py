@@ -9,11 +9,14 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
+from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
-    from outercore.embed.embedding import Embedding
+
+_GROUP = 1024
+"""Questions of a file that share a pass over the table."""
 
 embedding = typer.Typer(
     help="Use the rows that `outercore embed` has found.",
@@ -126,9 +129,7 @@ def neighbours(
     if everything and out is None:
         raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
     index = _index(opened, metric, recall) if approximate else None
-    from outercore.embed.neighbours import neighbours as nearest
-    from outercore.embed.neighbours import neighbours_of_all
-
+    nearest_of_all = scoring("neighbours", "neighbours_of_all")
     chosen: Any = metric
     if everything:
         assert out is not None
@@ -136,14 +137,14 @@ def neighbours(
             Answers(opened, out, overwrite=overwrite, ids=ids) as file,
             console.bars(quiet=json) as bars,
         ):
-            for first, found in neighbours_of_all(opened, k, metric=chosen, index=index):
+            for first, found in nearest_of_all(opened, k, metric=chosen, index=index):
                 file.add_neighbours(range(first, first + len(found.ids)), found)
                 done = first + len(found.ids)
                 bars("finding neighbours", done, opened.num_entities, "entities")
         _written(file.rows, out, json=json)
         return
     wanted = opened.entity_ids(of or [], by_id=ids)
-    found = nearest(opened, wanted, k, metric=chosen, by_id=True, index=index)
+    found = opened.neighbours(wanted, k, metric=chosen, by_id=True, index=index)
     if out is not None:
         with Answers(opened, out, overwrite=overwrite, ids=ids) as file:
             file.add_neighbours(wanted.tolist(), found)
@@ -194,8 +195,6 @@ def predict(
 
         outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
     """
-    from outercore.embed.predict import GROUP
-    from outercore.embed.predict import predict as answer
     from outercore.embed.questions import read_questions
 
     opened = _open(run, data)
@@ -209,12 +208,11 @@ def predict(
     index = _index(opened, "model", recall) if approximate else None
     groups: Any = [given]
     if questions is not None:
-        groups = (group.given for group in read_questions(questions, GROUP))
+        groups = (group.given for group in read_questions(questions, _GROUP))
     with Answers(opened, out, overwrite=overwrite, ids=ids, json=json) as file:
         for group in groups:
             file.add_predictions(
-                answer(
-                    opened,
+                opened.predict(
                     **group,
                     k=k,
                     by_id=ids,
@@ -365,11 +363,10 @@ def index(
 
         outercore embedding index runs/first --metric cosine
     """
-    from outercore.embed.approximate import Index
-
     opened = _open(run, None)
+    build: Any = scoring("approximate", "Index")
     with console.bars(quiet=json) as progress:
-        built = Index.build(opened, metric=metric, memory=memory, lists=lists, progress=progress)
+        built = build.build(opened, metric=metric, memory=memory, lists=lists, progress=progress)
     if json:
         found = [vars(recall) for recall in built.recalls]
         console.json_data({"metric": built.metric, "lists": built.lists, "recalls": found})
@@ -381,15 +378,13 @@ def index(
 
 
 def _open(run: Path, data: Path | None) -> Embedding:
-    from outercore.embed.embedding import Embedding
-
     return Embedding.open(run, data_set=data)
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:
-    from outercore.embed.approximate import Index
-
-    return Index.open(opened, metric=metric, recall=recall)
+    kind: Any = scoring("approximate", "Index")
+    index: Index = kind.open(opened, metric=metric, recall=recall)
+    return index
 
 
 def _written(rows: int, out: Path, *, json: bool) -> None:

@@ -10,7 +10,6 @@ FAISS knows inner products and Euclidean distances. For the sums of absolute val
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -121,7 +120,7 @@ class Index:
                 "metric": chosen,
                 "lists": count,
                 "pieces": pieces,
-                "table": digest(embedding),
+                "table": embedding.digest,
                 "recalls": [],
             }
             built = cls(root, described, _mapped(faiss, root, pieces))
@@ -174,7 +173,7 @@ class Index:
             raise InvalidError(
                 f"index `{self.root}`: it is for `{self.metric}`, not for `{metric}`"
             )
-        if self.table != digest(embedding):
+        if self.table != embedding.digest:
             raise InvalidError(
                 f"index `{self.root}`: the table changed since it was built\n"
                 f"hint: run `outercore embedding index {embedding.root} --metric {metric}` again"
@@ -230,13 +229,6 @@ def recall_of(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
         return 1.0
     hits = (found[:, None, :] == truth[:, :, None]).any(axis=2)
     return float(hits[real].mean())
-
-
-def digest(embedding: Embedding) -> str:
-    """What tells one table from another: a digest of about a thousand of its rows."""
-    every = max(1, embedding.num_entities // 1024)
-    rows = np.ascontiguousarray(embedding.entities[::every])
-    return hashlib.sha256(rows.tobytes() + str(embedding.num_entities).encode()).hexdigest()
 
 
 def _faiss() -> Any:

@@ -6,6 +6,7 @@ they are first called.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -152,6 +153,13 @@ class Embedding:
                 yield first, piece
 
     @cached_property
+    def digest(self) -> str:
+        """What tells this table from another one: a digest of about a thousand of its rows."""
+        every = max(1, self.num_entities // 1024)
+        rows = np.ascontiguousarray(self.entities[::every])
+        return hashlib.sha256(rows.tobytes() + str(self.num_entities).encode()).hexdigest()
+
+    @cached_property
     def graph(self) -> Graph:
         """The data set that was embedded.
 
@@ -208,17 +216,17 @@ class Embedding:
         **options: Any,
     ) -> Nearest:
         """The entities whose rows are nearest; see `outercore.embed.neighbours.neighbours`."""
-        found: Nearest = _scoring("neighbours")(self, of, k, **options)
+        found: Nearest = scoring("neighbours", "neighbours")(self, of, k, **options)
         return found
 
     def predict(self, k: int = 10, **question: Any) -> Predictions:
         """The best completions of triples; see `outercore.embed.predict.predict`."""
-        found: Predictions = _scoring("predict")(self, k=k, **question)
+        found: Predictions = scoring("predict", "predict")(self, k=k, **question)
         return found
 
     def evaluate(self, **options: Any) -> list[dict[str, Any]]:
         """Ranks held-out triples again; see `outercore.embed.assess.assess`."""
-        figures: list[dict[str, Any]] = _scoring("assess")(self, **options)
+        figures: list[dict[str, Any]] = scoring("assess", "assess")(self, **options)
         return figures
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> int:
@@ -286,13 +294,13 @@ class Embedding:
         )
 
 
-def _scoring(name: str) -> Callable[..., Any]:
-    """A function that scores, from the module of its name; those need PyTorch.
+def scoring(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module of this package that scores, which needs PyTorch.
 
     Errors: `UnsupportedError` where it is not installed.
     """
     try:
-        module = import_module(f"outercore.embed.{name}")
+        found = import_module(f"outercore.embed.{module}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("outercore"):
             raise
@@ -300,7 +308,7 @@ def _scoring(name: str) -> Callable[..., Any]:
             f"scores need the package `{error.name}`, which is not installed\n"
             'hint: pip install "outercore[torch]"'
         ) from error
-    function: Callable[..., Any] = getattr(module, name)
+    function: Callable[..., Any] = getattr(found, name)
     return function
 
 
