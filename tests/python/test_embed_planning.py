@@ -90,11 +90,21 @@ def test_a_resolved_configuration_gives_the_same_placement_again() -> None:
     assert without_parts(place(again, LARGE)) == without_parts(placed)
 
 
+def test_ranked_triples_and_their_answers_are_counted() -> None:
+    ranked = Size(LARGE.entities, LARGE.relations, LARGE.triples, held_out=100_000)
+    more = least_of(ranked) - least_of(LARGE)
+    # 40 bytes a triple, 12 an answer: at least the other triples of both ends.
+    assert more >= 100_000 * (40 + 12 * 2 * 16)
+
+
 def test_few_triples_are_not_cut_into_many_buckets() -> None:
-    few = Size(entities=1_000_000, relations=1, triples=50_000)
-    assert place(config(400 * MIB), few).partitions <= 6
+    few = Size(entities=1_000_000, relations=1, triples=20_000)
+    placed = place(config(400 * MIB), few)
+    assert not placed.in_memory
+    pool = few.triples * (2 * placed.slots - 1) / placed.partitions**2
+    assert pool >= 1000 == EmbedConfig().optimiser.batch_size
     # Nothing else fits here.
-    assert place(config(100 * MIB), few).partitions > 6
+    assert place(config(100 * MIB), few).partitions > placed.partitions
 
 
 def test_known_answers_are_found_among_all_triples() -> None:
@@ -103,7 +113,7 @@ def test_known_answers_are_found_among_all_triples() -> None:
         [draws.integers(0, 40, 900), draws.integers(0, 3, 900), draws.integers(0, 40, 900)], axis=1
     )
     asked = every[::45]
-    found = relevant(asked, 3, np.array_split(every, 7))
+    found = relevant(asked, 40, 3, np.array_split(every, 7))
     heads = {(h, r) for h, r, _ in asked.tolist()}
     tails = {(r, t) for _, r, t in asked.tolist()}
     expected = [
@@ -111,4 +121,4 @@ def test_known_answers_are_found_among_all_triples() -> None:
     ]
     assert found.tolist() == expected
     assert 0 < len(expected) < 900
-    assert relevant(asked[:0], 3, [every]).shape == (0, 3)
+    assert relevant(asked[:0], 40, 3, [every]).shape == (0, 3)

@@ -184,7 +184,7 @@ ValidTriples = Annotated[
 ]
 TestTriples = Annotated[
     int | None,
-    typer.Option(help="Triples that the last figures rank at most.", rich_help_panel=_EVALUATION),
+    typer.Option(help="As many for the figures at the end; 0 all.", rich_help_panel=_EVALUATION),
 ]
 Seed = Annotated[
     int | None,

@@ -192,9 +192,9 @@ class EvaluationConfig:
     """Further kinds of candidates for the figures at the end, as other publications use them."""
     filtered: bool = True
     """Whether figures without other true answers are given beside the raw ones, and count."""
-    valid_triples: int = 0
+    valid_triples: int = 100_000
     """Triples that a validation ranks at most, drawn once; 0 for all."""
-    test_triples: int = 0
+    test_triples: int = 100_000
     """The same for the figures at the end."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.embed.config import DataConfig, EmbedConfig
+    from outercore.embed.config import DataConfig, EmbedConfig, EvaluationConfig
     from outercore.embed.links import Links
     from outercore.embed.partitions import ArraySource
     from outercore.graph import Graph
@@ -80,6 +80,12 @@ class EmbedData:
     def weighted(self) -> bool:
         """Whether training triples have weights."""
         return isinstance(self.train, Triples) and self.train.weights is not None
+
+    def ranked(self, config: EvaluationConfig) -> int:
+        """How many triples of all held-out parts are ranked."""
+        most = {"valid": config.valid_triples, "test": config.test_triples}
+        counts = ((self.parts[part].count, most[part]) for part in self.parts if part != "train")
+        return sum(min(count, limit or count) for count, limit in counts)
 
     def source(self, identity: str) -> ArraySource | Links:
         """The training triples as partitions take them in; `identity` tells them from others."""

@@ -33,7 +33,8 @@ def forecast(
     Errors: `BudgetError` with the least that would do.
     """
     data = data_of(graph, config)
-    size = Size(data.entities, data.relations, data.triples, data.weighted)
+    ranked = data.ranked(config.evaluation)
+    size = Size(data.entities, data.relations, data.triples, data.weighted, ranked)
     placement = place(config, size)
     rates: dict[str, Any] = {}
     if triples_per_second is None:

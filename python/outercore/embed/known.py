@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,14 @@ class Relevant:
     Only these can be other true answers: the same head and relation, or relation and tail.
 
     Shapes: `asked` int64 [m, 3].
-    Cost: 16 bytes a triple asked, 24 bytes a triple found.
+    Cost: 16 bytes a triple asked, 12 bytes a triple found where ids have 31 bits, else 24.
     """
 
-    def __init__(self, asked: NDArray[np.int64], relations: int) -> None:
+    def __init__(self, asked: NDArray[np.int64], entities: int, relations: int) -> None:
         self._relations = relations
+        self._kept_as = np.int32 if max(entities, relations) < 1 << 31 else np.int64
         self._keys = [np.unique(keys) for keys in self._of(asked)]
-        self._found: list[NDArray[np.int64]] = []
+        self._found: list[NDArray[Any]] = []
 
     def add(self, triples: NDArray[np.int64]) -> None:
         """Takes what matters of `triples`, int64 [n, 3]."""
@@ -31,12 +33,13 @@ class Relevant:
             places = np.searchsorted(wanted, keys)
             places[places == len(wanted)] = 0
             matters |= wanted[places] == keys
-        self._found.append(triples[matters])
+        self._found.append(triples[matters].astype(self._kept_as))
 
-    def triples(self) -> NDArray[np.int64]:
-        """All that were found, int64 [found, 3]."""
-        nothing = np.empty((0, 3), dtype=np.int64)
-        return np.concatenate([nothing, *self._found])
+    def triples(self) -> NDArray[Any]:
+        """All that were found, [found, 3]."""
+        found = np.concatenate([np.empty((0, 3), self._kept_as), *self._found])
+        self._found = [found]
+        return found
 
     def _of(self, triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         heads, relations, tails = triples.T
@@ -44,16 +47,26 @@ class Relevant:
 
 
 def relevant(
-    asked: NDArray[np.int64], relations: int, chunks: Iterable[NDArray[np.int64]]
-) -> NDArray[np.int64]:
+    asked: NDArray[np.int64],
+    entities: int,
+    relations: int,
+    chunks: Iterable[NDArray[np.int64]],
+) -> NDArray[Any]:
     """Of all `chunks` the triples that can be other true answers to `asked`.
 
     Example:
         >>> asked = np.array([[0, 0, 1]])
-        >>> relevant(asked, 2, [np.array([[0, 0, 7], [3, 0, 1], [0, 1, 1], [5, 1, 6]])]).tolist()
+        >>> chunk = np.array([[0, 0, 7], [3, 0, 1], [0, 1, 1], [5, 1, 6]])
+        >>> relevant(asked, 8, 2, [chunk]).tolist()
         [[0, 0, 7], [3, 0, 1]]
     """
-    collected = Relevant(asked, relations)
+    collected = Relevant(asked, entities, relations)
     for chunk in chunks:
         collected.add(chunk)
     return collected.triples()
+
+
+def pieces(triples: NDArray[Any], rows: int = 1 << 16) -> Iterator[NDArray[np.int64]]:
+    """Of what `Relevant` keeps so many triples at a time, int64."""
+    for start in range(0, len(triples), rows):
+        yield triples[start : start + rows].astype(np.int64)

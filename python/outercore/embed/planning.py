@@ -18,6 +18,8 @@ from outercore.sizes import format_size, parse_size
 
 _COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of partitions that are tried."""
+_NEARLY = 1.01
+"""Of two as fast the one with fewer partitions is taken."""
 _SEARCH = 2_000_000
 """Swaps that the search for an order looks at while numbers are compared."""
 _PAGE_NUMBERS = 1024
@@ -29,6 +31,8 @@ _WORKING = 16 << 20
 """What a process takes besides: names, records, scores of an evaluation's block."""
 _LEAST_EVALUATION, _EVALUATION = 4 << 20, 64 << 20
 _SHARE_FOR_EVALUATION = 0.1
+_SKEW = 2
+"""Entities of triples have so many times the degree of entities, give or take."""
 LEAST_QUESTIONS = 256
 """That are ranked in one pass over the table."""
 _NOMINAL_SECONDS = 1 / 50_000
@@ -45,6 +49,8 @@ class Size:
     relations: int
     triples: int
     weighted: bool = False
+    held_out: int = 0
+    """Triples that are ranked, of all parts."""
 
 
 @dataclass(frozen=True)
@@ -128,15 +134,14 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if not fitting:
         least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
         raise _too_small(budget, least, "the smallest partitions")
-    # A bucket should have some batches; where that cannot be, the fewest partitions do.
-    most = max(4, int((size.triples / config.optimiser.batch_size) ** 0.5))
-    large = [one for one in fitting if one.partitions <= most]
+    # A state should train a batch at least; where that cannot be, the fewest partitions do.
+    large = [one for one in fitting if _pool(size, one) >= config.optimiser.batch_size]
     if not large:
         fewest = min(one.partitions for one in fitting)
         large = [one for one in fitting if one.partitions == fewest]
-    if len(large) > 1:
-        large.sort(key=lambda one: (_seconds(config, size, one), one.partitions))
-    return _filled(large[0])
+    seconds = {id(one): _seconds(config, size, one) for one in large}
+    fast = [one for one in large if seconds[id(one)] <= _NEARLY * min(seconds.values())]
+    return _filled(min(fast, key=lambda one: (one.partitions, seconds[id(one)])))
 
 
 def question_bytes(config: EmbedConfig) -> int:
@@ -237,6 +242,12 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
                 yield best
 
 
+def _pool(size: Size, placement: Placement) -> float:
+    """Triples that a buffer state trains: both ways between what came and what is there."""
+    there = placement.slots - placement.spare
+    return size.triples * (2 * there - 1) / placement.partitions**2
+
+
 def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) -> bool:
     """Whether the order is defined for these numbers; Legend's is for three slots only."""
     kind = config.budget.order
@@ -272,9 +283,18 @@ def _shared(config: EmbedConfig, size: Size) -> dict[str, int]:
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
         "a batch": 3 * gradients + 2 * 4 * chunk * negatives,
+        "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         "the process": _WORKING,
     }
+
+
+def _ranked(config: EmbedConfig, size: Size) -> int:
+    """Held-out triples, and the other true answers to them: about both ends' triples, if no more
+    than there are."""
+    degree = 2 * size.triples / max(size.entities, 1)
+    answers = 2 * size.held_out * _SKEW * degree if config.evaluation.filtered else 0
+    return int(40 * size.held_out + 12 * min(answers, 2 * size.triples))
 
 
 def _slot_rows(rows: int, dim: int, config: EmbedConfig) -> int:

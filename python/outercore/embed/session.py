@@ -24,7 +24,7 @@ from outercore.embed.scoring import Scoring, choose
 from outercore.embed.store import Progress
 from outercore.embed.stores import open_store
 from outercore.embed.trainer import DivergedError, Trainer, table_layout
-from outercore.errors import InterruptError, InvalidError
+from outercore.errors import InterruptError, InvalidError, UnsupportedError
 from outercore.train.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def plan_session(graph: Graph, config: EmbedConfig) -> Planned:
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
     data = data_of(graph, config)
-    size = Size(data.entities, data.relations, data.triples, data.weighted)
+    ranked = data.ranked(config.evaluation)
+    size = Size(data.entities, data.relations, data.triples, data.weighted, ranked)
     placement = place(config, size)
     return Planned(data, size, placement, resolved(config, placement))
 
@@ -252,8 +253,13 @@ class Session:
 def device_of(name: str, placement: Placement) -> torch.device:
     """The device of that name; `auto` is the GPU where there is one and all is in memory.
 
-    Errors: `InvalidError` where PyTorch finds none.
+    Errors: `InvalidError` where PyTorch finds none; `UnsupportedError` for a GPU and partitions.
     """
+    if name == "cuda" and not placement.in_memory:
+        raise UnsupportedError(
+            "device `cuda`: partitions are trained on the CPU\n"
+            "hint: use `--device cpu`, or `--partitions 1` with as much memory as that takes"
+        )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() and placement.in_memory else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
