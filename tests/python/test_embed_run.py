@@ -14,10 +14,17 @@ import numpy as np
 import pytest
 
 import outercore as oc
+from outercore import _native
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.options import configuration
 from outercore.embed.trainer import DivergedError, Trainer
-from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError
+from outercore.errors import (
+    BudgetError,
+    InterruptError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
 from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)
@@ -308,6 +315,56 @@ def test_a_run_that_started_from_another_goes_on_without_it(facts: Path, tmp_pat
     (tmp_path / "first").rename(tmp_path / "elsewhere")
     oc.embed.resume(tmp_path / "run")
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_gpu_and_partitions_are_refused(facts: Path, tmp_path: Path) -> None:
+    config = small(budget=IN_PARTITIONS, run={"device": "cuda"})
+    with pytest.raises(UnsupportedError, match="partitions are trained on the CPU"):
+        oc.embed(facts, config, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+MEASURED = """
+import json, sys
+import outercore as oc
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+options = json.loads(sys.argv[3])
+oc.embed(sys.argv[1], options, memory="64MiB", out="warm")
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+result = oc.embed(sys.argv[2], options, memory=sys.argv[4], out="measured")
+print(json.dumps({"peak": status("VmHWM") - before, "plan": result.record["plan"]}))
+"""
+
+
+def test_a_run_stays_within_its_budget(tmp_path: Path) -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("peak memory is read from /proc")
+    for name, nodes in (("tiny", 500), ("large", 200_000)):
+        shape = {"nodes": nodes, "degree": 4, "features": 1, "classes": 4, "seed": 1}
+        _native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+    options = {
+        "model": {"kind": "dot", "dim": 64},
+        "negatives": {"count": 50},
+        "optimiser": {"batch_size": 2000, "epochs": 1, "validate_every": 1},
+        "evaluation": {"candidates": "uniform", "valid_triples": 2000, "test_triples": 2000},
+        "budget": {"threads": 1},
+    }
+    # Embeddings and state take 98 MiB.
+    memory = 72 << 20
+    words = [str(tmp_path / "tiny"), str(tmp_path / "large"), json.dumps(options), str(memory)]
+    child = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words], capture_output=True, cwd=tmp_path
+    )
+    assert child.returncode == 0, child.stderr.decode()
+    found = json.loads(child.stdout)
+    assert found["plan"]["partitions"] > 1
+    # Beside the budget: stacks, and freed memory that the allocator keeps.
+    assert found["peak"] < memory + (48 << 20)
 
 
 def test_too_small_a_budget_is_refused_with_the_least_and_leaves_nothing(
