@@ -70,7 +70,7 @@ def _cases(settings: Settings) -> list[Case]:
         f"R-MAT, {work.nodes:,} nodes, {work.edges:,} links, Dot, d = 64, 100 negatives",
         imported(folder, settings.work / f"{name}.links.outercore", topology_only=True),
         ("--model", "dot", "--dim", 64, "--negatives", 100, "--held-out", 0),
-        "256MiB",
+        "384MiB",
     )
     return [links] if settings.quick else [facts, links]
 
