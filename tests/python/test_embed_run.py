@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,6 +235,10 @@ def test_a_finished_run_gives_its_result_again(facts: Path, tmp_path: Path) -> N
     assert again.metrics == first.metrics
     for found, expected in zip(tables(tmp_path / "run"), before, strict=True):
         np.testing.assert_array_equal(found, expected)
+    shutil.rmtree(tmp_path / "run/table")
+    watch = After()
+    assert oc.embed.resume(tmp_path / "run", observer=watch).metrics == first.metrics
+    assert not watch.reports
 
 
 def test_partitions_learn_as_well_as_memory(facts: Path, tmp_path: Path) -> None:

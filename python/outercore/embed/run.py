@@ -103,6 +103,9 @@ def resume(
     """
     directory = EmbedDirectory.open(Path(run))
     with _only_run(Path(run)):
+        if directory.finished and not directory.begun:
+            # Somebody has deleted what training needed, and there is nothing left to train.
+            return EmbedResult(directory.path, directory.record())
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
         # Without a checkpoint the run begins anew, with the same first rows.

@@ -50,6 +50,11 @@ class EmbedDirectory(AnyRunDirectory):
         return self.path / "embedding.json"
 
     @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.description.exists() and self.record()["status"] == "finished"
+
+    @property
     def fingerprint(self) -> str:
         """Of the data set that the run trains on."""
         return str(self._described()["fingerprint"])
