@@ -221,7 +221,8 @@ class NaivePartitions:
         triples = self.setting.triples[places].clone()
         triples[:, 0], triples[:, 2] = row_of[triples[:, 0]], row_of[triples[:, 2]]
         weights = None if self.setting.weights is None else self.setting.weights[places]
-        yield Pool(number, triples, rows, state, ranges, weights, degrees)
+        pairs = [(there.index(head), there.index(tail)) for head, tail in buckets]
+        yield Pool(number, triples, rows, state, ranges, weights, degrees, pairs=pairs)
         for partition in there:
             entities = self.dealt[partition]
             self.entities[entities] = rows[row_of[entities]]

@@ -155,12 +155,14 @@ class PartitionStore:
             self._within_state = not step["ends_state"]
             weights = step["weights"]
             resident = step["resident"]
+            place = {partition: number for number, (partition, _, _) in enumerate(resident)}
             yield Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
                 entities=self._entities,
                 entity_state=self._state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
+                pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
                 weights=None if weights is None else torch.from_numpy(weights),
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],

@@ -101,6 +101,12 @@ class Pool:
     """Whether a checkpoint may be taken after it."""
     ends_batches: bool = False
     """Whether one may be taken after each of its batches."""
+    pairs: list[tuple[int, int]] | None = None
+    """By number of their ranges: where the pool's triples have their heads and tails.
+
+    A triple's entity is replaced by those of the ranges that are paired with that of its other
+    one. `None`: any with any.
+    """
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.native import gather_rows
-from outercore.embed.negatives import KnownTargets, Negatives, NegativeSampler, occurrences
+from outercore.embed.negatives import KnownTargets, Negatives, PoolNegatives, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.randomness import Purpose, generator
@@ -69,7 +69,7 @@ class _PoolContext(NamedTuple):
     """What is prepared once for all batches of a pool."""
 
     pool: Pool
-    sampler: NegativeSampler
+    negatives: PoolNegatives
     known: dict[Side, KnownTargets]
 
 
@@ -151,7 +151,7 @@ class Trainer:
         return Epochs(self, validate=validate, after_epoch=after_epoch).run()
 
     def _context(self, pool: Pool) -> _PoolContext:
-        sampler = NegativeSampler(self.config.negatives, pool.ranges, pool.degrees)
+        negatives = PoolNegatives(self.config.negatives, pool)
         if self.config.negatives.filter == "known" and pool.triples is not self._known_of:
             heads, relations, tails = pool.triples.unbind(1)
             self._known_of = pool.triples
@@ -159,7 +159,7 @@ class Trainer:
                 "tail": KnownTargets(heads, relations, tails),
                 "head": KnownTargets(tails, relations, heads),
             }
-        return _PoolContext(pool, sampler, self._known)
+        return _PoolContext(pool, negatives, self._known)
 
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
         random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
@@ -175,9 +175,10 @@ class Trainer:
         found = Touched()
         value = pool.entities.new_zeros(())
         for side in ("tail", "head"):
-            for chunk in places.split(self.config.optimiser.chunk_size):
-                negatives = context.sampler.draw(random)
-                value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
+            for group, sampler in context.negatives.split(places, side):
+                for chunk in group.split(self.config.optimiser.chunk_size):
+                    negatives = sampler.draw(random)
+                    value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
         loss = float(value)
         entities, to_entities = found.entities()
         if not (math.isfinite(loss) and math.isfinite(float(to_entities.sum()))):

@@ -212,6 +212,8 @@ impl PartitionExecutor {
         found.set_item("state", step.state)?;
         found.set_item("number", step.number)?;
         found.set_item("ends_state", step.ends_state)?;
+        let buckets: Vec<_> = step.buckets.iter().map(|b| (b.source, b.target)).collect();
+        found.set_item("buckets", buckets)?;
         found.set_item("resident", resident)?;
         let count = pool.triples.len() / 3;
         let triples = pool.triples.into_pyarray(py).reshape([count, 3])?;
