@@ -87,7 +87,7 @@ clean: ## Remove everything that the other targets made
 
 $(VENV)/.python:
 	@command -v cargo > /dev/null || { \
-		echo "make: cargo is not installed, expected Rust 1.88 or newer" >&2; \
+		echo "make: cargo is not installed, expected Rust 1.89 or newer" >&2; \
 		echo "hint: install it with rustup, then run the same command again" >&2; exit 1; }
 	@test -n "$(PYTHON)" || { \
 		echo "make: no Python 3.10 or newer was found" >&2; \

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 
@@ -25,4 +26,34 @@ def tiny_dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("doctest") / "tiny"
     shape = {"nodes": 200, "degree": 6, "features": 8, "classes": 4, "seed": 1}
     _core.generate_planted(str(path), json.dumps(shape), lambda *_: None)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def tiny_embedding(request: pytest.FixtureRequest) -> None:
+    """`tiny_embedding`: the path of a run that embedded `tiny_dataset`, 8 numbers a node."""
+    if isinstance(request.node, pytest.DoctestItem):
+        namespace: dict[str, Any] = request.getfixturevalue("doctest_namespace")
+        namespace["tiny_embedding"] = str(request.getfixturevalue("tiny_embedding_path"))
+        namespace["tmp_path"] = request.getfixturevalue("tmp_path")
+
+
+@pytest.fixture(scope="session")
+def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_path: Path) -> Path:
+    """Made once, and only for those who ask."""
+    path = tmp_path_factory.mktemp("doctest") / "embedding"
+    path.mkdir()
+    rows = np.random.default_rng(1).standard_normal((200, 8), np.float32)
+    np.save(path / "entities.npy", rows)
+    np.save(path / "relations.npy", np.empty((1, 0), np.float32))
+    described = {
+        "version": 1,
+        "model": {"kind": "dot", "dim": 8},
+        "entities": 200,
+        "relations": 1,
+        "width": 8,
+        "data_set": str(tiny_dataset_path),
+        "metrics": [],
+    }
+    (path / "embedding.json").write_text(json.dumps(described))
     return path

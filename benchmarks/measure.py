@@ -29,6 +29,8 @@ class Settings:
     """Interpreter of the environment of `peers/requirements.txt`."""
     peers_python: Path
     """Interpreter of the environment of `peers/graphs.txt`."""
+    kge_python: Path
+    """Interpreter of the environment of `peers/embeddings.txt`."""
     repeats: int = 3
     quick: bool = False
     threads: int = 2

@@ -1,8 +1,9 @@
 """Run the side-by-side benchmarks and write their tables.
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
-        [--quick] [--json] [--repeats N] [--work DIR] [--dgl-python PATH]
-        [--peers-python PATH]
+        [embed-quality]
+        [embed_speed] [embed_disk] [embed_scale] [--quick] [--json] [--repeats N] [--work DIR]
+        [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
 
 Without names all run. Results go to `benchmarks/results/` as JSON and Markdown; the Markdown
 (with `--json` the JSON) is printed too. `--quick` takes a small graph and one run: it shows that
@@ -28,6 +29,10 @@ BENCHES = {
     "epoch": "benches.epoch",
     "analytics": "benches.analytics",
     "far": "benches.far",
+    "embed-quality": "benches.embed_quality",
+    "embed_speed": "benches.embed_speed",
+    "embed_disk": "benches.embed_disk",
+    "embed_scale": "benches.embed_scale",
 }
 
 
@@ -56,6 +61,13 @@ def main(arguments: list[str] | None = None) -> int:
             os.environ.get("OUTERCORE_PEERS_PYTHON", REPOSITORY / ".cache" / "peers/bin/python")
         ),
     )
+    parser.add_argument(
+        "--kge-python",
+        type=Path,
+        default=Path(
+            os.environ.get("OUTERCORE_KGE_PYTHON", REPOSITORY / ".cache" / "kge/bin/python")
+        ),
+    )
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(BENCHES)
     if unknown:
@@ -64,6 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         work=options.work.resolve(),
         dgl_python=options.dgl_python,
         peers_python=options.peers_python,
+        kge_python=options.kge_python,
         repeats=1 if options.quick else options.repeats,
         quick=options.quick,
         threads=options.threads,

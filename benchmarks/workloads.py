@@ -58,6 +58,8 @@ WORKLOADS = {
         Workload("rmat24", scale=24, edges=1 << 26, width=128, seeds=1 << 16),
         # Sampled edges a second, and the import of 64 M edges.
         Workload("rmat22", scale=22, edges=1 << 26, width=0, seeds=1 << 18),
+        # Embedding with partitions on disk: 512 MB of rows and state at 64 numbers a node.
+        Workload("rmat20", scale=20, edges=1 << 23, width=0, seeds=1 << 16),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import lzma
+import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
+from adapters import data_root
+from limits import run_limited
 from measure import Settings, python, say
-from product import imported
+from product import command, imported
 from workloads import WORKLOADS, Workload, make, write_text
 
 
@@ -50,6 +55,40 @@ def batches_of(settings: Settings, name: str, count: int) -> Path:
         say(f"sampling the batches of {name}")
         command = python("workers/batches.py", folder, out, "--batches", count)
         subprocess.run(command, check=True, capture_output=True)
+    return out
+
+
+def knowledge_set(settings: Settings, name: str) -> Path:
+    """A knowledge graph of the data library as an Outercore data set."""
+    out = settings.work / f"{name}.outercore"
+    if not (out / "graph.json").exists():
+        say(f"importing {name}")
+        files = {}
+        for part in ("train", "valid", "test"):
+            files[part] = settings.work / f"{name}.{part}.tsv"
+            packed = data_root() / name / f"{part}.txt.xz"
+            with lzma.open(packed) as source, files[part].open("wb") as target:
+                shutil.copyfileobj(source, target)
+        run_limited(
+            command(
+                "import", files["train"], "--triples", "--valid", files["valid"],
+                "--test", files["test"], "--unknown", "keep", "--out", out,
+            )
+        ).check()  # fmt: skip
+    return out
+
+
+def numbered_triples(settings: Settings, name: str) -> Path:
+    """The training triples of a knowledge graph by number, for programs that take arrays."""
+    out = settings.work / f"{name}.npz"
+    if not out.exists():
+        folder = knowledge_set(settings, name)
+        train = np.load(folder / "triples/train.npy")
+        counts = {
+            what: len(np.load(folder / f"names/{what}.offsets.npy")) - 1
+            for what in ("entity", "relation")
+        }
+        np.savez(out, train=train, entities=counts["entity"], relations=counts["relation"])
     return out
 
 

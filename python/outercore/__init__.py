@@ -42,7 +42,9 @@ if TYPE_CHECKING:
         wcc,
     )
     from outercore.edge_stream import EdgeStream
+    from outercore.embed.embedding import Embedding
     from outercore.embed.order import partition_order
+    from outercore.embed.run import embed
     from outercore.loader import NeighborLoader
     from outercore.sources.pyg import from_pyg
 
@@ -51,6 +53,7 @@ __all__ = [
     "CorruptError",
     "DeviceError",
     "EdgeStream",
+    "Embedding",
     "Graph",
     "InternalError",
     "InterruptError",
@@ -67,6 +70,7 @@ __all__ = [
     "betweenness",
     "bfs",
     "degrees",
+    "embed",
     "far",
     "from_pyg",
     "grid",
@@ -101,6 +105,7 @@ _ANALYTICS = (
 )
 _LAZY = {
     "EdgeStream": "outercore.edge_stream",
+    "Embedding": "outercore.embed.embedding",
     "NeighborLoader": "outercore.loader",
     "from_pyg": "outercore.sources.pyg",
     "partition_order": "outercore.embed.order",
@@ -108,7 +113,7 @@ _LAZY = {
 }
 
 
-_MODULES = ("analytics", "far")
+_MODULES = ("analytics", "embed", "far")
 
 
 def __getattr__(name: str) -> Any:

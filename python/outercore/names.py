@@ -63,6 +63,42 @@ class Names:
             raise InvalidError(f"{self._kind} {bad[0]}: expected 0 to {len(self) - 1}")
         return [self._name(number).decode() for number in wanted.tolist()]
 
+    def block(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """The names of the ids ``start`` to ``stop``: where each ends, and the bytes of all.
+
+        Shapes: offsets int64 [stop - start + 1], the first is 0; bytes uint8.
+
+        Raises:
+            CorruptError: offsets that contradict each other.
+        """
+        offsets = np.array(self._offsets[start : stop + 1], np.int64)
+        wrong = (np.diff(offsets) < 0) | (offsets[1:] > len(self._bytes)) | (offsets[:-1] < 0)
+        if wrong.any():
+            # Reports the row and what is wrong with it.
+            self._name(start + int(np.flatnonzero(wrong)[0]))
+        return offsets - offsets[0], np.array(self._bytes[offsets[0] : offsets[-1]])
+
+    def ranked(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The ids at the places ``start`` to ``stop`` in the order of names."""
+        if self._order is None:
+            return np.arange(start, stop)
+        ids = np.array(self._order[start:stop]).astype(np.int64)
+        bad = ids[(ids < 0) | (ids >= len(self))]
+        if bad.size:
+            raise CorruptError(f"array `names/{self._kind}.order`: {bad[0]} is no id")
+        return ids
+
+    def place(self, name: bytes) -> int:
+        """Where ``name`` is in the order of names, or would be."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if _key(self._name(self._ranked(middle))) < _key(name):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def id(self, name: str | int) -> int:
         """The id of a name.
 
@@ -84,16 +120,10 @@ class Names:
 
     def find(self, name: str | int) -> int | None:
         """The id of a name, or None."""
-        wanted = _key(str(name).encode())
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if _key(self._name(self._ranked(middle))) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(self) and _key(self._name(self._ranked(low))) == wanted:
-            return self._ranked(low)
+        wanted = str(name).encode()
+        place = self.place(wanted)
+        if place < len(self) and self._name(self._ranked(place)) == wanted:
+            return self._ranked(place)
         return None
 
     def _ranked(self, rank: int) -> int:

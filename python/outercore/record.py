@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FILE = "record.json"
 """The record in a run's directory."""
 
+EMBEDDING = "embedding"
+"""The `job` of an embedding's record."""
+
 ALGORITHM = "algorithm"
 """The `job` of a graph algorithm's record; training's has none."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,8 +17,13 @@ class Storage:
 
     def write(self, path: Path, data: bytes) -> None:
         """Creates or replaces `path` and waits until the bytes are on the device."""
+        self.write_pieces(path, [data])
+
+    def write_pieces(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+        """The same with what the pieces hold one after the other."""
         with path.open("wb") as file:
-            file.write(data)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
 

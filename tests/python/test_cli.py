@@ -23,8 +23,11 @@ VERBS = [
     ["info"],
     ["probe"],
     ["plan"],
+    ["plan", "train"],
+    ["plan", "embed"],
     ["train"],
     ["evaluate"],
+    ["embed"],
     ["tune"],
     ["jobs"],
     ["report"],
@@ -57,7 +60,11 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train"], "train: expected a data set, or `--resume RUN`"),
         (["train", "x", "--resume", "y"], "train: expected a data set, or `--resume RUN`"),
         (["train", "x", "--epochs", "many"], "'--epochs'"),
-        (["plan", "embed", "x"], "plan: expected `train` and a data set"),
+        (["plan", "embed", "x"], "/x`: no such directory"),
+        (["plan", "x"], "/x`: no such directory"),
+        (["embed"], "embed: expected a data set, or `--resume RUN`"),
+        (["embed", "x", "--model", "gnn"], "model.kind: expected one of dot"),
+        (["embed", "x", "--recipe", "complex-fb15k"], "did you mean `complex-fb15k-237`"),
         (["import", "nowhere.csv", "--out", "x"], "file `nowhere.csv` does not exist"),
         (["report", "nowhere"], "no `record.json` there"),
     ],
@@ -66,7 +73,7 @@ def test_a_users_mistake_ends_with_1_and_one_line(
     arguments: list[str], message: str, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = outcome(*arguments)
-    if arguments != ["train"]:
+    if arguments not in (["train"], ["embed"]):
         assert out == ""
         assert message in err
         assert err.startswith("error: ")

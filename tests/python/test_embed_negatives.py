@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from outercore.embed.config import NegativesConfig
-from outercore.embed.negatives import KnownTargets, NegativeSampler, occurrences, repeat_ranges
+from outercore.embed.models import Side
+from outercore.embed.negatives import (
+    KnownTargets,
+    NegativeSampler,
+    PoolNegatives,
+    occurrences,
+    repeat_ranges,
+)
+from outercore.embed.store import Pool
 from outercore.errors import InvalidError
 
 
@@ -133,3 +143,37 @@ def test_ranges_are_repeated_with_their_offsets() -> None:
     owners, offsets = repeat_ranges(torch.tensor([2, 0, 3]))
     assert owners.tolist() == [0, 0, 2, 2, 2]
     assert offsets.tolist() == [0, 1, 0, 1, 2]
+
+
+def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
+    # Three partitions of ten rows in slots of twelve; two lie the other way round.
+    ranges = [(12, 22), (0, 10), (24, 34)]
+    triples = torch.tensor([[13, 0, 5], [3, 0, 25], [26, 0, 14], [14, 0, 15], [21, 1, 9]])
+    nothing = torch.empty(0)
+    pairs = [(0, 1), (1, 2), (2, 0), (0, 0)]
+    pool = Pool(0, triples, nothing, nothing, ranges, pairs=pairs)
+    negatives = PoolNegatives(NegativesConfig(kind="all"), pool)
+
+    def drawn(side: Side) -> dict[int, list[int]]:
+        found = {}
+        for places, sampler in negatives.split(torch.tensor([4, 0, 1, 2, 3]), side):
+            rows = sampler.draw(torch.Generator()).rows.tolist()
+            found.update(dict.fromkeys(places.tolist(), rows))
+        return found
+
+    first, second, third = (list(range(*ranges[number])) for number in range(3))
+    both = second + first
+    assert drawn("tail") == {0: both, 1: third, 2: first, 3: both, 4: both}
+    assert drawn("head") == {
+        0: first,
+        1: second,
+        2: [*first, *third],
+        3: [*first, *third],
+        4: first,
+    }
+    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, pairs=None))
+    sides: tuple[Side, ...] = ("tail", "head")
+    for side in sides:
+        [(places, sampler)] = whole.split(torch.arange(5), side)
+        assert places.tolist() == [0, 1, 2, 3, 4]
+        assert sampler.draw(torch.Generator()).rows.tolist() == second + first + third

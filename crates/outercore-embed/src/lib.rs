@@ -6,14 +6,21 @@
 
 pub mod buckets;
 pub mod executor;
+mod initial;
 mod journal;
 pub mod layout;
 pub mod order;
 mod partition;
 pub mod plan;
 
-pub use buckets::{ArrayTriples, Buckets, MemoryTriples, TriplePool, Triples, build_buckets};
-pub use executor::{Executor, ExecutorCounters, ExecutorMemory, Resident, Step, plan_memory};
+pub use buckets::{
+    ArrayTriples, Buckets, GraphTriples, HeldOut, LinkPart, LinkReader, MemoryTriples, TriplePool,
+    Triples, build_buckets,
+};
+pub use executor::{
+    Executor, ExecutorCounters, ExecutorMemory, Resident, SlotViews, Step, plan_memory,
+};
+pub use initial::{Spread, initial_rows};
 pub use journal::Position;
 pub use layout::{Dealer, Partitioning, Place, TableLayout};
 pub use order::{

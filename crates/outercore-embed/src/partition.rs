@@ -73,13 +73,20 @@ impl Slot {
 }
 
 /// Memory for a few partitions: their embeddings side by side, and their state likewise.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SlotMemory {
     pub embeddings: Arena,
     pub state: Option<Arena>,
 }
 
 impl SlotMemory {
+    /// Where the embeddings lie, and the state; the latter nowhere if there is none.
+    pub fn address_ranges(&self) -> [std::ops::Range<*const u8>; 2] {
+        let nothing = std::ptr::null();
+        let state = self.state.as_ref();
+        [self.embeddings.address_range(), state.map_or(nothing..nothing, Arena::address_range)]
+    }
+
     /// Memory and the slots that it is made of, in the order of their addresses.
     pub fn new(layout: &TableLayout, slots: usize) -> Result<(Self, Vec<Slot>)> {
         let (embeddings, state) = (layout.embedding_bytes(), layout.state_bytes());

@@ -189,7 +189,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
     let least = {
         let directory = tempfile::tempdir().unwrap();
         let buckets = table.buckets(directory.path());
-        let error = plan_memory(&table.layout, &order, &buckets, Bytes(1)).unwrap_err();
+        let error = plan_memory(&table.layout, &order, &buckets, 0, Bytes(1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
         let text = error.to_string();
         let (_, least) = text.split_once("which is ").unwrap();
@@ -200,7 +200,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
         let directory = tempfile::tempdir().unwrap();
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut buckets = table.buckets(directory.path());
-        let plan = plan_memory(&table.layout, &order, &buckets, Bytes(memory)).unwrap();
+        let plan = plan_memory(&table.layout, &order, &buckets, 0, Bytes(memory)).unwrap();
         assert!(plan.total().0 <= memory, "{plan:?}");
         if plan.keeps_triples() {
             buckets.keep_all().unwrap();
@@ -218,7 +218,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
     assert!(found.iter().all(|numbers| *numbers == found[0]));
     let directory = tempfile::tempdir().unwrap();
     let buckets = table.buckets(directory.path());
-    plan_memory(&table.layout, &order, &buckets, Bytes(least - 1)).unwrap_err();
+    plan_memory(&table.layout, &order, &buckets, 0, Bytes(least - 1)).unwrap_err();
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Reads and writes that know no meaning: back ends behind one [`Reader`], the read planner, the
-//! device profile, and the write side ([`Disk`]) with its faults.
+//! device profile, the write side ([`Disk`]) with its faults, and a lock against other processes.
 //!
 //! Layer 1. The only crate besides the Python binding that may hold `unsafe`.
 
@@ -10,6 +10,7 @@ mod engine;
 pub mod fault_disk;
 mod huge;
 mod kept;
+mod lock;
 mod mmap;
 mod open;
 mod plan;
@@ -30,6 +31,7 @@ pub use engine::{Engine, EngineConfig};
 pub use fault_disk::{FaultDisk, FaultKind, FaultPlan};
 pub use huge::{prefer_huge_pages, return_free_memory};
 pub use kept::{Kept, KeptRead, Slots};
+pub use lock::FileLock;
 pub use mmap::MmapReader;
 pub use plan::{CostModel, PlannedRead, RowLayout, RowPlan, plan_range, plan_rows};
 pub use probe::{ProbeConfig, ProbeStep, probe};

@@ -1,6 +1,6 @@
 //! The Python module `outercore._core`: convert, release the GIL, map errors; no logic.
 //!
-//! Layer 7. `unsafe` only where PyO3's macros need it; there is none of our own.
+//! Layer 7. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions.
 
 mod analytics;
 mod dataset;
@@ -9,6 +9,7 @@ mod errors;
 mod far;
 mod far_connection;
 mod import;
+mod kernels;
 mod loader;
 mod memory_server;
 mod progress;
@@ -28,6 +29,9 @@ const _: () = {
     assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::GraphLinks>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::GraphLinkReader>() <= PYTHON_ALIGNS_TO);
 };
 
 /// Native part of Outercore.
@@ -43,5 +47,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     analytics::register(module)?;
     embed::register(module)?;
     far::register(module)?;
+    kernels::register(module)?;
     tools::register(module)
 }

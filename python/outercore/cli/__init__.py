@@ -10,6 +10,8 @@ import typer
 
 from outercore.cli import console
 from outercore.cli.check import check
+from outercore.cli.embed import embed
+from outercore.cli.embedding import embedding
 from outercore.cli.evaluate import evaluate
 from outercore.cli.far import far
 from outercore.cli.generate import generate
@@ -55,9 +57,11 @@ app.add_typer(algorithms, name="run")
 app.command("memory-server", no_args_is_help=True)(memory_server)
 app.add_typer(far, name="far")
 app.command("probe", no_args_is_help=True)(probe)
-app.command("plan", no_args_is_help=True)(plan)
+app.add_typer(plan, name="plan")
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
+app.command("embed", no_args_is_help=True)(embed)
+app.add_typer(embedding, name="embedding")
 app.command("tune", no_args_is_help=True)(tune)
 app.command("jobs", no_args_is_help=True)(jobs)
 app.command("report", no_args_is_help=True)(report)

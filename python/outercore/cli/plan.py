@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from outercore.cli import console, options
-from outercore.errors import InvalidError
+from outercore.cli.plan_embed import plan_embed
 from outercore.train.config import TrainConfig
 
 
-def plan(
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar="[train] DATASET", help="The job to plan for, and the data set."),
-    ],
+class _TrainByDefault(TyperGroup):
+    """`plan DATASET` is `plan train DATASET`; options may stand before the job, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts the job first."""
+        job = next((word for word in args if word in self.commands), None)
+        if job is not None:
+            args = [job, *_without(args, job)]
+        elif args and args[0] not in ("-h", "--help"):
+            args = ["train", *args]
+        return super().parse_args(ctx, args)
+
+
+def _without(words: list[str], word: str) -> list[str]:
+    place = words.index(word)
+    return [*words[:place], *words[place + 1 :]]
+
+
+plan = typer.Typer(
+    cls=_TrainByDefault,
+    no_args_is_help=True,
+    help="""Say what a memory budget will buy, before anything is done: `train` by default.
+
+    **Examples**
+
+        outercore plan papers --memory 2GiB
+
+        outercore plan embed friends --dim 64 --memory 2GiB
+    """,
+)
+plan.command("embed", no_args_is_help=True)(plan_embed)
+
+
+@plan.command("train", no_args_is_help=True)
+def plan_train(
+    data_set: options.DataSet,
     model: Annotated[
         str, typer.Option(help="`gcn` and `gin` keep the in-degrees in memory, too.")
     ] = "sage",
@@ -34,13 +65,13 @@ def plan(
     hotness: options.Hotness = "presample",
     json: options.Json = False,
 ) -> None:
-    """Say what a memory budget will buy, before anything is trained.
+    """Say what a memory budget will buy for training, before anything is trained.
 
     Opens the topology and samples a few batches.
 
     **Examples**
 
-        outercore plan papers --memory 2GiB
+        outercore plan train papers --memory 2GiB
 
         outercore plan train papers --fanout 10,5 --memory 512MiB
     """
@@ -67,15 +98,8 @@ def plan(
             "run": {"seed": seed},
         }
     )
-    planned = plan_training(_data_set(words), config)
+    planned = plan_training(data_set, config)
     if json:
         console.json_data(planned)
         return
     console.table("plan", console.flat(planned))
-
-
-def _data_set(words: list[str]) -> Path:
-    *job, data_set = words
-    if job not in ([], ["train"]):
-        raise InvalidError(f"plan: expected `train` and a data set, found `{' '.join(words)}`")
-    return Path(data_set)

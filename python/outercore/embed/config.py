@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
@@ -16,6 +16,12 @@ Correction = Literal["none", "frequency"]
 OptimiserName = Literal["adagrad", "row-adagrad", "adam"]
 RegulariserName = Literal["none", "n3", "l2"]
 Device = Literal["auto", "cpu", "cuda"]
+OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
+Swap = Literal["auto", "in-place", "spare-slot"]
+CandidateKind = Literal["all", "uniform", "degree"]
+Backend = Literal["auto", "uring", "threads", "mmap"]
+RESUME = "go on with `outercore embed --resume RUN`"
+"""What to do when the device is full in the midst of a run."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +139,82 @@ class RegulariserConfig:
 
 
 @dataclass(frozen=True)
+class DataConfig:
+    """Which triples are for what."""
+
+    train: str = "train"
+    """Name under `triples/`, as the next two."""
+    valid: str = "valid"
+    test: str = "test"
+    held_out: float = 0.05
+    """Share of a plain graph's links that is not trained on, half of it for validation.
+
+    A knowledge graph brings its own parts, and this does not count.
+    """
+
+    def __post_init__(self) -> None:
+        within("data.held_out", self.held_out, 0.0, 0.9)
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """The memory promised to tables and triples, and how it is used."""
+
+    memory: str = "2GiB"
+    partitions: int = 0
+    """Of the entities; 1 keeps all in memory, 0 is chosen by the budget."""
+    slots: int = 0
+    """Partitions in memory, the spare one included; 0 is chosen by the budget."""
+    order: OrderName = "optimal"
+    swap: Swap = "auto"
+    """Where a loaded partition goes: to the slot of the one that leaves, or to a spare one."""
+    backend: Backend = "auto"
+    """How partitions are read."""
+    threads: int | None = None
+    """Of PyTorch; absent, as many as it takes."""
+
+    def __post_init__(self) -> None:
+        within("budget.partitions", self.partitions, 0, 512)
+        within("budget.slots", self.slots, 0, None)
+        if self.threads is not None:
+            positive("budget.threads", self.threads)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Among what the true ends of held-out triples are ranked."""
+
+    candidates: Literal["auto", "all", "uniform", "degree"] = "auto"
+    """`auto`: all entities, unless that takes too many products; then drawn uniformly."""
+    count: int = 1000
+    """Candidates that are drawn."""
+    also: tuple[CandidateKind, ...] = ()
+    """Further kinds of candidates for the figures at the end, as other publications use them."""
+    filtered: bool = True
+    """Whether figures without other true answers are given beside the raw ones, and count."""
+    valid_triples: int = 100_000
+    """Triples that a validation ranks at most, drawn once; 0 for all."""
+    test_triples: int = 100_000
+    """The same for the figures at the end."""
+
+    def __post_init__(self) -> None:
+        positive("evaluation.count", self.count)
+        within("evaluation.valid_triples", self.valid_triples, 0, None)
+        within("evaluation.test_triples", self.test_triples, 0, None)
+
+
+@dataclass(frozen=True)
 class RunConfig:
-    """Seed and device."""
+    """Seed, device and checkpoints."""
 
     seed: int = 0
     device: Device = "auto"
+    checkpoint_seconds: float = 60.0
+    """A checkpoint when the last one is this old; 0 takes those of the epochs' ends only."""
 
     def __post_init__(self) -> None:
         within("run.seed", self.seed, 0, 2**63 - 1)
+        within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -158,4 +232,13 @@ class EmbedConfig(Configuration):
     negatives: NegativesConfig = field(default_factory=NegativesConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     regulariser: RegulariserConfig = field(default_factory=RegulariserConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Groups of plain JSON values, in the order of the fields."""
+        values = super().to_dict()
+        values["evaluation"]["also"] = list(self.evaluation.also)
+        return values

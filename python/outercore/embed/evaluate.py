@@ -11,7 +11,7 @@ Scores closer than their rounding are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -117,11 +117,18 @@ def evaluate(
     *,
     reciprocal: bool = False,
     known: Sequence[Tensor] = (),
+    known_of: Callable[[Tensor], Tensor] | None = None,
     candidates: Candidates | None = None,
     degrees: Tensor | None = None,
     group: int = 1 << 16,
+    after_block: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Ranks the tail and the head of each triple.
+
+    `known` need not have more than the triples that share head and relation, or relation and
+    tail, with one of `triples`; see `outercore.embed.known`. `known_of` gives these for some of
+    the triples instead, where all of them would take too much memory. `after_block` is told how
+    many rows of the table were compared, and may stop the evaluation by an exception.
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degrees`
     [entities], for candidates by degree.
@@ -133,6 +140,7 @@ def evaluate(
     if not len(triples):
         raise InvalidError("evaluation: expected at least one triple, found none")
     candidates = candidates or Candidates()
+    filtered = bool(known) or known_of is not None
     every = torch.cat(list(known)) if known else None
     found: dict[Side, _Ranks] = {}
     with torch.no_grad():
@@ -140,6 +148,9 @@ def evaluate(
         answers = {side: _known(every, side) for side in _SIDES}
         parts: dict[Side, list[_Ranks]] = {side: [] for side in _SIDES}
         for some in triples.split(group):
+            if known_of is not None:
+                of_these = known_of(some)
+                answers = {side: _known(of_these, side) for side in _SIDES}
             sides = [
                 _Questions(store, model, some, side, answers[side], reciprocal=reciprocal)
                 for side in _SIDES
@@ -148,14 +159,16 @@ def evaluate(
                 _require_finite(entities, rows)
                 for questions in sides:
                     questions.compare(entities, rows)
+                if after_block is not None:
+                    after_block(len(rows))
             for questions in sides:
                 parts[questions.side].append(questions.ranks())
         for side in _SIDES:
             found[side] = _Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
     return _evaluation(
         found,
-        _protocol(store, candidates, len(triples), filtered=bool(known)),
-        filtered=bool(known),
+        _protocol(store, candidates, len(triples), filtered=filtered),
+        filtered=filtered,
     )
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from outercore.embed import native
 from outercore.embed.losses import Loss, SoftmaxLoss
 
 WIDEST_FUSED = 256
@@ -26,10 +27,12 @@ WIDEST_FUSED = 256
 class Workspace:
     """Buffers that are used again by the next chunk: fresh memory costs more than the work in it.
 
-    One thread at a time. A buffer is valid until the same name is taken again.
+    One thread at a time. A buffer is valid until the same name is taken again. Without `native`
+    PyTorch does all the work that is done with this workspace: the definition, to compare with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, native: bool = True) -> None:
+        self.native = native
         self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -48,6 +51,8 @@ class Workspace:
 class Similarity(Protocol):
     """A score of a query and a candidate; larger is better."""
 
+    distance: str | None
+    """What the core calls it, where the core computes it."""
     block_numbers: int
     """Rows x candidates x width that are worked on at once; 0: no limit."""
 
@@ -88,6 +93,7 @@ class Similarity(Protocol):
 class Inner:
     """The inner product."""
 
+    distance: str | None = None
     block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -129,6 +135,7 @@ class Euclidean:
     A distance below the rounding of that product has no gradient: its direction would be noise.
     """
 
+    distance: str | None = None
     block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -184,9 +191,11 @@ class Euclidean:
 class Manhattan:
     """Minus the sum of absolute differences.
 
-    No matrix product does it, so PyTorch's own kernels of that distance do, forward and backward.
+    No matrix product does it: the core does, and elsewhere PyTorch's own kernels of that distance,
+    forward and backward.
     """
 
+    distance: str | None = "manhattan"
     block_numbers = 0
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -229,10 +238,12 @@ class Manhattan:
 class Modulus:
     """Minus the sum of the moduli of complex differences; a row is real parts, then imaginary.
 
-    Cost: several passes over rows x candidates x width numbers. Blocks of rows keep them in the
-    cache, and the differences and moduli of a block are kept from its scores to its gradient.
+    The core does it in registers. PyTorch makes several passes over rows x candidates x width
+    numbers: blocks of rows keep them in the cache, and the differences and moduli of a block are
+    kept from its scores to its gradient.
     """
 
+    distance: str | None = "modulus"
     block_numbers = 1 << 20
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
@@ -335,6 +346,25 @@ def query_gradients(
     Source: Legend 6.
     """
     positives = similarity.paired(queries, targets)
+    options = None
+    if workspace.native and native.fits(queries, candidates, weights, to_candidates):
+        options = native.loss_options(loss)
+    if options is not None and similarity.distance is not None:
+        value, to_queries, to_positives = native.distance_gradients(
+            similarity.distance,
+            options,
+            queries,
+            candidates,
+            positives,
+            weights,
+            masked,
+            bias,
+            to_candidates,
+        )
+        own_queries, to_targets = similarity.paired_backward(
+            queries, targets, positives, to_positives
+        )
+        return ChunkGradients(value, to_queries.add_(own_queries), to_targets)
     to_queries = torch.zeros_like(queries)
     to_positives = torch.empty_like(positives)
     value = positives.new_zeros(())
@@ -348,8 +378,11 @@ def query_gradients(
         if masked is not None:
             hidden = masked.between(start, stop)
             scores[hidden.rows, hidden.columns] = -torch.inf
-        work = workspace.take("work", shape, queries)
-        found = loss.gradients(positives[rows], scores, weights[rows], work)
+        if options is None:
+            work = workspace.take("work", shape, queries)
+            found = loss.gradients(positives[rows], scores, weights[rows], work)
+        else:
+            found = native.loss_gradients(options, positives[rows], scores, weights[rows])
         value += found.value
         to_positives[rows] = found.positives
         similarity.pairs_backward(
@@ -374,6 +407,9 @@ def fuses(similarity: Similarity, loss: Loss, rows: Tensor) -> bool:
 def pair_scores(similarity: Similarity, queries: Tensor, candidates: Tensor) -> Tensor:
     """The scores of all pairs, [queries, candidates]."""
     scores, workspace = queries.new_empty(queries.size(0), candidates.size(0)), Workspace()
+    if similarity.distance is not None and native.fits(queries, candidates):
+        native.distance_scores(similarity.distance, queries, candidates, scores)
+        return scores
     for start, stop in _blocks(similarity, queries, candidates):
         similarity.pairs(queries[start:stop], candidates, scores[start:stop], workspace)
     return scores

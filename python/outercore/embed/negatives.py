@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +11,10 @@ from torch import Tensor
 from outercore.embed.config import NegativesConfig
 from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    from outercore.embed.models import Side
+    from outercore.embed.store import Pool
 
 
 class Negatives(NamedTuple):
@@ -88,6 +93,60 @@ class NegativeSampler:
             return places + self._starts
         part = torch.searchsorted(self._before, places, right=True) - 1
         return places - self._before[part] + self._starts[part]
+
+
+class PoolNegatives:
+    """Draws negatives for the triples of a pool: entities that the pool could have as answers.
+
+    With partitions, a pool has the triples of some buckets only, and an entity in memory whose
+    partition is in no bucket with the anchor's is never the answer there. As a negative it would
+    teach the model which buckets are being trained, again with every pool, and nothing else.
+    """
+
+    def __init__(self, config: NegativesConfig, pool: Pool) -> None:
+        self._config = config
+        self._pool = pool
+        order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
+        self._starts = torch.tensor([pool.ranges[number][0] for number in order])
+        self._sets: dict[Side, list[tuple[int, ...]]] = {}
+        self._set_of: dict[Side, Tensor] = {}
+        for side in ("tail", "head"):
+            answers = self._answers(side)
+            sets = sorted(set(answers))
+            self._sets[side] = sets
+            self._set_of[side] = torch.tensor([sets.index(answers[number]) for number in order])
+        self._samplers: dict[tuple[int, ...], NegativeSampler] = {}
+
+    def _answers(self, side: Side) -> list[tuple[int, ...]]:
+        """By range of the anchor: the ranges in which answers for `side` are."""
+        every = range(len(self._pool.ranges))
+        if self._pool.pairs is None:
+            return [tuple(every) for _ in every]
+        asked = 0 if side == "tail" else 1
+        return [
+            tuple(sorted(pair[1 - asked] for pair in self._pool.pairs if pair[asked] == number))
+            for number in every
+        ]
+
+    def split(self, places: Tensor, side: Side) -> Iterator[tuple[Tensor, NegativeSampler]]:
+        """`places` of triples by what their negatives for `side` are drawn from."""
+        sets = self._sets[side]
+        if len(sets) == 1:
+            yield places, self._sampler(sets[0])
+            return
+        anchors = self._pool.triples[places, 0 if side == "tail" else 2]
+        owner = torch.searchsorted(self._starts, anchors.contiguous(), right=True) - 1
+        numbers = self._set_of[side][owner]
+        for number, answers in enumerate(sets):
+            some = places[numbers == number]
+            if len(some):
+                yield some, self._sampler(answers)
+
+    def _sampler(self, answers: tuple[int, ...]) -> NegativeSampler:
+        if answers not in self._samplers:
+            ranges = [self._pool.ranges[number] for number in answers]
+            self._samplers[answers] = NegativeSampler(self._config, ranges, self._pool.degrees)
+        return self._samplers[answers]
 
 
 class KnownTargets:

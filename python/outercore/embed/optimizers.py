@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from outercore.embed import native
 from outercore.embed.config import OptimiserName
 
 _EPSILON = 1e-10
@@ -28,8 +29,8 @@ class Optimiser(Protocol):
     ) -> None:
         """Moves `rows` of the table; `None` means all of them.
 
-        Shapes: `table` [all, width], `state` [all, state width], `rows` int64 [touched] without
-        repetition, `gradients` [touched, width], overwritten.
+        Shapes: `table` [all, width], `state` [all, state width], `rows` int64 [touched],
+        ascending without repetition, `gradients` [touched, width], overwritten.
         """
 
 
@@ -45,6 +46,8 @@ class Adagrad:
         self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
+        if rows is not None and native.step_rows("adagrad", table, state, rows, gradients, rate):
+            return
         sums = state if rows is None else state.index_select(0, rows)
         sums.addcmul_(gradients, gradients)
         if rows is None:
@@ -68,6 +71,10 @@ class RowAdagrad:
         self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
+        if rows is not None and native.step_rows(
+            "row-adagrad", table, state, rows, gradients, rate
+        ):
+            return
         mean = torch.linalg.vecdot(gradients, gradients).div_(gradients.size(1)).unsqueeze_(1)
         if rows is None:
             sums = state.add_(mean)

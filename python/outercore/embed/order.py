@@ -127,6 +127,15 @@ class PartitionOrder:
         """States but the first."""
         return len(self.states) - 1
 
+    def to_json(self) -> str:
+        """As the core writes it."""
+        return self._json
+
+    @classmethod
+    def from_json(cls, text: str) -> PartitionOrder:
+        """An order that `to_json` wrote, checked."""
+        return _from_core(_core.reverse_order(text)).reversed()
+
     def reversed(self) -> PartitionOrder:
         """The same states from the last to the first.
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BLOCK_ROWS = 4096
+from outercore import _core
 
 
 class Purpose(IntEnum):
@@ -28,25 +28,19 @@ def generator(seed: int, purpose: Purpose, *place: int) -> torch.Generator:
 
 
 def initial_rows(
-    seed: int, purpose: Purpose, first: int, out: Tensor, scale: float, *, uniform: bool = False
+    seed: int,
+    purpose: Purpose,
+    numbers: Tensor,
+    out: Tensor,
+    scale: float,
+    *,
+    uniform: bool = False,
 ) -> None:
-    """Fills `out` with rows `first`, `first` + 1, ... of a table's initial values.
+    """Fills `out` with the initial values of some of a table's rows.
 
     Normal with deviation `scale`, or uniform within plus and minus `scale`. A row's values depend
     on its number, so that they are the same however the table is cut into partitions.
 
-    Shapes: `out` [rows, width].
-    Cost: draws whole blocks of 4,096 rows: PyTorch's values depend on how many are drawn.
+    Shapes: `numbers` int64 [rows], `out` float32 [rows, width] on the CPU.
     """
-    stop = first + out.size(0)
-    for block in range(first // _BLOCK_ROWS, -(-stop // _BLOCK_ROWS)):
-        start = block * _BLOCK_ROWS
-        random = generator(seed, purpose, block)
-        values = torch.empty(_BLOCK_ROWS, out.size(1), dtype=torch.float32)
-        if uniform:
-            values.uniform_(-scale, scale, generator=random)
-        else:
-            values.normal_(0.0, scale, generator=random)
-        begin = max(first, start)
-        end = min(stop, start + _BLOCK_ROWS)
-        out[begin - first : end - first] = values[begin - start : end - start]
+    _core.initial_rows(seed, int(purpose), numbers.numpy(), out.numpy(), scale, uniform)

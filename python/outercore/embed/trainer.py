@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -15,11 +14,14 @@ from outercore.embed.config import EmbedConfig
 from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
-from outercore.embed.negatives import KnownTargets, Negatives, NegativeSampler, occurrences
+from outercore.embed.native import gather_rows
+from outercore.embed.negatives import KnownTargets, Negatives, PoolNegatives, occurrences
+from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.regularizers import build_regulariser
 from outercore.embed.store import Pool, Store, TableLayout
+from outercore.embed.touched import Touched
 from outercore.errors import InvalidError
 
 
@@ -59,26 +61,15 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
     )
 
 
-@dataclass(frozen=True)
-class EpochReport:
-    """What an epoch did."""
-
-    epoch: int
-    loss: float
-    """Mean over triples and sides, regulariser included."""
-    triples: int
-    batches: int
-    seconds: float
-    score: float | None = None
-    """Of the validation after it."""
-    best: bool = False
+class DivergedError(InvalidError):
+    """A loss or a gradient was not finite; the tables are as the batch before left them."""
 
 
 class _PoolContext(NamedTuple):
     """What is prepared once for all batches of a pool."""
 
     pool: Pool
-    sampler: NegativeSampler
+    negatives: PoolNegatives
     known: dict[Side, KnownTargets]
 
 
@@ -87,8 +78,8 @@ class Trainer:
 
     With a `model` of one's own, `config.model` gives its dimension only.
 
-    Errors: `InvalidError` for a loss that is not finite; the batch before it is the last one that
-    moved the tables.
+    Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
+    that moved the tables.
     """
 
     def __init__(self, store: Store, config: EmbedConfig, model: Model | None = None) -> None:
@@ -103,23 +94,47 @@ class Trainer:
         self._known_of: Tensor | None = None
         self._known: dict[Side, KnownTargets] = {}
 
+    def train_pool(
+        self,
+        pool: Pool,
+        epoch: int,
+        *,
+        first: int = 0,
+        after_batch: Callable[[float, int], bool | None] | None = None,
+    ) -> bool:
+        """The pool's batches from number `first` on; whether all of them were trained.
+
+        `after_batch` is told the loss of each batch and its triples; training stops where it
+        says `True`.
+        """
+        context = self._context(pool)
+        for number, places in self._batches(pool, epoch):
+            if number < first:
+                continue
+            value = self._step(context, places, (epoch, pool.number, number))
+            if after_batch is not None and after_batch(value, len(places)):
+                return False
+        return True
+
     def train_epoch(
         self, epoch: int, *, after_batch: Callable[[int], None] | None = None
     ) -> EpochReport:
         """Every triple once. `after_batch` is told how many triples are done."""
         started = time.perf_counter()
         total, triples, batches = 0.0, 0, 0
+
+        def count(loss: float, more: int) -> None:
+            nonlocal total, triples, batches
+            total, triples, batches = total + loss * more, triples + more, batches + 1
+            if after_batch is not None:
+                after_batch(triples)
+
+        pools = 0
         for pool in self.store.pools(epoch):
-            context = self._context(pool)
-            for number, places in self._batches(pool, epoch):
-                value = self._step(context, places, (epoch, pool.number, number))
-                total += value * len(places)
-                triples += len(places)
-                batches += 1
-                if after_batch is not None:
-                    after_batch(triples)
+            self.train_pool(pool, epoch, after_batch=count)
+            pools += 1
         seconds = time.perf_counter() - started
-        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds)
+        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds, pools=pools)
 
     def fit(
         self,
@@ -129,32 +144,14 @@ class Trainer:
         """Trains all epochs, or until validation finds nothing better for `patience` times.
 
         `validate` gives a score of the tables as they are, larger is better; the best ones are
-        in the store afterwards.
+        in the store afterwards. `Epochs` does the same with checkpoints.
         """
-        options = self.config.optimiser
-        reports: list[EpochReport] = []
-        best, stale = -math.inf, 0
-        for epoch in range(options.epochs):
-            report = self.train_epoch(epoch)
-            last = epoch + 1 == options.epochs
-            if validate is not None and (last or (epoch + 1) % options.validate_every == 0):
-                score = validate()
-                better = score > best
-                best, stale = (score, 0) if better else (best, stale + 1)
-                if better:
-                    self.store.keep()
-                report = EpochReport(**{**vars(report), "score": score, "best": better})
-            reports.append(report)
-            if after_epoch is not None:
-                after_epoch(report)
-            if options.patience and stale >= options.patience:
-                break
-        if validate is not None:
-            self.store.restore()
-        return reports
+        from outercore.embed.epochs import Epochs
+
+        return Epochs(self, validate=validate, after_epoch=after_epoch).run()
 
     def _context(self, pool: Pool) -> _PoolContext:
-        sampler = NegativeSampler(self.config.negatives, pool.ranges, pool.degrees)
+        negatives = PoolNegatives(self.config.negatives, pool)
         if self.config.negatives.filter == "known" and pool.triples is not self._known_of:
             heads, relations, tails = pool.triples.unbind(1)
             self._known_of = pool.triples
@@ -162,7 +159,7 @@ class Trainer:
                 "tail": KnownTargets(heads, relations, tails),
                 "head": KnownTargets(tails, relations, heads),
             }
-        return _PoolContext(pool, sampler, self._known)
+        return _PoolContext(pool, negatives, self._known)
 
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
         random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
@@ -175,16 +172,17 @@ class Trainer:
         """Trains one batch and returns its mean loss."""
         pool = context.pool
         random = generator(self.config.run.seed, Purpose.NEGATIVES, *at)
-        found = _Touched()
+        found = Touched()
         value = pool.entities.new_zeros(())
         for side in ("tail", "head"):
-            for chunk in places.split(self.config.optimiser.chunk_size):
-                negatives = context.sampler.draw(random)
-                value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
+            for group, sampler in context.negatives.split(places, side):
+                for chunk in group.split(self.config.optimiser.chunk_size):
+                    negatives = sampler.draw(random)
+                    value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
         loss = float(value)
         entities, to_entities = found.entities()
         if not (math.isfinite(loss) and math.isfinite(float(to_entities.sum()))):
-            raise InvalidError(
+            raise DivergedError(
                 f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
                 f"{loss}; the tables are as the batch before left them\n"
                 "hint: lower the learning rate, or strengthen the regulariser"
@@ -210,7 +208,7 @@ class Trainer:
         side: Side,
         negatives: Negatives,
         unit: float,
-        found: _Touched,
+        found: Touched,
     ) -> Tensor:
         """Adds a chunk's gradients to `found` and returns its loss."""
         pool, device = context.pool, context.pool.entities.device
@@ -229,10 +227,10 @@ class Trainer:
         )
         chunk = Chunk(
             side=question.side,
-            anchors=pool.entities.index_select(0, anchors),
-            relations=self.store.relations.index_select(0, relations),
-            targets=pool.entities.index_select(0, targets),
-            candidates=pool.entities.index_select(0, candidates),
+            anchors=gather_rows(pool.entities, anchors),
+            relations=gather_rows(self.store.relations, relations),
+            targets=gather_rows(pool.entities, targets),
+            candidates=gather_rows(pool.entities, candidates),
             weights=weights,
             masked=None if fused else self._masked(context, side, triples, question, negatives),
             bias=None if negatives.bias is None else negatives.bias.to(device),
@@ -283,42 +281,6 @@ class Trainer:
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost
-
-
-class _Touched:
-    """Rows that a batch touches, with a gradient for each time that it does."""
-
-    def __init__(self) -> None:
-        self._entities: list[tuple[Tensor, Tensor]] = []
-        self._relations: list[tuple[Tensor, Tensor]] = []
-
-    def add_entities(self, rows: Tensor, gradients: Tensor) -> None:
-        """Takes in gradients of rows of the entities' table."""
-        self._entities.append((rows, gradients))
-
-    def add_relations(self, rows: Tensor, gradients: Tensor) -> None:
-        """Takes in gradients of rows of the relations' table."""
-        self._relations.append((rows, gradients))
-
-    def entities(self) -> tuple[Tensor, Tensor]:
-        """Distinct rows and the sums of their gradients."""
-        return _summed(self._entities)
-
-    def relations(self) -> tuple[Tensor, Tensor]:
-        """Distinct rows and the sums of their gradients."""
-        return _summed(self._relations)
-
-
-def _summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    rows, places = torch.unique(torch.cat([rows for rows, _ in pieces]), return_inverse=True)
-    first = pieces[0][1]
-    sums = first.new_zeros(len(rows), first.size(1))
-    start = 0
-    for _, gradients in pieces:
-        stop = start + len(gradients)
-        sums.index_add_(0, places[start:stop], gradients)
-        start = stop
-    return rows, sums
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -130,7 +130,7 @@ def cache(run: Run) -> go.Figure:
 def timeline(run: Run) -> go.Figure:
     """What the run did when."""
     figure = empty("Timeline of the run", "seconds", "")
-    _gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
+    gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
     return figure
 
 
@@ -143,7 +143,7 @@ def pipeline(run: Run) -> go.Figure:
         {**span, "start_s": span["start_s"] - first, "end_s": span["end_s"] - first}
         for span in spans
     ]
-    _gantt(figure, shifted, "stage", _STAGE_COLOURS)
+    gantt(figure, shifted, "stage", _STAGE_COLOURS)
     ends = sorted(span["end_s"] for span in shifted)
     if ends:
         figure.update_xaxes(range=[0, min(ends[-1], 15.0)])
@@ -184,12 +184,13 @@ def device(profile: Mapping[str, Any]) -> go.Figure:
     return figure
 
 
-def _gantt(
+def gantt(
     figure: go.Figure,
     spans: Sequence[Mapping[str, Any]],
     key: str,
     colours: Mapping[str, str],
 ) -> None:
+    """Adds spans as lying bars, one line for each name that stands under `key`."""
     names = dict.fromkeys(span[key] for span in spans)
     for name in names:
         chosen = [span for span in spans if span[key] == name]

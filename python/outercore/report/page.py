@@ -7,18 +7,20 @@ from html import escape
 
 from plotly.offline import get_plotlyjs
 
-from outercore.report import algorithms, charts, training
+from outercore.report import algorithms, charts, embedding, training
 from outercore.report.elements import STYLE, comparison, configuration, grid, surroundings
-from outercore.report.runs import AlgorithmRun, Recorded, Run
+from outercore.report.runs import AlgorithmRun, EmbeddingRun, Recorded, Run
 
 
 def render(runs: Sequence[Recorded]) -> str:
     """The whole page as HTML, Plotly's script included."""
     trained = [run for run in runs if isinstance(run, Run)]
+    embedded = [run for run in runs if isinstance(run, EmbeddingRun)]
     computed = [run for run in runs if isinstance(run, AlgorithmRun)]
     sections = [
-        _header(trained, computed),
+        _header(trained, embedded, computed),
         *(training.sections(trained) if trained else ()),
+        *(embedding.sections(embedded) if embedded else ()),
         *(algorithms.sections(computed) if computed else ()),
         "<h2>Configuration</h2>",
         comparison(runs, [configuration(run) for run in runs]),
@@ -49,8 +51,11 @@ def heading(title: str, lead: str) -> str:
     return f"<h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p>"
 
 
-def _header(trained: Sequence[Run], computed: Sequence[AlgorithmRun]) -> str:
+def _header(
+    trained: Sequence[Run], embedded: Sequence[EmbeddingRun], computed: Sequence[AlgorithmRun]
+) -> str:
     headlines = [training.headline(run) for run in trained[:1]]
+    headlines += [embedding.headline(embedded)] if embedded else []
     headlines += [algorithms.headline(computed)] if computed else []
     return "".join(heading(title, lead) for title, lead in headlines)
 

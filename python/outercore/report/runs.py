@@ -99,6 +99,57 @@ class AlgorithmRun(Recorded):
         return records.bytes_by_tier(self.counters)
 
 
+@dataclass(frozen=True)
+class EmbeddingRun(Recorded):
+    """An embedding run."""
+
+    @property
+    def epochs(self) -> Sequence[Mapping[str, Any]]:
+        """One entry for each finished epoch."""
+        return self.record["epochs"]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The epochs, counted from 1."""
+        return [epoch["epoch"] + 1 for epoch in self.epochs]
+
+    @property
+    def metrics(self) -> Sequence[Mapping[str, Any]]:
+        """The figures at the end, each with its protocol; none before."""
+        return (self.record.get("result") or {}).get("metrics", [])
+
+    @property
+    def order(self) -> Mapping[str, Any]:
+        """The order of partitions; empty where all was in memory."""
+        return self.record["plan"].get("order") or {}
+
+    @property
+    def triples_per_second(self) -> float:
+        """Training throughput over all epochs."""
+        seconds = sum(epoch["seconds"] for epoch in self.epochs)
+        return sum(epoch["triples"] for epoch in self.epochs) / seconds if seconds else 0.0
+
+    @property
+    def bytes_per_epoch(self) -> float:
+        """Bytes of partitions that an epoch read and wrote, on average."""
+        moved = sum(
+            epoch["counters"].get(key, 0)
+            for epoch in self.epochs
+            for key in ("bytes_read", "bytes_written")
+        )
+        return moved / max(len(self.epochs), 1)
+
+    def mrr(self, part: str) -> float | None:
+        """The MRR of a part by the first protocol, `None` where there is none."""
+        return next((one["mrr"] for one in self.metrics if one["part"] == part), None)
+
+
+_KINDS: Mapping[Any, type[Recorded]] = {
+    records.ALGORITHM: AlgorithmRun,
+    records.EMBEDDING: EmbeddingRun,
+}
+
+
 def load_runs(paths: Sequence[Path]) -> list[Recorded]:
     """The records in run directories; of a directory of several runs all of theirs.
 
@@ -110,8 +161,7 @@ def load_runs(paths: Sequence[Path]) -> list[Recorded]:
 
 
 def _run(name: str, record: Mapping[str, Any]) -> Recorded:
-    kind = AlgorithmRun if record.get("job") == records.ALGORITHM else Run
-    return kind(name, record)
+    return _KINDS.get(record.get("job"), Run)(name, record)
 
 
 def _runs_in(path: Path) -> list[Path]:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from outercore.configuration import Configuration
 from outercore.errors import InvalidError, NotFoundError
 from outercore.storage import Storage, device_errors, replace_file
-from outercore.train.config import RESUME, TrainConfig
+from outercore.train.config import TrainConfig
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from outercore.graph import Graph
 
 
-class RunDirectory:
-    """Where a run keeps what it makes.
+class AnyRunDirectory:
+    """What the directories of all training runs have in common.
 
-    `config.json` what it is a function of, `record.json` what happened, `checkpoints/`, `model/`
-    the best model, `tensorboard/` scalars, `scratch/` removed when the run ends.
+    `config.json` what the run is a function of, `record.json` what happened, `tensorboard/`
+    scalars.
     """
+
+    verb: ClassVar[str]
+    """Of the command that makes such runs."""
 
     def __init__(self, path: Path, storage: Storage | None = None) -> None:
         self.path = path
@@ -29,9 +36,14 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path: Path, graph: Graph, config: TrainConfig, storage: Storage | None = None
-    ) -> RunDirectory:
-        """Makes a new run.
+        cls,
+        path: Path,
+        graph: Graph,
+        config: Configuration,
+        storage: Storage | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Makes a new run; `more` is remembered with the configuration.
 
         Errors: `InvalidError` where `path` already is one.
         """
@@ -45,15 +57,16 @@ class RunDirectory:
             "data_set": str(Path(graph.root).resolve()),
             "fingerprint": fingerprint(graph.manifest),
             "config": config.to_dict(),
+            **(more or {}),
         }
         with device_errors(f"run `{path}`"):
             run._storage.make_directory(path)
-            run._storage.make_directory(run.checkpoints)
+            run._storage.make_directory(run.state)
             replace_file(run._storage, run._config, _to_json(described))
         return run
 
     @classmethod
-    def open(cls, path: Path, storage: Storage | None = None) -> RunDirectory:
+    def open(cls, path: Path, storage: Storage | None = None) -> Self:
         """An existing run.
 
         Errors: `NotFoundError` where `path` is none.
@@ -62,24 +75,19 @@ class RunDirectory:
         if not run._config.exists():
             raise NotFoundError(
                 f"run `{path}`: no `config.json` there\n"
-                "hint: give the directory that `outercore train` printed"
+                f"hint: give the directory that `outercore {cls.verb}` printed"
             )
         return run
 
     @property
-    def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
-        return self.path / "checkpoints"
+    def state(self) -> Path:
+        """Where what resuming needs is."""
+        raise NotImplementedError
 
     @property
-    def scratch(self) -> Path:
-        """Where layer states lie during inference."""
-        return self.path / "scratch"
-
-    @property
-    def model(self) -> Path:
-        """Where the best model is."""
-        return self.path / "model"
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        raise NotImplementedError
 
     @property
     def scalars(self) -> Path:
@@ -91,10 +99,6 @@ class RunDirectory:
         """The data set that the run trains on."""
         return Path(self._described()["data_set"])
 
-    def config(self) -> TrainConfig:
-        """The run's configuration."""
-        return TrainConfig.from_dict(self._described()["config"])
-
     def require_same(self, graph: Graph) -> None:
         """Raises `InvalidError` where the data set changed since the run began."""
         if self._described()["fingerprint"] != fingerprint(graph.manifest):
@@ -105,7 +109,9 @@ class RunDirectory:
 
     def write_record(self, record: dict[str, Any]) -> None:
         """Replaces `record.json`."""
-        with device_errors(f"run record `{self._record}`", RESUME):
+        with device_errors(
+            f"run record `{self._record}`", f"go on with `outercore {self.verb} --resume RUN`"
+        ):
             replace_file(self._storage, self._record, _to_json(record))
 
     def record(self) -> dict[str, Any]:
@@ -122,19 +128,14 @@ class RunDirectory:
 
         A run that failed at once can then be started again under the same name.
         """
-        if (self.checkpoints / "latest").exists():
+        if self.begun:
             return
-        self.remove_scratch()
-        self._storage.remove_tree(self.checkpoints)
+        self._storage.remove_tree(self.state)
         self._storage.remove_tree(self.scalars)
         self._config.unlink(missing_ok=True)
         # What else may lie there is not ours.
         with contextlib.suppress(OSError):
             self.path.rmdir()
-
-    def remove_scratch(self) -> None:
-        """Deletes layer states, also those that a killed run left."""
-        self._storage.remove_tree(self.scratch)
 
     @property
     def _config(self) -> Path:
@@ -149,6 +150,54 @@ class RunDirectory:
             return json.loads(self._config.read_text())
         except json.JSONDecodeError as error:
             raise InvalidError(f"`{self._config}`: expected JSON, found: {error}") from None
+
+
+class RunDirectory(AnyRunDirectory):
+    """Where a run of a network keeps what it makes.
+
+    Besides `checkpoints/`, `model/` the best model, `scratch/` removed when the run ends.
+    """
+
+    verb = "train"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def state(self) -> Path:
+        """The checkpoints."""
+        return self.checkpoints
+
+    @property
+    def begun(self) -> bool:
+        """Whether a checkpoint was ever taken."""
+        return (self.checkpoints / "latest").exists()
+
+    @property
+    def scratch(self) -> Path:
+        """Where layer states lie during inference."""
+        return self.path / "scratch"
+
+    @property
+    def model(self) -> Path:
+        """Where the best model is."""
+        return self.path / "model"
+
+    def config(self) -> TrainConfig:
+        """The run's configuration."""
+        return TrainConfig.from_dict(self._described()["config"])
+
+    def discard_if_unused(self) -> None:
+        """See `AnyRunDirectory`."""
+        if not self.begun:
+            self.remove_scratch()
+        super().discard_if_unused()
+
+    def remove_scratch(self) -> None:
+        """Deletes layer states, also those that a killed run left."""
+        self._storage.remove_tree(self.scratch)
 
 
 def fingerprint(manifest: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 //! Triples sorted by the partitions of their two ends, on disk or in memory.
 
 mod build;
+mod graph;
 mod source;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use crate::order::{Bucket, Order};
 use crate::plan::BucketEdges;
 
 pub use build::build_buckets;
+pub use graph::{GraphTriples, HeldOut, LinkPart, LinkReader};
 pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
 
 const MAGIC: &[u8] = b"outercore buckets\n";
@@ -240,6 +242,37 @@ impl Buckets {
         }
         self.all = Some(all);
         Ok(())
+    }
+
+    /// Triples of every node, those of a partition one after the other: how often it is a head or
+    /// a tail.
+    ///
+    /// **Cost**: one pass over the triples; 4 bytes a node.
+    ///
+    /// # Errors
+    /// As [`Buckets::read`].
+    pub fn degrees(&mut self) -> Result<Vec<u32>> {
+        let dealt = self.header.source.partitioning;
+        let partitions = dealt.partitions();
+        let firsts: Vec<u64> = (0..partitions)
+            .scan(0, |next, partition| {
+                let first = *next;
+                *next += dealt.rows(partition);
+                Some(first)
+            })
+            .collect();
+        let mut degrees = vec![0u32; dealt.nodes() as usize];
+        let mut pool = TriplePool::default();
+        for index in 0..self.entries.len() {
+            self.reserve(&mut pool, self.entries[index].count);
+            self.read_bucket(index, 0, &mut pool)?;
+            let [head, tail] = [index / partitions, index % partitions].map(|p| firsts[p]);
+            for &[source, _, target] in &pool.triples {
+                degrees[(head + u64::from(source)) as usize] += 1;
+                degrees[(tail + u64::from(target)) as usize] += 1;
+            }
+        }
+        Ok(degrees)
     }
 
     /// Fills `pool` with the triples of a step, as rows of the slots' memory; a slot has

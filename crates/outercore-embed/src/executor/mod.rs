@@ -8,6 +8,7 @@
 
 mod counters;
 mod memory;
+mod passes;
 mod step;
 mod worker;
 
@@ -17,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use outercore_core::{Error, Result};
-use outercore_io::{Disk, Engine, EngineConfig};
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_io::{Disk, Engine, EngineConfig, FileLock};
 
 use crate::journal::{self, Journal, PartitionRecord, Position, ResidentRecord};
 use crate::layout::TableLayout;
@@ -27,6 +28,7 @@ use crate::partition::{CopyIndex, Fill, PartitionFile, Slot, SlotMemory, Sums};
 
 pub use counters::ExecutorCounters;
 pub use memory::{ExecutorMemory, plan_memory};
+pub use passes::SlotViews;
 pub(crate) use step::pools;
 use step::{Part, parts};
 pub use step::{Resident, Step};
@@ -91,12 +93,16 @@ pub struct Executor {
     /// Whether the swap to the next state has begun.
     swap_begun: bool,
     in_flight: Option<Flight>,
+    /// What lay in the slots before a pass over the whole table emptied them.
+    brings_back: Option<Vec<Option<usize>>>,
     /// An epoch has ended and the caller has not been told.
     epoch_ended: bool,
     failed: bool,
     resident: Vec<u8>,
     counters: ExecutorCounters,
     worker: Worker,
+    /// Let go last, when the worker has ended.
+    _lock: FileLock,
 }
 
 /// What a slot holds.
@@ -147,10 +153,6 @@ impl Executor {
         resident: &[u8],
         fill: Fill<'_>,
     ) -> Result<()> {
-        if Journal::exists(directory) {
-            return Err(Error::invalid(format!("`{}` holds a table", directory.display()))
-                .hint("go on with it, or choose another directory"));
-        }
         let (found, expected) = (order.partitions, layout.partitioning().partitions());
         if found != expected {
             return Err(Error::invalid(format!(
@@ -170,6 +172,11 @@ impl Executor {
         if let Some(parent) = directory.parent().filter(|parent| parent.is_dir()) {
             disk.sync_dir(parent)?;
         }
+        let _lock = lock(directory)?;
+        if Journal::exists(directory) {
+            return Err(Error::invalid(format!("`{}` holds a table", directory.display()))
+                .hint("go on with it, or choose another directory"));
+        }
         let (_memory, mut memory) = SlotMemory::new(layout, 1)?;
         let sums = PartitionFile::create(&*disk, directory, layout, &mut memory[0], fill)?;
         let checksum = journal::save_order(&*disk, directory, order)?;
@@ -182,8 +189,10 @@ impl Executor {
     /// **Cost**: reserves the memory; reads nothing until the first step is asked for.
     ///
     /// # Errors
-    /// `NotFound`: no table. `Version`, `Corrupt`: not one that can be read.
+    /// `NotFound`: no table. `Invalid`: another process trains it. `Version`, `Corrupt`: not one
+    /// that can be read.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, engine: EngineConfig) -> Result<Self> {
+        let lock = lock(directory)?;
         let journal = Journal::load(directory)?;
         // The journal may have been replaced by a process that was killed before it could make the
         // new name durable; what the old one names is about to be overwritten.
@@ -226,14 +235,26 @@ impl Executor {
             current: Vec::new(),
             swap_begun: false,
             in_flight: None,
+            brings_back: None,
             epoch_ended: false,
             failed: false,
             resident,
             counters: ExecutorCounters::default(),
             worker,
+            _lock: lock,
         };
         executor.load_again(&journal.slots)?;
         Ok(executor)
+    }
+
+    /// Shape and order of the table in `directory`, without opening it.
+    ///
+    /// # Errors
+    /// As [`Executor::open`].
+    pub fn describe(directory: &Path) -> Result<(TableLayout, Order)> {
+        let journal = Journal::load(directory)?;
+        let order = journal::load_order(directory, &journal)?;
+        Ok((journal.layout, order))
     }
 
     /// What the caller kept in memory, as committed last.
@@ -272,12 +293,7 @@ impl Executor {
     /// The memory is there as long as the executor is. Who looks at it through these addresses may
     /// touch the rows of the last step's partitions only, until the next step is asked for.
     pub fn address_ranges(&self) -> [Range<*const u8>; 2] {
-        let nothing = std::ptr::null();
-        let state = self.memory.state.as_ref();
-        [
-            self.memory.embeddings.address_range(),
-            state.map_or(nothing..nothing, outercore_io::Arena::address_range),
-        ]
+        self.memory.address_ranges()
     }
 
     /// The next step, or `None` once at the end of every epoch.
@@ -382,6 +398,9 @@ impl Executor {
 
     /// Brings the position's partitions into memory, where they are not, and lists its steps.
     fn enter(&mut self) -> Result<()> {
+        if let Some(partitions) = self.brings_back.take() {
+            self.load_again(&partitions)?;
+        }
         let resident = self.state().resident.clone();
         for &partition in &resident {
             if self.slot_of(partition).is_none() {
@@ -543,7 +562,10 @@ impl Executor {
             layout: self.layout,
             order: self.order_checksum.clone(),
             position: self.position,
-            slots: self.held.iter().map(|held| held.map(|held| held.partition)).collect(),
+            slots: match &self.brings_back {
+                Some(partitions) => partitions.clone(),
+                None => self.held.iter().map(|held| held.map(|held| held.partition)).collect(),
+            },
             partitions,
             resident: ResidentRecord::of(resident),
         };
@@ -606,4 +628,13 @@ impl Executor {
     fn slot_of(&self, partition: usize) -> Option<usize> {
         self.held.iter().position(|held| held.is_some_and(|held| held.partition == partition))
     }
+}
+
+/// Keeps other processes from the table in `directory`.
+fn lock(directory: &Path) -> Result<FileLock> {
+    if !directory.is_dir() {
+        let text = format!("partitions in `{}`: no such directory", directory.display());
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
+    FileLock::acquire(&directory.join("lock"))
 }

@@ -1,5 +1,10 @@
 //! Orders of partitions and what they cost.
 
+mod executor;
+mod rows;
+mod sources;
+
+pub use executor::PartitionExecutor;
 use outercore_core::Result;
 use outercore_embed::{
     Order, OrderConfig, OrderFacts, PlanInput, check,
@@ -8,6 +13,7 @@ use outercore_embed::{
 };
 use pyo3::prelude::*;
 use serde::Serialize;
+pub use sources::{GraphLinkReader, GraphLinks};
 
 use crate::dataset::parse;
 use crate::errors::to_python;
@@ -18,7 +24,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(partition_order, module)?)?;
     module.add_function(wrap_pyfunction!(reverse_order, module)?)?;
     module.add_function(wrap_pyfunction!(iteration_order, module)?)?;
-    module.add_function(wrap_pyfunction!(plan_order, module)?)
+    module.add_function(wrap_pyfunction!(plan_order, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
+    module.add_class::<executor::PartitionExecutor>()?;
+    module.add_class::<sources::GraphLinks>()?;
+    module.add_class::<sources::GraphLinkReader>()?;
+    module.add_function(wrap_pyfunction!(executor::create_partitions, module)?)
 }
 
 /// An order and what the checker counted in it.

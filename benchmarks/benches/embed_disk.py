@@ -1,0 +1,197 @@
+"""Epochs with partitions on disk against epochs with everything in memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from limits import drop_cached, run_limited
+from measure import Result, Series, Settings, say
+from product import command, imported
+
+from benches.inputs import knowledge_set, workload
+
+EPOCHS = 3
+AT_MOST = 1.1
+WHAT = (
+    "Seconds of an epoch of `outercore embed` by where the entities are: all in memory, or in "
+    "partitions on disk of which a quarter (3 of 8, or 4 of 16 with one slot to load into) is in "
+    "memory. Of three epochs the first does not count: it begins with nothing in memory. "
+    "Checkpoints, which both need, are no part of it. Partitions are read with direct I/O and "
+    "synced as they are written. With a spare slot an epoch that goes backwards finds the "
+    "partition that left last still there, one load fewer than the plan's. Density is edges by "
+    "nodes squared; the least at which computing hides the I/O is Legend's theorem 3 with the "
+    "seconds of a triple in memory and the bytes a second of the swaps."
+)
+QUARTERS = (
+    ("8 partitions, 3 slots", ("--partitions", 8, "--slots", 3, "--swap", "in-place")),
+    ("16 partitions, 4 slots", ("--partitions", 16, "--slots", 4, "--swap", "spare-slot")),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph and how it is embedded."""
+
+    name: str
+    data: Path
+    options: tuple[object, ...]
+    memory: str
+    """What a run with partitions is given."""
+
+
+def run(settings: Settings) -> Result:
+    """A knowledge graph, and an R-MAT graph whose partitions are worth reading."""
+    result = Result("embed_disk", WHAT)
+    for case in _cases(settings):
+        whole = Series("in memory", case.name, "s an epoch")
+        result.series.append(whole)
+        for turn in range(settings.repeats):
+            record = _trained(settings, case, "4GiB", ("--partitions", 1))
+            _note(result, whole, turn, record)
+        for name, quarter in QUARTERS:
+            _divided(result, settings, case, name, quarter, whole)
+    return result
+
+
+def _cases(settings: Settings) -> list[Case]:
+    facts = Case(
+        "FB15k-237, ComplEx, d = 200, 1,000 negatives",
+        knowledge_set(settings, "fb15k-237"),
+        ("--model", "complex", "--dim", 200, "--negatives", 1000),
+        "512MiB",
+    )
+    name = "rmat18" if settings.quick else "rmat20"
+    work, folder = workload(settings, name)
+    links = Case(
+        f"R-MAT, {work.nodes:,} nodes, {work.edges:,} links, Dot, d = 64, 100 negatives",
+        imported(folder, settings.work / f"{name}.links.outercore", topology_only=True),
+        ("--model", "dot", "--dim", 64, "--negatives", 100, "--held-out", 0),
+        "384MiB",
+    )
+    return [links] if settings.quick else [facts, links]
+
+
+def _divided(
+    result: Result,
+    settings: Settings,
+    case: Case,
+    name: str,
+    options: tuple[object, ...],
+    whole: Series,
+) -> None:
+    """One number of partitions against everything in memory."""
+    place = f"{case.name}; {name}"
+    epoch = Series("on disk", place, "s an epoch")
+    waited = Series("on disk", f"{place}: waits", "s an epoch")
+    moved = Series("on disk", f"{place}: read", "bytes an epoch")
+    records = []
+    for turn in range(settings.repeats):
+        record = _trained(settings, case, case.memory, options)
+        _note(result, epoch, turn, record)
+        counted = [one["counters"] for one in record["epochs"][1:]]
+        waited.values.append(statistics.mean(one["waited_s"] for one in counted))
+        moved.values.append(statistics.mean(one["bytes_read"] for one in counted))
+        records.append(record)
+    order = records[0]["plan"]["order"]
+    planned = Series("plan", f"{place}: read", "bytes an epoch", [order["bytes_between"]])
+    result.series += [epoch, waited, moved, planned]
+    result.compare(
+        f"{place}: seconds in memory over seconds on disk",
+        ("in memory", whole.case),
+        ("on disk", epoch.case),
+        1 / AT_MOST,
+    )
+    result.compare(
+        f"{place}: bytes read over the plan's", ("on disk", moved.case), ("plan", planned.case)
+    )
+    first = Series("on disk", f"{place}: read by the first epoch", "bytes")
+    first.values = [record["epochs"][0]["counters"]["bytes_read"] for record in records]
+    result.series.append(first)
+    _theorem(result, place, case, records, whole)
+
+
+def _theorem(result: Result, place: str, case: Case, records: list[dict], whole: Series) -> None:
+    """Whether the graph is dense enough for computing to hide the I/O."""
+    from outercore.embed.order import partition_order
+
+    plan, data = records[0]["plan"], records[0]["data_set"]
+    counted = [one["counters"] for record in records for one in record["epochs"]]
+    seconds = sum(one["swap_s"] for one in counted)
+    if not seconds or whole.median is None:
+        return
+    bandwidth = sum(one["bytes_read"] + one["bytes_written"] for one in counted) / seconds
+    triples = records[0]["epochs"][0]["triples"]
+    config = records[0]["config"]
+    expected = partition_order(
+        config["budget"]["order"],
+        partitions=plan["partitions"],
+        slots=plan["slots"],
+        spare=plan["spare"],
+        seed=config["run"]["seed"],
+    ).plan(
+        nodes=data["entities"],
+        row_bytes=8 * config["model"]["dim"],
+        edges=triples,
+        seconds_per_edge=whole.median / triples,
+        read_bandwidth=bandwidth,
+        write_bandwidth=bandwidth,
+    )
+    result.details[place] = {
+        "bandwidth": bandwidth,
+        "seconds_per_triple": whole.median / triples,
+        "swaps": expected.swaps,
+        "prefetchable": expected.prefetchable,
+        "density": expected.density,
+        "least_density": expected.least_density,
+        "expected_epoch_s": expected.epoch_seconds,
+        "peak_memory": max(record["peak_memory_bytes"] for record in records),
+    }
+    result.series += [
+        Series("device", f"{place}: swaps", "bytes/s", [bandwidth]),
+        Series("graph", f"{place}: density", "", [expected.density]),
+        Series("plan", f"{place}: seconds", "s an epoch", [expected.epoch_seconds]),
+        Series("plan", f"{place}: read by the first epoch", "bytes", [expected.bytes_read]),
+    ]
+    result.compare(
+        f"{place}: bytes read by the first epoch over the plan's",
+        ("on disk", f"{place}: read by the first epoch"),
+        ("plan", f"{place}: read by the first epoch"),
+    )
+    if expected.least_density:
+        least = Series("theorem 3", f"{place}: least density", "", [expected.least_density])
+        result.series.append(least)
+        result.compare(
+            f"{place}: density over the least of theorem 3",
+            ("graph", f"{place}: density"),
+            ("theorem 3", least.case),
+        )
+
+
+def _trained(settings: Settings, case: Case, memory: str, options: tuple[object, ...]) -> dict:
+    """The record of a run; its directory is removed."""
+    out = settings.work / "embed_disk.run"
+    shutil.rmtree(out, ignore_errors=True)
+    drop_cached([case.data])
+    outcome = run_limited(
+        command(
+            "embed", case.data, "--out", out, "--json", "--memory", memory, *case.options,
+            *options, "--epochs", EPOCHS, "--validate-every", EPOCHS, "--checkpoint-seconds", 0,
+            "--valid-triples", 200, "--test-triples", 200, "--threads", settings.threads,
+        ),
+        env={"OMP_NUM_THREADS": str(settings.threads)},
+    )  # fmt: skip
+    outcome.check()
+    shutil.rmtree(out)
+    return json.loads(outcome.stdout[outcome.stdout.index("{") :])
+
+
+def _note(result: Result, series: Series, turn: int, record: dict) -> None:
+    value = statistics.mean(one["seconds"] for one in record["epochs"][1:])
+    say(f"{series.program}, {series.case}, run {turn + 1}: {value:.2f} s an epoch")
+    series.values.append(value)
+    kept = {name: record[name] for name in ("epochs", "timeline", "plan", "peak_memory_bytes")}
+    result.details.setdefault(f"{series.program}, {series.case}", []).append(kept)

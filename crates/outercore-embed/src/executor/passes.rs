@@ -1,0 +1,295 @@
+//! The whole table at once: rows of some nodes, copies of all embeddings, and export.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::{Checksum, DType, NpyHeader};
+use outercore_io::WriteFile;
+
+use super::{Executor, Held, SlotMemory};
+use crate::partition::Slot;
+
+/// Bytes to read at a time.
+const PIECE: u64 = 4 << 20;
+/// Rows closer than this are read together: the gap costs less than another read.
+const GAP: u64 = 64 << 10;
+
+/// The slots' memory as others see it; there as long as this is.
+#[derive(Clone, Debug)]
+pub struct SlotViews(SlotMemory);
+
+impl SlotViews {
+    /// As [`Executor::address_ranges`].
+    pub fn address_ranges(&self) -> [std::ops::Range<*const u8>; 2] {
+        self.0.address_ranges()
+    }
+}
+
+impl Executor {
+    /// The slots' memory, which outlives the executor by this.
+    pub fn slot_views(&self) -> SlotViews {
+        SlotViews(self.memory.clone())
+    }
+
+    /// Embeddings of some nodes, in their order, [`TableLayout::dim`](crate::TableLayout::dim)
+    /// numbers each.
+    ///
+    /// **Cost**: one read for rows that lie close together; never more than the whole table.
+    ///
+    /// # Errors
+    /// `Invalid`: there is no such node. As [`Executor::advance`].
+    ///
+    /// # Panics
+    /// If `out` is not one row a node.
+    pub fn rows_of_nodes(&mut self, nodes: &[i64], out: &mut [f32]) -> Result<()> {
+        let dim = self.layout.dim();
+        assert_eq!(out.len(), nodes.len() * dim, "rows of {dim} numbers");
+        let dealt = self.layout.partitioning();
+        let dealer = dealt.dealer();
+        let mut wanted = Vec::with_capacity(nodes.len());
+        for (at, &node) in nodes.iter().enumerate() {
+            let known = u64::try_from(node).ok().filter(|&node| node < dealt.nodes());
+            let node = known.ok_or_else(|| {
+                Error::invalid(format!("node {node}, expected 0 to {}", dealt.nodes() - 1))
+            })?;
+            let place = dealer.place_of(node);
+            wanted.push((place.partition, place.row, at));
+        }
+        wanted.sort_unstable();
+        let row_bytes = dim as u64 * 4;
+        let (gap, piece) = (GAP / row_bytes + 1, (PIECE / row_bytes).max(1));
+        let mut rest = &wanted[..];
+        while let Some(&(partition, first, _)) = rest.first() {
+            let mut last = first;
+            let near = |&&(other, row, _): &&(usize, u64, usize)| {
+                let near = other == partition && row - first < piece && row - last <= gap;
+                last = row;
+                near
+            };
+            let count = rest.iter().take_while(near).count();
+            let (run, others) = rest.split_at(count);
+            let rows = self.read_rows(partition, first, run[count - 1].1 - first + 1)?;
+            for &(_, row, at) in run {
+                let from = (row - first) as usize * dim;
+                out[at * dim..][..dim].copy_from_slice(&rows[from..from + dim]);
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Writes all embeddings to `path`, partition after partition without the rows of no node;
+    /// gives their checksum. For use between epochs.
+    ///
+    /// **Cost**: one pass over the table.
+    ///
+    /// # Errors
+    /// `Invalid`: in the midst of a state. Those of the disk.
+    pub fn save_embeddings(&mut self, path: &Path) -> Result<String> {
+        self.settle("save the embeddings")?;
+        let disk = self.disk.clone();
+        let mut file = disk.create(path)?;
+        let mut checksum = Checksum::new();
+        for partition in 0..self.layout.partitioning().partitions() {
+            self.for_each_piece(partition, &mut |_, rows| {
+                checksum.update(bytemuck::cast_slice(rows));
+                file.write_all(bytemuck::cast_slice(rows))
+            })?;
+        }
+        file.sync()?;
+        disk.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
+        Ok(checksum.finish())
+    }
+
+    /// Puts the embeddings that [`Executor::save_embeddings`] wrote in the place of all; what the
+    /// optimiser remembers stays. Durable with the next commit.
+    ///
+    /// **Cost**: reads the file twice, and reads and writes every partition.
+    ///
+    /// # Errors
+    /// `Invalid`: in the midst of a state. `Corrupt`: other bytes than were written. As
+    /// [`Executor::advance`].
+    pub fn load_embeddings(&mut self, path: &Path, checksum: &str) -> Result<()> {
+        self.settle("load embeddings")?;
+        let describe = || format!("embeddings `{}`", path.display());
+        let found = checksum_of(path).with_context(describe)?;
+        if found != checksum {
+            return Err(Error::corrupt(format!(
+                "{}: found {found}, expected {checksum}",
+                describe()
+            ))
+            .hint("go on from a copy of the directory, or train again"));
+        }
+        let mut file = File::open(path).with_context(describe)?;
+        self.guarded(|executor| executor.replace(&mut file).with_context(describe))
+    }
+
+    /// Writes all embeddings in the order of the nodes, `.npy` float32 `[nodes, dim]`; `path` has
+    /// the old bytes or all of the new ones. For use between epochs.
+    ///
+    /// **Memory**: the slots', whose partitions are written back first and read again afterwards.
+    /// **Cost**: a pass over the table for each time that its embeddings fill the slots.
+    ///
+    /// # Errors
+    /// `Invalid`: in the midst of a state. As [`Executor::advance`], and those of the disk.
+    pub fn write_npy(&mut self, path: &Path) -> Result<()> {
+        self.settle("write the embeddings")?;
+        let disk = self.disk.clone();
+        let temporary = path.with_extension("tmp");
+        let mut file = disk.create(&temporary)?;
+        let shape = [self.layout.partitioning().nodes(), self.layout.dim() as u64];
+        file.write_all(&NpyHeader::encode(DType::F32, &shape))?;
+        self.guarded(|executor| executor.write_sorted(&mut *file))?;
+        file.sync()?;
+        drop(file);
+        disk.rename(&temporary, path)?;
+        disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Moves on to the next state, so that nothing is in flight.
+    fn settle(&mut self, what: &str) -> Result<()> {
+        if !self.parts.is_empty() {
+            return Err(Error::invalid(format!("{what} in the midst of a state"))
+                .hint("after a step that ends its state, or between epochs"));
+        }
+        self.guarded(|executor| {
+            if executor.entered {
+                executor.leave()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `take` with consecutive rows of a partition that belong to nodes.
+    fn for_each_piece(
+        &mut self,
+        partition: usize,
+        take: &mut dyn FnMut(u64, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let rows = self.layout.partitioning().rows(partition);
+        let step = (PIECE / (self.layout.dim() as u64 * 4)).max(1);
+        let mut first = 0;
+        while first < rows {
+            let count = step.min(rows - first);
+            let piece = self.read_rows(partition, first, count)?;
+            take(first, &piece)?;
+            first += count;
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, file: &mut File) -> Result<()> {
+        let before: Vec<Option<usize>> =
+            self.held.iter().map(|held| held.map(|held| held.partition)).collect();
+        for partition in 0..self.layout.partitioning().partitions() {
+            let slot = match self.slot_of(partition) {
+                Some(slot) => slot,
+                None => {
+                    // Any slot does: the next partition writes it back.
+                    let slot = partition % self.slots.len();
+                    self.begin(slot, Some(partition))?;
+                    self.finish()?;
+                    slot
+                }
+            };
+            let numbers = self.layout.partitioning().rows(partition) as usize * self.layout.dim();
+            let memory = self.slots[slot].as_mut();
+            let memory = memory.ok_or_else(|| Error::internal(format!("slot {slot} is away")))?;
+            file.read_exact(bytemuck::cast_slice_mut(&mut memory.numbers_mut().0[..numbers]))?;
+            self.held[slot] = Some(Held { partition, changed: true });
+        }
+        self.empty_slots(before)
+    }
+
+    /// Writes back what has changed and forgets what the slots hold; the next step finds
+    /// `partitions` where they were.
+    fn empty_slots(&mut self, partitions: Vec<Option<usize>>) -> Result<()> {
+        for slot in 0..self.slots.len() {
+            if self.held[slot].is_some_and(|held| held.changed) {
+                self.begin(slot, None)?;
+                self.finish()?;
+            }
+        }
+        self.held.fill(None);
+        self.brings_back.get_or_insert(partitions);
+        Ok(())
+    }
+
+    fn write_sorted(&mut self, file: &mut dyn WriteFile) -> Result<()> {
+        let before = self.held.iter().map(|held| held.map(|held| held.partition)).collect();
+        self.empty_slots(before)?;
+        let mut slots: Vec<Slot> = self.slots.iter_mut().filter_map(Option::take).collect();
+        let result = self.write_through(&mut slots, file);
+        for (place, slot) in self.slots.iter_mut().zip(slots) {
+            *place = Some(slot);
+        }
+        result
+    }
+
+    /// Gathers as many nodes at a time as the slots have room for, and writes them.
+    fn write_through(&mut self, slots: &mut [Slot], file: &mut dyn WriteFile) -> Result<()> {
+        let dim = self.layout.dim();
+        let dealt = self.layout.partitioning();
+        let dealer = dealt.dealer();
+        let mut parts: Vec<&mut [f32]> = Vec::new();
+        for slot in slots {
+            let (embeddings, state) = slot.numbers_mut();
+            parts.extend([embeddings, state]);
+        }
+        let ends: Vec<u64> = parts
+            .iter()
+            .scan(0, |end, part| {
+                *end += (part.len() / dim) as u64;
+                Some(*end)
+            })
+            .collect();
+        let room = ends.last().copied().unwrap_or(0);
+        if room == 0 {
+            return Err(Error::internal("slots without room for a row"));
+        }
+        let mut first = 0;
+        while first < dealt.nodes() {
+            let stop = dealt.nodes().min(first + room);
+            for partition in 0..dealt.partitions() {
+                self.for_each_piece(partition, &mut |row, rows| {
+                    for (numbers, row) in rows.chunks(dim).zip(row..) {
+                        let node = dealer.node_at(partition, row);
+                        if node < first || node >= stop {
+                            continue;
+                        }
+                        let place = node - first;
+                        let part = ends.partition_point(|&end| end <= place);
+                        let start = if part == 0 { 0 } else { ends[part - 1] };
+                        let at = (place - start) as usize * dim;
+                        parts[part][at..at + dim].copy_from_slice(numbers);
+                    }
+                    Ok(())
+                })?;
+            }
+            let mut left = (stop - first) as usize * dim;
+            for part in &parts {
+                let len = (part.len() / dim * dim).min(left);
+                file.write_all(bytemuck::cast_slice(&part[..len]))?;
+                left -= len;
+            }
+            // What stays in the page cache is memory that no budget knows of.
+            file.sync()?;
+            first = stop;
+        }
+        Ok(())
+    }
+}
+
+fn checksum_of(path: &Path) -> Result<String> {
+    let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let mut checksum = Checksum::new();
+    let mut bytes = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut bytes)? {
+            0 => return Ok(checksum.finish()),
+            count => checksum.update(&bytes[..count]),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Arithmetic of embeddings on a CPU: what a matrix product cannot do, and what would otherwise
+//! pass over memory several times.
+//!
+//! Layer 1. Pure functions of slices: no file, no table, no model. Vector instructions are chosen
+//! at run time. A result depends on its input and on the instructions of the machine, never on the
+//! number of threads.
+#![forbid(unsafe_code)]
+
+mod distance;
+mod lanes;
+mod loss;
+mod parallel;
+mod rows;
+mod scalar;
+
+pub use distance::{
+    Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
+};
+pub use loss::{Loss, loss_rows};
+pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

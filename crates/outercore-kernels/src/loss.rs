@@ -1,0 +1,339 @@
+//! Losses of a positive score against negative ones: value and gradient in place, row by row.
+
+use outercore_core::{Error, Result};
+
+use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::parallel::for_each;
+use crate::scalar::{exponential, softplus, softplus_one};
+
+/// Rows that one thread takes at a time.
+const ROWS_AT_ONCE: usize = 64;
+/// The smallest derivative of a score that is not taken for zero.
+const LEAST: f32 = 1e-30;
+
+/// A function of a row's scores; see `outercore.embed.losses`, which says the same in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// Minus the log of the positive's share among all scores.
+    Softmax {
+        /// Whether the positive is left out of the sum (Legend, equation 1).
+        contrastive: bool,
+    },
+    /// Binary cross entropy of the positive, and of the negatives on average.
+    Logistic {
+        /// Added to every score.
+        margin: f32,
+    },
+    /// By how much a negative comes within a margin of the positive, on average.
+    Margin {
+        /// What the positive must be ahead.
+        margin: f32,
+    },
+    /// Logistic loss whose negatives count by a softmax over themselves, taken as a constant.
+    SelfAdversarial {
+        /// Added to every score.
+        margin: f32,
+        /// How much harder negatives count more.
+        temperature: f32,
+    },
+}
+
+/// What a row's positive gets.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLoss {
+    /// Weighted loss of the row.
+    pub value: f32,
+    /// Derivative with respect to the positive score.
+    pub positive: f32,
+}
+
+/// Turns scores into derivatives with respect to them, and returns the loss.
+///
+/// A score of minus infinity does not count; its derivative is zero.
+///
+/// # Shapes
+/// `positives`, `weights` and `to_positives` are `[rows]`, `scores` is `[rows, negatives]`.
+///
+/// # Errors
+/// Invalid: slices that do not fit each other.
+pub fn loss_rows(
+    loss: Loss,
+    positives: &[f32],
+    weights: &[f32],
+    scores: &mut [f32],
+    to_positives: &mut [f32],
+    threads: usize,
+) -> Result<f32> {
+    let rows = positives.len();
+    if rows == 0 {
+        return Ok(0.0);
+    }
+    let fits = weights.len() == rows && to_positives.len() == rows;
+    if !fits || scores.is_empty() || !scores.len().is_multiple_of(rows) {
+        return Err(Error::invalid(format!(
+            "loss: expected {rows} rows of scores and {rows} weights, found {} scores and {} \
+             weights",
+            scores.len(),
+            weights.len()
+        )));
+    }
+    let negatives = scores.len() / rows;
+    let mut values = vec![0.0_f32; rows];
+    let pieces: Vec<_> = positives
+        .chunks(ROWS_AT_ONCE)
+        .zip(weights.chunks(ROWS_AT_ONCE))
+        .zip(scores.chunks_mut(ROWS_AT_ONCE * negatives))
+        .zip(to_positives.chunks_mut(ROWS_AT_ONCE))
+        .zip(values.chunks_mut(ROWS_AT_ONCE))
+        .map(|((((positives, weights), scores), to_positives), values)| Rows {
+            loss,
+            negatives,
+            positives,
+            weights,
+            scores,
+            to_positives,
+            values,
+        })
+        .collect();
+    for_each(pieces, threads, dispatch);
+    Ok(total(&values))
+}
+
+/// The sum, added up in double precision from first to last.
+pub fn total(values: &[f32]) -> f32 {
+    values.iter().map(|&value| f64::from(value)).sum::<f64>() as f32
+}
+
+struct Rows<'a> {
+    loss: Loss,
+    negatives: usize,
+    positives: &'a [f32],
+    weights: &'a [f32],
+    scores: &'a mut [f32],
+    to_positives: &'a mut [f32],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Rows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (row, scores) in self.scores.chunks_mut(self.negatives).enumerate() {
+            let (positive, weight) = (self.positives[row], self.weights[row]);
+            let found = row_loss(lanes, self.loss, positive, weight, scores, self.negatives);
+            self.values[row] = found.value;
+            self.to_positives[row] = found.positive;
+        }
+    }
+}
+
+/// The loss of one row. `count` of its scores are negatives; the others are minus infinity.
+#[inline(always)]
+pub fn row_loss<L: Lanes>(
+    lanes: L,
+    loss: Loss,
+    positive: f32,
+    weight: f32,
+    scores: &mut [f32],
+    count: usize,
+) -> RowLoss {
+    match loss {
+        Loss::Softmax { contrastive } => softmax(lanes, contrastive, positive, weight, scores),
+        Loss::Logistic { margin } => {
+            let share = weight / count as f32;
+            let (costs, _) = replace(lanes, scores, &Logistic { margin: lanes.splat(margin) });
+            scale(lanes, scores, share);
+            let (cost, slope) = softplus_one(-(positive + margin));
+            RowLoss { value: weight * cost + share * costs, positive: -weight * slope }
+        }
+        Loss::Margin { margin } => {
+            let share = weight / count as f32;
+            let edge = lanes.splat(positive - margin);
+            let change = Violation { edge, factor: lanes.splat(share) };
+            let (missing, violated) = replace(lanes, scores, &change);
+            RowLoss { value: share * missing, positive: -violated }
+        }
+        Loss::SelfAdversarial { margin, temperature } => {
+            self_adversarial(lanes, margin, temperature, positive, weight, scores)
+        }
+    }
+}
+
+#[inline(always)]
+fn softmax<L: Lanes>(
+    lanes: L,
+    contrastive: bool,
+    positive: f32,
+    weight: f32,
+    scores: &mut [f32],
+) -> RowLoss {
+    let largest = largest(lanes, scores);
+    let empty = largest == f32::NEG_INFINITY;
+    let shift = lanes.splat(if empty { 0.0 } else { largest });
+    let (sum, _) = replace(lanes, scores, &Exponential { shift });
+    if empty && contrastive {
+        return RowLoss { value: 0.0, positive: 0.0 };
+    }
+    let log_sum = if empty { f32::NEG_INFINITY } else { largest + sum.ln() };
+    if contrastive {
+        scale(lanes, scores, weight / sum);
+        return RowLoss { value: weight * (log_sum - positive), positive: -weight };
+    }
+    // The positive's share is 1 / (1 + exp(log_sum - positive)).
+    let (cost, others) = softplus_one(log_sum - positive);
+    if !empty {
+        scale(lanes, scores, weight * others / sum);
+    }
+    RowLoss { value: weight * cost, positive: -weight * others }
+}
+
+#[inline(always)]
+fn self_adversarial<L: Lanes>(
+    lanes: L,
+    margin: f32,
+    temperature: f32,
+    positive: f32,
+    weight: f32,
+    scores: &mut [f32],
+) -> RowLoss {
+    let half = weight / 2.0;
+    let (cost, slope) = softplus_one(-(positive + margin));
+    let largest = largest(lanes, scores);
+    let mut costs = 0.0;
+    if largest == f32::NEG_INFINITY {
+        scores.fill(0.0);
+    } else {
+        let change = Weighted {
+            shift: lanes.splat(largest),
+            steep: lanes.splat(temperature),
+            margin: lanes.splat(margin),
+        };
+        let found = replace(lanes, scores, &change);
+        scale(lanes, scores, half / found.1);
+        costs = found.0 / found.1;
+    }
+    RowLoss { value: half * (cost + costs), positive: -half * slope }
+}
+
+/// A change of scores, lane by lane.
+trait Change<L: Lanes> {
+    /// The new scores, and two numbers that are summed up.
+    fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s);
+}
+
+struct Exponential<V> {
+    shift: V,
+}
+
+impl<L: Lanes> Change<L> for Exponential<L::f32s> {
+    #[inline(always)]
+    fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s) {
+        let share = exponential(lanes, lanes.sub_f32s(scores, self.shift));
+        (share, share, share)
+    }
+}
+
+struct Logistic<V> {
+    margin: V,
+}
+
+impl<L: Lanes> Change<L> for Logistic<L::f32s> {
+    #[inline(always)]
+    fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s) {
+        let (cost, slope) = softplus(lanes, lanes.add_f32s(scores, self.margin));
+        (slope, cost, cost)
+    }
+}
+
+struct Violation<V> {
+    edge: V,
+    factor: V,
+}
+
+impl<L: Lanes> Change<L> for Violation<L::f32s> {
+    #[inline(always)]
+    fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s) {
+        let (zero, missing) = (lanes.splat(0.0), lanes.sub_f32s(scores, self.edge));
+        let within = lanes.less_than_or_equal_f32s(missing, zero);
+        let gradient = lanes.select_f32s(within, zero, self.factor);
+        (gradient, lanes.select_f32s(within, zero, missing), gradient)
+    }
+}
+
+struct Weighted<V> {
+    shift: V,
+    steep: V,
+    margin: V,
+}
+
+impl<L: Lanes> Change<L> for Weighted<L::f32s> {
+    #[inline(always)]
+    fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s) {
+        let difference = lanes.mul_f32s(lanes.sub_f32s(scores, self.shift), self.steep);
+        let share = exponential(lanes, difference);
+        // Of temperature 0 every negative counts the same, one that is masked not at all.
+        let masked = lanes.equal_f32s(scores, lanes.splat(f32::NEG_INFINITY));
+        let share = lanes.select_f32s(masked, lanes.splat(0.0), share);
+        let (cost, slope) = softplus(lanes, lanes.add_f32s(scores, self.margin));
+        (lanes.mul_f32s(slope, share), lanes.mul_f32s(cost, share), share)
+    }
+}
+
+/// The largest score; what is not a number is passed over.
+#[inline(always)]
+fn largest<L: Lanes>(lanes: L, scores: &[f32]) -> f32 {
+    let mut largest = lanes.splat(f32::NEG_INFINITY);
+    let (body, tail) = L::as_simd_f32s(scores);
+    for &line in body {
+        largest = lanes.select_f32s(lanes.greater_than_f32s(line, largest), line, largest);
+    }
+    tail.iter().fold(lanes.reduce_max_f32s(largest), |largest, &score| largest.max(score))
+}
+
+/// Multiplies by a factor. What is below 1e-30 then becomes zero: products of it would leave the
+/// normal numbers, and arithmetic on those that are not is slow.
+#[inline(always)]
+fn scale<L: Lanes>(lanes: L, scores: &mut [f32], factor: f32) {
+    let (body, tail) = L::as_mut_simd_f32s(scores);
+    let (factors, least, zero) = (lanes.splat(factor), lanes.splat(LEAST), lanes.splat(0.0));
+    for line in body {
+        let scaled = lanes.mul_f32s(*line, factors);
+        let small = lanes.less_than_f32s(lanes.absolute(scaled), least);
+        *line = lanes.select_f32s(small, zero, scaled);
+    }
+    for score in tail {
+        let scaled = *score * factor;
+        *score = if scaled.abs() < LEAST { 0.0 } else { scaled };
+    }
+}
+
+/// Lanes of a shorter piece; the others are minus infinity, a score that does not count.
+#[inline(always)]
+fn padded<L: Lanes>(tail: &[f32]) -> L::f32s {
+    let mut line = [f32::NEG_INFINITY; 16];
+    line[..tail.len()].copy_from_slice(tail);
+    L::as_simd_f32s(&line).0[0]
+}
+
+/// Changes all scores and returns both sums.
+#[inline(always)]
+fn replace<L: Lanes>(lanes: L, scores: &mut [f32], change: &impl Change<L>) -> (f32, f32) {
+    let mut first = lanes.splat(0.0);
+    let mut second = lanes.splat(0.0);
+    let (body, tail) = L::as_mut_simd_f32s(scores);
+    for line in body {
+        let found = change.change(lanes, *line);
+        *line = found.0;
+        first = lanes.add_f32s(first, found.1);
+        second = lanes.add_f32s(second, found.2);
+    }
+    if !tail.is_empty() {
+        let found = change.change(lanes, padded::<L>(tail));
+        let numbers: &[f32] = bytemuck::cast_slice(std::slice::from_ref(&found.0));
+        tail.copy_from_slice(&numbers[..tail.len()]);
+        first = lanes.add_f32s(first, found.1);
+        second = lanes.add_f32s(second, found.2);
+    }
+    (lanes.reduce_sum_f32s(first), lanes.reduce_sum_f32s(second))
+}

@@ -1,0 +1,278 @@
+//! Rows of a table: copies of some, sums of gradients of equal rows, steps of those touched.
+
+use outercore_core::{Error, Result};
+
+use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::parallel::for_each;
+
+/// Rows that a thread takes at a time.
+const ROWS_AT_ONCE: usize = 256;
+/// What keeps a value that never had a gradient from being divided by zero.
+const EPSILON: f32 = 1e-10;
+
+/// Gradients of rows of a table, one each time that a row is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Rows of the table.
+    pub rows: &'a [i64],
+    /// `[rows, width]`
+    pub gradients: &'a [f32],
+}
+
+/// Copies rows of a table.
+///
+/// # Shapes
+/// `table` `[all, width]`, `out` `[rows, width]`.
+///
+/// # Errors
+/// Invalid: a row that the table does not have, sizes that do not fit.
+pub fn gather_rows(
+    table: &[f32],
+    width: usize,
+    rows: &[i64],
+    out: &mut [f32],
+    threads: usize,
+) -> Result<()> {
+    check_rows(table, width, rows)?;
+    if out.len() != rows.len() * width {
+        return Err(Error::invalid(format!(
+            "rows: expected room for {} of {width} numbers, found {} numbers",
+            rows.len(),
+            out.len()
+        )));
+    }
+    let step = ROWS_AT_ONCE;
+    let pieces = rows.chunks(step).zip(out.chunks_mut(step * width)).collect();
+    for_each(pieces, threads, |(rows, out): (&[i64], &mut [f32])| {
+        for (&row, out) in rows.iter().zip(out.chunks_mut(width)) {
+            out.copy_from_slice(&table[row as usize * width..][..width]);
+        }
+    });
+    Ok(())
+}
+
+/// Distinct rows, ascending, and the sums of their gradients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summed {
+    /// Rows, each once.
+    pub rows: Vec<i64>,
+    /// `[rows, width]`
+    pub sums: Vec<f32>,
+}
+
+/// Adds up the gradients of equal rows, in the order in which they stand.
+///
+/// # Errors
+/// Invalid: sizes that do not fit, a row below zero or beyond 32 bits.
+///
+/// # Cost
+/// Sorts 8 bytes a use of a row.
+pub fn sum_rows(pieces: &[Piece<'_>], width: usize, threads: usize) -> Result<Summed> {
+    let mut uses = Vec::with_capacity(pieces.iter().map(|piece| piece.rows.len()).sum());
+    let mut starts = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if width == 0 || piece.gradients.len() != piece.rows.len() * width {
+            return Err(Error::invalid(format!(
+                "gradients: expected {} rows of {width} numbers, found {} numbers",
+                piece.rows.len(),
+                piece.gradients.len()
+            )));
+        }
+        starts.push(uses.len());
+        for &row in piece.rows {
+            let row = u32::try_from(row).map_err(|_| {
+                Error::invalid(format!("gradients: row {row}: expected 0 to {}", u32::MAX))
+            })?;
+            uses.push(u64::from(row) << 32 | uses.len() as u64);
+        }
+    }
+    if uses.len() > u32::MAX as usize {
+        return Err(Error::invalid(format!("gradients: {} rows are too many", uses.len())));
+    }
+    // By row, then by where it stands.
+    uses.sort_unstable();
+    let groups: Vec<_> = uses.chunk_by(|first, second| first >> 32 == second >> 32).collect();
+    let mut sums = vec![0.0; groups.len() * width];
+    let work = groups
+        .chunks(ROWS_AT_ONCE)
+        .zip(sums.chunks_mut(ROWS_AT_ONCE * width))
+        .map(|(groups, sums)| Sums { pieces, starts: &starts, width, groups, sums })
+        .collect();
+    for_each(work, threads, dispatch);
+    Ok(Summed { rows: groups.iter().map(|uses| (uses[0] >> 32) as i64).collect(), sums })
+}
+
+struct Sums<'a> {
+    pieces: &'a [Piece<'a>],
+    /// How many uses stand before each piece.
+    starts: &'a [usize],
+    width: usize,
+    /// Uses of one row each; a use is the row and the number of the use, 32 bits each.
+    groups: &'a [&'a [u64]],
+    sums: &'a mut [f32],
+}
+
+impl Kernel for Sums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _lanes: L) {
+        for (uses, sum) in self.groups.iter().zip(self.sums.chunks_mut(self.width)) {
+            for &used in *uses {
+                let number = (used & u64::from(u32::MAX)) as usize;
+                let piece = self.starts.partition_point(|&start| start <= number) - 1;
+                let place = (number - self.starts[piece]) * self.width;
+                let gradient = &self.pieces[piece].gradients[place..][..self.width];
+                for (sum, value) in sum.iter_mut().zip(gradient) {
+                    *sum += value;
+                }
+            }
+        }
+    }
+}
+
+/// A rule for the step of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Adagrad with one sum of squares a value.
+    Adagrad,
+    /// Adagrad with one sum a row, of the mean of its squared gradients.
+    RowAdagrad,
+}
+
+impl Step {
+    /// Numbers of state beside a row.
+    #[must_use]
+    pub fn state_width(self, width: usize) -> usize {
+        match self {
+            Self::Adagrad => width,
+            Self::RowAdagrad => 1,
+        }
+    }
+}
+
+/// Moves rows of a table against their gradients.
+///
+/// # Shapes
+/// `table` `[all, width]`, `state` `[all, state width]`, `rows` ascending and each once,
+/// `gradients` `[rows, width]`.
+///
+/// # Errors
+/// Invalid: sizes that do not fit, rows that do not ascend or that the table does not have.
+pub fn step_rows(
+    step: Step,
+    table: &mut [f32],
+    state: &mut [f32],
+    rows: &[i64],
+    gradients: &[f32],
+    rate: f32,
+    threads: usize,
+) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let width = gradients.len() / rows.len();
+    check_rows(table, width, rows)?;
+    let state_width = step.state_width(width);
+    let all = table.len() / width;
+    if gradients.len() != rows.len() * width || state.len() != all * state_width {
+        return Err(Error::invalid(format!(
+            "step: expected {} gradients of {width} numbers and state of {all} rows of \
+             {state_width}, found {} and {} numbers",
+            rows.len(),
+            gradients.len(),
+            state.len()
+        )));
+    }
+    if !rows.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Err(Error::invalid("step: rows do not ascend, or one stands twice"));
+    }
+    // Each thread gets the part of the table that its rows lie in.
+    let mut work = Vec::with_capacity(rows.len().div_ceil(ROWS_AT_ONCE));
+    let (mut table, mut state, mut first) = (table, state, 0);
+    for (rows, gradients) in rows.chunks(ROWS_AT_ONCE).zip(gradients.chunks(ROWS_AT_ONCE * width)) {
+        let end = rows[rows.len() - 1] as usize + 1;
+        let (own_table, rest) = table.split_at_mut((end - first) * width);
+        let (own_state, rest_of_state) = state.split_at_mut((end - first) * state_width);
+        (table, state) = (rest, rest_of_state);
+        work.push(Steps {
+            step,
+            first,
+            width,
+            table: own_table,
+            state: own_state,
+            rows,
+            gradients,
+            rate,
+        });
+        first = end;
+    }
+    for_each(work, threads, dispatch);
+    Ok(())
+}
+
+struct Steps<'a> {
+    step: Step,
+    /// The table's row that this part of it begins with.
+    first: usize,
+    width: usize,
+    table: &'a mut [f32],
+    state: &'a mut [f32],
+    rows: &'a [i64],
+    gradients: &'a [f32],
+    rate: f32,
+}
+
+impl Kernel for Steps<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (&row, gradient) in self.rows.iter().zip(self.gradients.chunks(self.width)) {
+            let row = row as usize - self.first;
+            let values = &mut self.table[row * self.width..][..self.width];
+            match self.step {
+                Step::Adagrad => {
+                    let sums = &mut self.state[row * self.width..][..self.width];
+                    for ((value, sum), gradient) in values.iter_mut().zip(sums).zip(gradient) {
+                        *sum += gradient * gradient;
+                        *value -= self.rate * gradient / (sum.sqrt() + EPSILON);
+                    }
+                }
+                Step::RowAdagrad => {
+                    let mean = sum_of_squares(lanes, gradient) / self.width as f32;
+                    let sum = &mut self.state[row];
+                    *sum += mean;
+                    let factor = self.rate / (sum.sqrt() + EPSILON);
+                    for (value, gradient) in values.iter_mut().zip(gradient) {
+                        *value -= factor * gradient;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn sum_of_squares<L: Lanes>(lanes: L, numbers: &[f32]) -> f32 {
+    let (body, tail) = L::as_simd_f32s(numbers);
+    let mut sums = lanes.splat(0.0);
+    for &line in body {
+        sums = lanes.mul_add_f32s(line, line, sums);
+    }
+    tail.iter().fold(lanes.reduce_sum_f32s(sums), |sum, number| sum + number * number)
+}
+
+fn check_rows(table: &[f32], width: usize, rows: &[i64]) -> Result<()> {
+    if width == 0 || !table.len().is_multiple_of(width) {
+        return Err(Error::invalid(format!(
+            "table: expected rows of {width} numbers, found {} numbers",
+            table.len()
+        )));
+    }
+    let all = table.len() / width;
+    match rows.iter().find(|&&row| !usize::try_from(row).is_ok_and(|row| row < all)) {
+        Some(row) => Err(Error::invalid(format!("row {row}: expected one of {all} rows"))),
+        None => Ok(()),
+    }
+}

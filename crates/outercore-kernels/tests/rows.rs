@@ -1,0 +1,129 @@
+//! Rows that are copied, summed up and moved, against the naive way.
+
+use std::collections::BTreeMap;
+
+use outercore_kernels::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};
+use proptest::prelude::*;
+
+fn numbers(count: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn gradients_of_equal_rows_are_added_up_in_order(
+        lists in prop::collection::vec(prop::collection::vec(0_i64..40, 0..700), 1..4),
+        width in 1_usize..20,
+        threads in 1_usize..4,
+    ) {
+        let gradients: Vec<Vec<f32>> = lists
+            .iter()
+            .enumerate()
+            .map(|(seed, rows)| numbers(rows.len() * width, seed as u32))
+            .collect();
+        let pieces: Vec<Piece<'_>> = lists
+            .iter()
+            .zip(&gradients)
+            .map(|(rows, gradients)| Piece { rows, gradients })
+            .collect();
+        let mut expected: BTreeMap<i64, Vec<f32>> = BTreeMap::new();
+        for piece in &pieces {
+            for (&row, gradient) in piece.rows.iter().zip(piece.gradients.chunks(width)) {
+                let sum = expected.entry(row).or_insert_with(|| vec![0.0; width]);
+                sum.iter_mut().zip(gradient).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        let expected = Summed {
+            rows: expected.keys().copied().collect(),
+            sums: expected.into_values().flatten().collect(),
+        };
+        prop_assert_eq!(sum_rows(&pieces, width, threads).expect("sizes that fit"), expected);
+    }
+
+    #[test]
+    fn steps_move_the_rows_that_are_named_and_no_other(
+        rows in prop::collection::btree_set(0_i64..900, 0..700),
+        width in 1_usize..20,
+        threads in 1_usize..4,
+    ) {
+        let rows: Vec<i64> = rows.into_iter().collect();
+        let gradients = numbers(rows.len() * width, 5);
+        for step in [Step::Adagrad, Step::RowAdagrad] {
+            let state_width = step.state_width(width);
+            let mut table = numbers(900 * width, 1);
+            let mut state: Vec<f32> =
+                numbers(900 * state_width, 2).iter().map(|value| value * value).collect();
+            let (old_table, old_state) = (table.clone(), state.clone());
+            step_rows(step, &mut table, &mut state, &rows, &gradients, 0.1, threads)
+                .expect("sizes that fit");
+            let mut given = rows.iter().zip(gradients.chunks(width)).peekable();
+            for row in 0..900 {
+                let now = &table[row * width..][..width];
+                let before = &old_table[row * width..][..width];
+                let now_state = &state[row * state_width..][..state_width];
+                let before_state = &old_state[row * state_width..][..state_width];
+                let Some((_, gradient)) = given.next_if(|(given, _)| **given == row as i64) else {
+                    prop_assert_eq!(now, before);
+                    prop_assert_eq!(now_state, before_state);
+                    continue;
+                };
+                let mean = gradient.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>()
+                    / width as f64;
+                for place in 0..width {
+                    let square = match step {
+                        Step::Adagrad => f64::from(gradient[place]).powi(2),
+                        Step::RowAdagrad => mean,
+                    };
+                    let at = place.min(state_width - 1);
+                    let sum = f64::from(before_state[at]) + square;
+                    prop_assert!((f64::from(now_state[at]) - sum).abs() < 1e-6);
+                    let moved = f64::from(before[place])
+                        - 0.1 * f64::from(gradient[place]) / (sum.sqrt() + 1e-10);
+                    prop_assert!((f64::from(now[place]) - moved).abs() < 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_are_the_rows_that_were_asked_for(
+        rows in prop::collection::vec(0_i64..50, 0..700),
+        width in 1_usize..20,
+        threads in 1_usize..4,
+    ) {
+        let table = numbers(50 * width, 3);
+        let mut out = vec![7.0; rows.len() * width];
+        gather_rows(&table, width, &rows, &mut out, threads).expect("sizes that fit");
+        for (&row, copy) in rows.iter().zip(out.chunks(width)) {
+            prop_assert_eq!(copy, &table[row as usize * width..][..width]);
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_exist_are_refused() {
+    let table = numbers(12, 1);
+    assert!(gather_rows(&table, 3, &[4], &mut [0.0; 3], 1).is_err());
+    assert!(gather_rows(&table, 3, &[-1], &mut [0.0; 3], 1).is_err());
+    assert!(gather_rows(&table, 5, &[0], &mut [0.0; 5], 1).is_err());
+    assert!(gather_rows(&table, 3, &[0], &mut [0.0; 4], 1).is_err());
+    let piece = Piece { rows: &[-1], gradients: &[0.0] };
+    assert!(sum_rows(&[piece], 1, 1).is_err());
+    assert!(sum_rows(&[Piece { rows: &[1], ..piece }], 2, 1).is_err());
+    let step = |rows: &[i64]| {
+        let (mut table, mut state) = (numbers(12, 1), vec![0.0; 12]);
+        let gradients = vec![1.0; rows.len() * 3];
+        step_rows(Step::Adagrad, &mut table, &mut state, rows, &gradients, 0.1, 1)
+    };
+    assert!(step(&[0, 3]).is_ok());
+    assert!(step(&[0, 4]).is_err());
+    assert!(step(&[2, 1]).is_err());
+    assert!(step(&[2, 2]).is_err());
+}

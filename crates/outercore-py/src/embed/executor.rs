@@ -1,0 +1,379 @@
+//! The partition executor: steps and views of its memory.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::ndarray::{ArrayView2, ShapeBuilder};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use outercore_core::{Bytes, Error, Result};
+use outercore_embed::buckets::Source;
+use outercore_embed::{
+    Buckets, Executor, ExecutorMemory, Order, Partitioning, SlotViews, Step, TableLayout,
+    TriplePool, build_buckets, plan_memory,
+};
+use outercore_io::{EngineConfig, RealDisk};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde::Deserialize;
+
+use super::sources::TripleSource;
+use crate::dataset::parse;
+use crate::errors::{interrupted, to_python};
+use crate::loader::to_json;
+
+const BUCKETS: &str = "buckets.bin";
+/// Rows that are filled at a time when a table is created.
+const FILL_NUMBERS: usize = 1 << 21;
+/// Staging while the buckets' table is read, before the memory is planned.
+const LEAST_STAGING: Bytes = Bytes::kib(128);
+
+/// What a table is made from, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Creation {
+    nodes: u64,
+    relations: u64,
+    partitions: usize,
+    seed: u64,
+    dim: usize,
+    state_width: usize,
+    source: TripleSource,
+    memory: Bytes,
+}
+
+/// Creates a table of partitions in a directory, with its buckets.
+///
+/// `rows` is called with the numbers of some nodes, int64, and gives their first rows, float32.
+#[pyfunction]
+pub fn create_partitions(
+    py: Python<'_>,
+    directory: PathBuf,
+    creation: &str,
+    order: &str,
+    resident: &[u8],
+    rows: Py<PyAny>,
+) -> PyResult<()> {
+    let mut raised = None;
+    let result = py.detach(|| {
+        let creation: Creation = parse("table of partitions", creation)?;
+        let order: Order = parse("order of partitions", order)?;
+        let partitioning = Partitioning::new(creation.nodes, creation.partitions, creation.seed)?;
+        let layout = TableLayout::new(partitioning, creation.dim, creation.state_width)?;
+        std::fs::create_dir_all(&directory)?;
+        make_buckets(&directory, &creation, partitioning)?;
+        let mut fill = |partition: usize, embeddings: &mut [f32], _: &mut [f32]| {
+            fill_rows(&layout, partition, embeddings, &rows, &mut raised)
+        };
+        let disk = Arc::new(RealDisk);
+        Executor::create(disk, &directory, &layout, &order, resident, &mut fill)
+    });
+    match raised {
+        Some(error) => Err(error),
+        None => result.map_err(to_python),
+    }
+}
+
+fn make_buckets(directory: &Path, creation: &Creation, partitioning: Partitioning) -> Result<()> {
+    let source = Source {
+        partitioning,
+        relations: creation.relations,
+        identity: creation.source.identity()?,
+    };
+    let mut triples = creation.source.open()?;
+    build_buckets(&RealDisk, &directory.join(BUCKETS), &mut *triples, &source, creation.memory)
+}
+
+/// Asks Python for the rows of a partition, some at a time.
+fn fill_rows(
+    layout: &TableLayout,
+    partition: usize,
+    embeddings: &mut [f32],
+    rows: &Py<PyAny>,
+    raised: &mut Option<PyErr>,
+) -> Result<()> {
+    let dim = layout.dim();
+    let step = (FILL_NUMBERS / dim).max(1);
+    let mut nodes = layout.partitioning().nodes_of(partition);
+    for some in embeddings.chunks_mut(step * dim) {
+        let numbers: Vec<i64> =
+            nodes.by_ref().take(some.len() / dim).map(|node| node as i64).collect();
+        let count = numbers.len();
+        let filled = Python::attach(|py| -> PyResult<()> {
+            let given = rows.call1(py, (numbers.into_pyarray(py),))?;
+            let given = given.bind(py).cast::<PyArray2<f32>>()?.readonly();
+            let given = given.as_slice()?;
+            if given.len() != some.len() {
+                return Err(to_python(Error::internal(format!("{count} rows were asked for"))));
+            }
+            some.copy_from_slice(given);
+            Ok(())
+        });
+        if let Err(error) = filled {
+            let stopped = interrupted(&error);
+            *raised = Some(error);
+            return Err(stopped);
+        }
+    }
+    Ok(())
+}
+
+/// Rows of float32.
+type Table<'py> = Bound<'py, PyArray2<f32>>;
+
+/// Trains a table larger than memory; `outercore.embed.partitions.PartitionStore` is its user.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct PartitionExecutor {
+    state: Mutex<State>,
+}
+
+struct State {
+    executor: Executor,
+    buckets: Buckets,
+    memory: ExecutorMemory,
+}
+
+/// Keeps the slots' memory while an array looks at it.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct SlotMemory {
+    views: SlotViews,
+}
+
+#[pymethods]
+impl PartitionExecutor {
+    /// Opens the table in `directory` at its last commit.
+    #[new]
+    fn new(py: Python<'_>, directory: PathBuf, memory: u64) -> PyResult<Self> {
+        let state = py.detach(|| open(&directory, Bytes(memory))).map_err(to_python)?;
+        Ok(Self { state: Mutex::new(state) })
+    }
+
+    /// What memory is for, as JSON.
+    fn memory(&self) -> PyResult<String> {
+        to_json(&self.lock().memory).map_err(to_python)
+    }
+
+    /// Sizes of the table, as JSON.
+    fn shape(&self) -> PyResult<String> {
+        let state = self.lock();
+        let layout = state.executor.layout();
+        to_json(&serde_json::json!({
+            "nodes": layout.partitioning().nodes(),
+            "relations": state.buckets.made_from().relations,
+            "partitions": layout.partitioning().partitions(),
+            "dim": layout.dim(),
+            "state_width": layout.state_width(),
+            "slot_rows": layout.slot_rows(),
+            "slots": state.executor.slots(),
+            "partition_bytes": layout.partition_bytes().0,
+            "triples": state.buckets.triples(),
+            "weighted": state.buckets.weighted(),
+        }))
+        .map_err(to_python)
+    }
+
+    /// The slots' embeddings [slots x slot rows, dim] and state, as arrays that lie in them.
+    ///
+    /// Only the rows of the last step's partitions may be touched, until the next step is asked
+    /// for.
+    fn slots<'py>(&self, py: Python<'py>) -> PyResult<(Table<'py>, Table<'py>)> {
+        let (views, layout, slots) = {
+            let state = self.lock();
+            let executor = &state.executor;
+            (executor.slot_views(), *executor.layout(), executor.slots())
+        };
+        let rows = layout.slot_rows() as usize * slots;
+        let memory = Bound::new(py, SlotMemory { views })?;
+        let [embeddings, of_state] = memory.get().views.address_ranges();
+        let embeddings = array_over(&memory, embeddings, rows, layout.dim())?;
+        let of_state = array_over(&memory, of_state, rows, layout.state_width())?;
+        Ok((embeddings, of_state))
+    }
+
+    /// Epoch and buffer state that come next.
+    fn position(&self) -> (u64, usize) {
+        let position = self.lock().executor.position();
+        (position.epoch, position.state)
+    }
+
+    /// What the caller kept in memory at the last commit.
+    fn resident<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.lock().executor.resident_state())
+    }
+
+    /// The next step as a dictionary, `None` at the end of an epoch.
+    fn advance<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let next = py.detach(|| self.lock().next()).map_err(to_python)?;
+        let Some((step, pool)) = next else { return Ok(None) };
+        let found = PyDict::new(py);
+        let resident: Vec<_> =
+            step.resident.iter().map(|r| (r.partition, r.slot, r.rows)).collect();
+        found.set_item("epoch", step.epoch)?;
+        found.set_item("state", step.state)?;
+        found.set_item("number", step.number)?;
+        found.set_item("ends_state", step.ends_state)?;
+        let buckets: Vec<_> = step.buckets.iter().map(|b| (b.source, b.target)).collect();
+        found.set_item("buckets", buckets)?;
+        found.set_item("resident", resident)?;
+        let count = pool.triples.len() / 3;
+        let triples = pool.triples.into_pyarray(py).reshape([count, 3])?;
+        found.set_item("triples", triples)?;
+        let weights = (pool.weighted).then(|| pool.weights.into_pyarray(py));
+        found.set_item("weights", weights)?;
+        Ok(Some(found))
+    }
+
+    /// Makes all that was trained durable.
+    fn commit(&self, py: Python<'_>, resident: &[u8]) -> PyResult<()> {
+        py.detach(|| self.lock().executor.commit(resident)).map_err(to_python)
+    }
+
+    /// Embeddings of `count` rows of a partition from `first` on, and the nodes that they are of.
+    fn read_rows<'py>(
+        &self,
+        py: Python<'py>,
+        partition: usize,
+        first: u64,
+        count: u64,
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Table<'py>)> {
+        let (nodes, rows, dim) = py
+            .detach(|| {
+                let mut state = self.lock();
+                let rows = state.executor.read_rows(partition, first, count)?;
+                let layout = *state.executor.layout();
+                let dealer = layout.partitioning().dealer();
+                let nodes: Vec<i64> = (first..first + count)
+                    .map(|row| dealer.node_at(partition, row) as i64)
+                    .collect();
+                Ok((nodes, rows, layout.dim()))
+            })
+            .map_err(to_python)?;
+        let count = nodes.len();
+        Ok((nodes.into_pyarray(py), rows.into_pyarray(py).reshape([count, dim])?))
+    }
+
+    /// Embeddings of some nodes, in their order.
+    fn rows_of<'py>(
+        &self,
+        py: Python<'py>,
+        nodes: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<Table<'py>> {
+        let nodes = nodes.as_slice()?;
+        let (rows, dim) = py
+            .detach(|| {
+                let mut state = self.lock();
+                let dim = state.executor.layout().dim();
+                let mut rows = vec![0.0; nodes.len() * dim];
+                state.executor.rows_of_nodes(nodes, &mut rows)?;
+                Ok((rows, dim))
+            })
+            .map_err(to_python)?;
+        rows.into_pyarray(py).reshape([nodes.len(), dim])
+    }
+
+    /// Writes all embeddings in the order of the partitions; gives their checksum.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
+        py.detach(|| self.lock().executor.save_embeddings(&path)).map_err(to_python)
+    }
+
+    /// Puts what `save` wrote in the place of all embeddings.
+    fn load(&self, py: Python<'_>, path: PathBuf, checksum: &str) -> PyResult<()> {
+        py.detach(|| self.lock().executor.load_embeddings(&path, checksum)).map_err(to_python)
+    }
+
+    /// Writes all embeddings in the order of the nodes, as a `.npy` file.
+    fn write_npy(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.lock().executor.write_npy(&path)).map_err(to_python)
+    }
+
+    /// What moving partitions has cost since the table was opened, as JSON.
+    fn counters(&self) -> PyResult<String> {
+        to_json(&self.lock().executor.counters()).map_err(to_python)
+    }
+
+    /// Triples of every node, those of a partition one after the other; one pass over the triples.
+    fn degrees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let degrees = py.detach(|| self.lock().buckets.degrees()).map_err(to_python)?;
+        Ok(degrees.into_pyarray(py))
+    }
+
+    /// Triples in each bucket, as JSON.
+    fn edges(&self) -> PyResult<String> {
+        to_json(&self.lock().buckets.edges()).map_err(to_python)
+    }
+
+    /// The order of the epochs that go forwards, as JSON.
+    fn order(&self) -> PyResult<String> {
+        to_json(self.lock().executor.order(0)).map_err(to_python)
+    }
+}
+
+impl PartitionExecutor {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // A panic leaves the executor as an error does: the last commit counts.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pool as Python wants it.
+struct Pool {
+    triples: Vec<i64>,
+    weights: Vec<f32>,
+    weighted: bool,
+}
+
+impl State {
+    fn next(&mut self) -> Result<Option<(Step, Pool)>> {
+        let Some(step) = self.executor.advance()? else { return Ok(None) };
+        let mut pool = TriplePool::default();
+        self.buckets.read(&step, self.executor.layout().slot_rows(), &mut pool)?;
+        let triples = pool.triples.iter().flatten().map(|&word| i64::from(word)).collect();
+        let pool = Pool { triples, weights: pool.weights, weighted: self.buckets.weighted() };
+        Ok(Some((step, pool)))
+    }
+}
+
+/// Bytes of each triple of a pool as training takes it, with its place in the order of training.
+fn copies(buckets: &Buckets) -> u64 {
+    24 + 8 + if buckets.weighted() { 4 } else { 0 }
+}
+
+fn open(directory: &Path, memory: Bytes) -> Result<State> {
+    let path = directory.join(BUCKETS);
+    let engine = |staging| EngineConfig { staging, ..EngineConfig::default() };
+    let (layout, order) = Executor::describe(directory)?;
+    let plan = {
+        let buckets = Buckets::open(&path, engine(LEAST_STAGING))?;
+        plan_memory(&layout, &order, &buckets, copies(&buckets), memory)?
+    };
+    let executor = Executor::open(Arc::new(RealDisk), directory, engine(plan.staging))?;
+    let mut buckets = Buckets::open(&path, engine(plan.bucket_staging))?;
+    if plan.keeps_triples() {
+        buckets.keep_all()?;
+    }
+    Ok(State { executor, buckets, memory: plan })
+}
+
+/// An array over slots' memory, which `memory` keeps.
+fn array_over<'py>(
+    memory: &Bound<'py, SlotMemory>,
+    range: Range<*const u8>,
+    rows: usize,
+    width: usize,
+) -> PyResult<Table<'py>> {
+    if width == 0 {
+        return Ok(PyArray2::zeros(memory.py(), [rows, 0], false));
+    }
+    let bytes = range.end as usize - range.start as usize;
+    if bytes < rows * width * 4 {
+        return Err(to_python(Error::internal("slots are larger than their memory")));
+    }
+    // SAFETY: the range is one mapping of at least that many initialised bytes, on a page's
+    // boundary. It is there as long as `memory` is, which the array holds on to.
+    let view = unsafe {
+        ArrayView2::from_shape_ptr((rows, width).into_shape_with_order(), range.start.cast::<f32>())
+    };
+    // SAFETY: `memory` owns what `view` looks at. Rust reads and writes the same bytes only within
+    // `advance`, `commit` and their like, when Python's code by contract does not.
+    Ok(unsafe { PyArray2::borrow_from_array(&view, memory.clone().into_any()) })
+}

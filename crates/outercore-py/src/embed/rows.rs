@@ -1,0 +1,30 @@
+//! First values of rows.
+
+use numpy::{PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
+use outercore_core::Error;
+use outercore_embed::{Spread, initial_rows as fill};
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+
+/// Fills `out` with the first values of the rows called `numbers`.
+#[pyfunction]
+pub fn initial_rows(
+    py: Python<'_>,
+    seed: u64,
+    table: u64,
+    numbers: PyReadonlyArray1<'_, i64>,
+    mut out: PyReadwriteArray2<'_, f32>,
+    scale: f32,
+    uniform: bool,
+) -> PyResult<()> {
+    let (rows, width) = (out.shape()[0], out.shape()[1]);
+    if rows != numbers.len() {
+        let text = format!("initial values: {rows} rows for {} numbers", numbers.len());
+        return Err(to_python(Error::invalid(text)));
+    }
+    let (numbers, out) = (numbers.as_slice()?, out.as_slice_mut()?);
+    let spread = if uniform { Spread::Uniform(scale) } else { Spread::Normal(scale) };
+    py.detach(|| fill(seed, table, numbers, width, spread, out));
+    Ok(())
+}

@@ -1,0 +1,215 @@
+"""Options of an embedding, which `embed` and `plan embed` share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_MODEL, _TRAINING = "Model", "Training"
+_MEMORY, _EVALUATION, _RUN = "Memory and disk", "Evaluation", "Run"
+
+Recipe = Annotated[
+    str | None,
+    typer.Option(help="A measured configuration by name; other options are laid on it."),
+]
+Config = Annotated[
+    Path | None, typer.Option(help="JSON file of a configuration, as `config.json` of a run.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="`dot`, `distmult`, `complex`, `transe`, `rotate` or `simple`; `complex` by default, "
+        "`dot` for a graph without triples.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Dim = Annotated[
+    int | None, typer.Option(help="Numbers of an entity; 100 by default.", rich_help_panel=_MODEL)
+]
+Norm = Annotated[
+    int | None, typer.Option(help="Distance of `transe`: 1 or 2.", rich_help_panel=_MODEL)
+]
+Reciprocal = Annotated[
+    bool | None,
+    typer.Option(
+        "--reciprocal/--no-reciprocal",
+        help="Learn a second row for each relation, to ask for heads.",
+        rich_help_panel=_MODEL,
+    ),
+]
+InitScale = Annotated[
+    float | None,
+    typer.Option(help="Size of first values; the model's own by default.", rich_help_panel=_MODEL),
+]
+Loss = Annotated[
+    str | None,
+    typer.Option(
+        help="`softmax`, `contrastive`, `logistic`, `margin` or `self-adversarial`.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Margin = Annotated[float | None, typer.Option(rich_help_panel=_TRAINING)]
+Temperature = Annotated[
+    float | None,
+    typer.Option(help="Of `self-adversarial`.", rich_help_panel=_TRAINING),
+]
+Negatives = Annotated[
+    str | None,
+    typer.Option(
+        help="How many each chunk shares, 1000 by default, or `all` entities.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+DegreeShare = Annotated[
+    float | None,
+    typer.Option(help="Share of negatives drawn by degree.", rich_help_panel=_TRAINING),
+]
+NegativeFilter = Annotated[
+    str | None,
+    typer.Option(
+        help="Negatives that do not count: `none`, the `own` entity, or all that are `known`.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Correction = Annotated[
+    str | None,
+    typer.Option(
+        help="`none`, or `frequency`: estimate the sum over all entities.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Optimiser = Annotated[
+    str | None,
+    typer.Option(
+        help="`adagrad`, or `row-adagrad` with half the bytes.", rich_help_panel=_TRAINING
+    ),
+]
+LearningRate = Annotated[
+    float | None, typer.Option("--learning-rate", "--lr", rich_help_panel=_TRAINING)
+]
+Regulariser = Annotated[
+    str | None, typer.Option(help="`none`, `n3` or `l2`.", rich_help_panel=_TRAINING)
+]
+Weight = Annotated[
+    float | None, typer.Option(help="Of the regulariser.", rich_help_panel=_TRAINING)
+]
+Epochs = Annotated[
+    int | None, typer.Option(help="Epochs at most; 30 by default.", rich_help_panel=_TRAINING)
+]
+BatchSize = Annotated[
+    int | None, typer.Option(help="Triples an update.", rich_help_panel=_TRAINING)
+]
+ChunkSize = Annotated[
+    int | None,
+    typer.Option(help="Triples that share their negatives.", rich_help_panel=_TRAINING),
+]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        help="Validations without a better figure before stopping; 0 never.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+ValidateEvery = Annotated[
+    int | None, typer.Option(help="Epochs between validations.", rich_help_panel=_TRAINING)
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="Memory budget: `8GiB`, `25%` of the machine, or `auto`; 2GiB by default.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Partitions = Annotated[
+    int | None,
+    typer.Option(
+        help="Of the entities; 1 keeps all in memory, 0 goes by the budget.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Slots = Annotated[
+    int | None,
+    typer.Option(help="Partitions in memory; 0 goes by the budget.", rich_help_panel=_MEMORY),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        help="Of partitions: `optimal`, `legend`, `beta`, `cover` or `sequential`.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Swap = Annotated[
+    str | None,
+    typer.Option(
+        help="Where a loaded partition goes: `in-place`, `spare-slot` or `auto`.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of a plain graph's links held out, half of it for validation.",
+        rich_help_panel=_EVALUATION,
+    ),
+]
+Candidates = Annotated[
+    str | None,
+    typer.Option(
+        help="Rank among `all` entities, or some drawn `uniform` or by `degree`; `auto` by size.",
+        rich_help_panel=_EVALUATION,
+    ),
+]
+CandidateCount = Annotated[
+    int | None, typer.Option(help="Candidates drawn.", rich_help_panel=_EVALUATION)
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Further kinds of candidates for the figures at the end.",
+        rich_help_panel=_EVALUATION,
+    ),
+]
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw", help="Other true answers count as wrong ones.", rich_help_panel=_EVALUATION
+    ),
+]
+ValidTriples = Annotated[
+    int | None,
+    typer.Option(help="Triples that a validation ranks at most.", rich_help_panel=_EVALUATION),
+]
+TestTriples = Annotated[
+    int | None,
+    typer.Option(help="As many for the figures at the end; 0 all.", rich_help_panel=_EVALUATION),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Everything random is a function of it.", rich_help_panel=_RUN),
+]
+Device = Annotated[str | None, typer.Option(help="`auto`, `cpu` or `cuda`.", rich_help_panel=_RUN)]
+Threads = Annotated[
+    int | None, typer.Option("--threads", help="Threads that compute.", rich_help_panel=_RUN)
+]
+CheckpointSeconds = Annotated[
+    float | None,
+    typer.Option(
+        help="A checkpoint when the last one is so old; 60 by default, 0 at epochs' ends only.",
+        rich_help_panel=_RUN,
+    ),
+]
+
+
+def negatives(text: str | None) -> dict[str, object]:
+    """`--negatives` as options of a configuration."""
+    if text is None:
+        return {}
+    if text == "all":
+        return {"negative_kind": "all"}
+    if not text.isdecimal():
+        # Told by the configuration, which knows what it expects.
+        return {"negatives": text}
+    return {"negative_kind": "sampled", "negatives": int(text)}

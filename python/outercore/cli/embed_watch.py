@@ -1,0 +1,138 @@
+"""An embedding run as people watch it: one bar, one line an epoch, on stderr."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from rich.progress import Progress, TaskID, TaskProgressColumn, TextColumn
+
+from outercore.cli import console
+from outercore.embed.observe import EpochReport, Observer
+from outercore.sizes import format_size
+
+_REFRESH_S = 0.2
+
+
+class EmbedWatch(Observer):
+    """Shows a run's events; a context manager."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._stack = ExitStack()
+        self._progress: Progress
+        self._bar: TaskID | None = None
+        self._shown = 0.0
+        self._began = 0.0
+        self._waiting = 0
+        self._triples = 0
+        self._loss = 0.0
+        self._score: float | None = None
+
+    def __enter__(self) -> EmbedWatch:
+        columns = (TaskProgressColumn(), TextColumn("{task.fields[status]}"))
+        self._progress = self._stack.enter_context(console.progress(*columns, quiet=self._quiet))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def started(self, description: dict[str, Any]) -> None:
+        """One line on what runs."""
+        where = "all in memory"
+        if description["partitions"] > 1:
+            where = f"{description['slots']} of {description['partitions']} partitions in memory"
+        self._say(
+            f"run {description['run']}: {description['model']} of dimension {description['dim']}, "
+            f"{description['parameters']:,} numbers, on {description['device']}; {where}"
+        )
+
+    def resumed(self, epoch: int, triples: int) -> None:
+        """One line on where it goes on."""
+        self._say(f"resumed in epoch {epoch + 1} after {triples:,} triples")
+
+    def epoch_started(self, epoch: int, triples: int, done: int) -> None:
+        """A new bar."""
+        self._start(f"epoch {epoch + 1}", triples, done)
+        self._began, self._triples, self._loss, self._waiting = time.monotonic(), 0, 0.0, 0
+
+    def batch_done(self, loss: float, triples: int) -> None:
+        """Throughput, loss and the last validation so far."""
+        self._triples += triples
+        self._waiting += triples
+        self._loss += loss * triples
+        now = time.monotonic()
+        if self._bar is None or now - self._shown < _REFRESH_S:
+            return
+        self._shown = now
+        rate = self._triples / max(now - self._began, 1e-9)
+        parts = [f"{rate:,.0f} triples/s", f"loss {self._loss / self._triples:.4f}"]
+        if self._score is not None:
+            parts.append(f"MRR {self._score:.4f}")
+        self._progress.update(self._bar, advance=self._waiting, status="  ".join(parts))
+        self._waiting = 0
+
+    def evaluation_started(self, what: str, rows: int) -> None:
+        """A new bar."""
+        self._start(what, rows, 0)
+
+    def evaluation_rows(self, rows: int) -> None:
+        """The bar moves on."""
+        if self._bar is not None:
+            self._progress.advance(self._bar, rows)
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """The epoch in one line."""
+        self._clear()
+        rate = report.triples / report.seconds if report.seconds else 0.0
+        score = ""
+        if report.score is not None:
+            self._score = report.score
+            score = f"  MRR {report.score:.4f}{' *' if report.best else '  '}"
+        counters, moved = report.counters, ""
+        if counters:
+            moved = (
+                f"  read {format_size(counters.get('bytes_read', 0))}"
+                f"  written {format_size(counters.get('bytes_written', 0))}"
+                f"  waited {counters.get('waited_s', 0.0):.1f} s"
+            )
+        validation = f" + {report.validation_seconds:.1f} s" if report.score is not None else ""
+        self._say(
+            f"epoch {report.epoch + 1:>3}  {rate:>9,.0f} triples/s  loss {report.loss:.4f}{score}"
+            f"{moved}  {report.seconds:.1f} s{validation}"
+        )
+
+    def stopping(self, share: float) -> None:
+        """How long it takes, and how to stop at once."""
+        self._say(
+            f"stopping at the end of this buffer state, of which {share:.0%} is done; once more "
+            "stops at once, and the work since the last checkpoint is lost"
+        )
+
+    def note(self, message: str) -> None:
+        """A line of its own."""
+        self._say(f"note: {message}")
+
+    def finished(self, result: dict[str, Any]) -> None:
+        """The bars are over."""
+        self._clear()
+
+    def _start(self, title: str, total: int, done: int) -> None:
+        self._clear()
+        self._bar = self._progress.add_task(title, total=total, completed=done, status="")
+
+    def _clear(self) -> None:
+        if self._bar is not None:
+            self._progress.remove_task(self._bar)
+            self._bar = None
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            console.note(text)

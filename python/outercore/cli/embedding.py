@@ -1,0 +1,394 @@
+"""`outercore embedding`: use what `outercore embed` has made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outercore.cli import console, options
+from outercore.cli.embedding_results import Answers, show_nearest
+from outercore.embed.embedding import Embedding, scoring
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    from outercore.embed.approximate import Index
+
+_GROUP = 1024
+"""Questions of a file that share a pass over the table."""
+
+embedding = typer.Typer(
+    help="Use the rows that `outercore embed` has found.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+Run = Annotated[
+    Path, typer.Argument(help="Run directory of `outercore embed`.", show_default=False)
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
+]
+Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
+K = Annotated[int, typer.Option("-k", help="How many to find.")]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="`inner`, `cosine`, `euclidean`, `manhattan`, `modulus`; `model` is the model's own."
+    ),
+]
+Approximate = Annotated[
+    bool,
+    typer.Option("--approximate", help="Ask the index that `outercore embedding index` built."),
+]
+Recall = Annotated[
+    float, typer.Option(help="With `--approximate`: share of the true ones to be found.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Write to this `.parquet` or `.tsv` instead.")
+]
+OutFile = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there already.")]
+
+
+@embedding.command("export", no_args_is_help=True)
+def export(
+    run: Run,
+    out: Annotated[
+        Path, typer.Option("--out", help="`.npy`, `.parquet` or `.tsv`.", show_default=False)
+    ],
+    relations: Annotated[
+        bool, typer.Option("--relations", help="The relations' rows instead of the entities'.")
+    ] = False,
+    format: Annotated[
+        str | None, typer.Option(help="`npy`, `parquet` or `tsv`, whatever the file's name.")
+    ] = None,
+    ids: Ids = False,
+    overwrite: OutFile = False,
+    data: Data = None,
+    json: options.Json = False,
+) -> None:
+    """Write rows with their names for other programs, streaming.
+
+    **Examples**
+
+        outercore embedding export runs/first --out vectors.parquet
+
+        outercore embedding export runs/first --relations --out relations.tsv
+    """
+    opened = _open(run, data)
+    chosen: Any = format
+    with console.bars(quiet=json) as progress:
+        rows = opened.export(
+            out,
+            what="relations" if relations else "entities",
+            format=chosen,
+            by_id=ids,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if json:
+        console.json_data({"rows": rows, "file": str(out)})
+        return
+    console.data(f"{rows:,} rows in {out}")
+
+
+@embedding.command("neighbours", no_args_is_help=True)
+def neighbours(
+    run: Run,
+    of: Annotated[
+        list[str] | None, typer.Argument(help="Entities, by name.", show_default=False)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Of every entity; needs `--out`.")
+    ] = False,
+    k: K = 10,
+    metric: Metric = "model",
+    approximate: Approximate = False,
+    recall: Recall = 0.95,
+    ids: Ids = False,
+    out: Out = None,
+    overwrite: OutFile = False,
+    data: Data = None,
+    json: options.Json = False,
+) -> None:
+    """Find the entities whose rows are nearest, by the model's own measure.
+
+    Exact: one pass over the table for each 1,024 entities. `--approximate` looks at a part of an
+    index instead. A distance is shown as a negative score.
+
+    **Examples**
+
+        outercore embedding neighbours runs/first Berlin Paris -k 5
+
+        outercore embedding neighbours runs/first --all --approximate --out near.parquet
+    """
+    opened = _open(run, data)
+    if everything == bool(of):
+        raise InvalidError("embedding neighbours: expected entities, or `--all`")
+    if everything and out is None:
+        raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
+    index = _index(opened, metric, recall) if approximate else None
+    nearest_of_all = scoring("neighbours", "neighbours_of_all")
+    chosen: Any = metric
+    if everything:
+        assert out is not None
+        with (
+            Answers(opened, out, overwrite=overwrite, ids=ids) as file,
+            console.bars(quiet=json) as bars,
+        ):
+            for first, found in nearest_of_all(opened, k, metric=chosen, index=index):
+                file.add_neighbours(range(first, first + len(found.ids)), found)
+                done = first + len(found.ids)
+                bars("finding neighbours", done, opened.num_entities, "entities")
+        _written(file.rows, out, json=json)
+        return
+    wanted = opened.entity_ids(of or [], by_id=ids)
+    found = opened.neighbours(wanted, k, metric=chosen, by_id=True, index=index)
+    if out is not None:
+        with Answers(opened, out, overwrite=overwrite, ids=ids) as file:
+            file.add_neighbours(wanted.tolist(), found)
+        _written(file.rows, out, json=json)
+        return
+    show_nearest(opened, wanted, found, ids=ids, json=json)
+
+
+@embedding.command("predict", no_args_is_help=True)
+def predict(
+    run: Run,
+    head: Annotated[
+        list[str] | None, typer.Option("--head", help="A known head; may be repeated.")
+    ] = None,
+    relation: Annotated[
+        list[str] | None, typer.Option("--relation", help="A known relation; may be repeated.")
+    ] = None,
+    tail: Annotated[
+        list[str] | None, typer.Option("--tail", help="A known tail; may be repeated.")
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            "--questions",
+            help="A text of head, relation and tail a line, tabs between, one of them `?`.",
+        ),
+    ] = None,
+    leave_out_known: Annotated[
+        bool,
+        typer.Option("--leave-out-known", help="No answers that the data set has already."),
+    ] = False,
+    k: K = 10,
+    approximate: Approximate = False,
+    recall: Recall = 0.95,
+    ids: Ids = False,
+    out: Out = None,
+    overwrite: OutFile = False,
+    data: Data = None,
+    json: options.Json = False,
+) -> None:
+    """Complete triples: give two of head, relation and tail, and get the best for the third.
+
+    Of a plain graph, which has no relations, give one of `--head` and `--tail`.
+
+    **Examples**
+
+        outercore embedding predict runs/first --head Berlin --relation "capital of"
+
+        outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
+    """
+    from outercore.embed.questions import read_questions
+
+    opened = _open(run, data)
+    given = {"head": head, "relation": relation, "tail": tail}
+    given = {name: some for name, some in given.items() if some}
+    if (questions is None) == (not given):
+        raise InvalidError(
+            "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
+            "`--questions FILE`"
+        )
+    index = _index(opened, "model", recall) if approximate else None
+    groups: Any = [given]
+    if questions is not None:
+        groups = (group.given for group in read_questions(questions, _GROUP))
+    with Answers(opened, out, overwrite=overwrite, ids=ids, json=json) as file:
+        for group in groups:
+            file.add_predictions(
+                opened.predict(
+                    **group,
+                    k=k,
+                    by_id=ids,
+                    leave_out_known=leave_out_known,
+                    index=index,
+                )
+            )
+    if out is not None:
+        _written(file.rows, out, json=json)
+
+
+@embedding.command("evaluate", no_args_is_help=True)
+def evaluate(
+    run: Run,
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", help="`test` (by default), `valid` or `train`; may be repeated."),
+    ] = None,
+    candidates: Annotated[
+        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
+    ] = "auto",
+    count: Annotated[int, typer.Option(help="Candidates that are drawn.")] = 1000,
+    also: Annotated[
+        list[str] | None, typer.Option("--also", help="A further kind of candidates.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
+    ] = False,
+    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Of what is drawn; by default the run's.")
+    ] = None,
+    memory: options.Memory = "256MiB",
+    data: Data = None,
+    json: options.Json = False,
+) -> None:
+    """Rank held-out triples again: other parts, other candidates.
+
+    **Example**
+
+        outercore embedding evaluate runs/first --part test --also uniform
+    """
+    from outercore.cli.embed import show
+    from outercore.cli.embed_watch import EmbedWatch
+
+    opened = _open(run, data)
+    kinds: Any = also or ()
+    parts: Any = part or ("test",)
+    with EmbedWatch(quiet=json) as watch:
+        figures = opened.evaluate(
+            parts=parts,
+            candidates=candidates,
+            count=count,
+            also=kinds,
+            filtered=not raw,
+            triples=triples,
+            seed=seed,
+            memory=memory,
+            observer=watch,
+        )
+    if json:
+        console.json_data(figures)
+        return
+    show(figures)
+
+
+@embedding.command("features", no_args_is_help=True)
+def features(
+    run: Run,
+    data_set: Annotated[
+        Path | None,
+        typer.Argument(help="Data set to write to; the run's own by default.", show_default=False),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the node array.")] = "embedding",
+    beside: Annotated[
+        str | None, typer.Option(help="Node array of numbers whose columns come first.")
+    ] = None,
+    entities: Annotated[
+        Path | None,
+        typer.Option("--map", help="`.npy` of integers: the entity of each node, or -1."),
+    ] = None,
+    missing: Annotated[
+        str, typer.Option(help="Nodes without an embedding: `error`, or rows of `zeros`.")
+    ] = "error",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an array of this name.")
+    ] = False,
+    data: Data = None,
+    json: options.Json = False,
+) -> None:
+    """Write rows into a data set as a node array, which `outercore train` can learn from.
+
+    **Examples**
+
+        outercore embedding features runs/first --name place
+
+        outercore train friends --features place --model sage
+    """
+    import numpy as np
+
+    from outercore.embed.features import add_features
+    from outercore.graph import Graph
+
+    opened = _open(run, data)
+    graph = Graph(data_set or opened.data_set)
+    places = None
+    if entities is not None:
+        try:
+            places = np.load(entities, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InvalidError(f"--map: `{entities}`: {error}") from None
+    chosen: Any = missing
+    with console.bars(quiet=json) as progress:
+        written = add_features(
+            opened,
+            graph,
+            name,
+            beside=beside,
+            entities=places,
+            missing=chosen,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if json:
+        console.json_data(vars(written))
+        return
+    without = f", {written.missing:,} of them without an embedding" if written.missing else ""
+    console.data(
+        f"{written.nodes:,} nodes{without}, {written.width} numbers each, as `{name}` in "
+        f"{graph.root}"
+    )
+    console.note(f"hint: `outercore train {graph.root} --features {name}` learns from it")
+
+
+@embedding.command("index", no_args_is_help=True)
+def index(
+    run: Run,
+    metric: Metric = "model",
+    memory: options.Memory = "1GiB",
+    lists: Annotated[
+        int, typer.Option(help="Lists of entities; 0 takes twice the root of their number.")
+    ] = 0,
+    json: options.Json = False,
+) -> None:
+    """Build an index for approximate search, and measure what it finds (needs `outercore[ann]`).
+
+    **Example**
+
+        outercore embedding index runs/first --metric cosine
+    """
+    opened = _open(run, None)
+    build: Any = scoring("approximate", "Index")
+    with console.bars(quiet=json) as progress:
+        built = build.build(opened, metric=metric, memory=memory, lists=lists, progress=progress)
+    if json:
+        found = [vars(recall) for recall in built.recalls]
+        console.json_data({"metric": built.metric, "lists": built.lists, "recalls": found})
+        return
+    console.table(
+        f"{built.root}: {built.lists:,} lists, recall of the 10 nearest ({built.metric})",
+        [(f"{found.probes:,} lists looked at", f"{found.recall:.4f}") for found in built.recalls],
+    )
+
+
+def _open(run: Path, data: Path | None) -> Embedding:
+    return Embedding.open(run, data_set=data)
+
+
+def _index(opened: Embedding, metric: str, recall: float) -> Index:
+    kind: Any = scoring("approximate", "Index")
+    index: Index = kind.open(opened, metric=metric, recall=recall)
+    return index
+
+
+def _written(rows: int, out: Path, *, json: bool) -> None:
+    if json:
+        console.json_data({"rows": rows, "file": str(out)})
+        return
+    console.data(f"{rows:,} rows in {out}")

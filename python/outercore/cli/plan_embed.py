@@ -1,0 +1,177 @@
+"""`outercore plan embed`: what will live where, and what will an epoch cost?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from outercore.cli import console, embed_options, options
+from outercore.sizes import format_size, parse_size
+
+
+def plan_embed(
+    data_set: options.DataSet,
+    recipe: embed_options.Recipe = None,
+    config: embed_options.Config = None,
+    model: embed_options.Model = None,
+    dim: embed_options.Dim = None,
+    reciprocal: embed_options.Reciprocal = None,
+    loss: embed_options.Loss = None,
+    negatives: embed_options.Negatives = None,
+    degree_share: embed_options.DegreeShare = None,
+    optimiser: embed_options.Optimiser = None,
+    batch_size: embed_options.BatchSize = None,
+    chunk_size: embed_options.ChunkSize = None,
+    memory: embed_options.Memory = None,
+    partitions: embed_options.Partitions = None,
+    slots: embed_options.Slots = None,
+    order: embed_options.Order = None,
+    swap: embed_options.Swap = None,
+    held_out: embed_options.HeldOut = None,
+    seed: embed_options.Seed = None,
+    threads: embed_options.Threads = None,
+    triples_per_second: Annotated[
+        float | None,
+        typer.Option(help="What this machine trains; measured for a second by default."),
+    ] = None,
+    read_bandwidth: Annotated[
+        str | None,
+        typer.Option(help="Bytes a second, `2GB`; as probed, or measured, by default."),
+    ] = None,
+    write_bandwidth: Annotated[
+        str | None, typer.Option(help="Bytes a second; measured by default.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Say what a memory budget will buy for embedding, before anything is embedded.
+
+    For each order of partitions: buffer states, bytes that an epoch reads and writes, swaps with
+    something to train meanwhile, expected seconds, and whether the graph is dense enough for
+    computing to hide the I/O (theorem 3 of Legend).
+
+    **Examples**
+
+        outercore plan embed friends --dim 64 --memory 2GiB
+
+        outercore plan embed friends --triples-per-second 100000 --read-bandwidth 2GB \
+--write-bandwidth 1GB --json
+    """
+    from outercore import open as open_graph
+    from outercore.embed.data import has_triples
+    from outercore.embed.forecast import forecast
+    from outercore.embed.options import configuration
+
+    graph = open_graph(data_set)
+    chosen = configuration(
+        config,
+        recipe=recipe,
+        plain_graph=not has_triples(graph),
+        model=model,
+        dim=dim,
+        reciprocal=reciprocal,
+        loss=loss,
+        **embed_options.negatives(negatives),
+        degree_share=degree_share,
+        optimiser=optimiser,
+        batch_size=batch_size,
+        chunk_size=chunk_size,
+        memory=memory,
+        partitions=partitions,
+        slots=slots,
+        order=order,
+        swap=swap,
+        held_out=held_out,
+        seed=seed,
+        threads=threads,
+    )
+    planned = forecast(
+        graph,
+        chosen,
+        triples_per_second=triples_per_second,
+        read_bandwidth=_rate(read_bandwidth),
+        write_bandwidth=_rate(write_bandwidth),
+    )
+    if json:
+        console.json_data(planned)
+        return
+    orders = planned.pop("orders", [])
+    console.table("plan", _rows(planned))
+    if orders:
+        console.data("")
+        Console(highlight=False).print(_table(orders))
+        console.data(_theorem(orders))
+
+
+def _rate(text: str | None) -> float | None:
+    return None if text is None else float(parse_size(text))
+
+
+def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
+    rates = planned["rates"]
+    rows = [
+        ("entities", f"{planned['entities']:,}"),
+        ("relations", f"{planned['relations']:,}"),
+        ("triples", f"{planned['triples']:,}"),
+        ("budget", format_size(planned["budget_memory"])),
+        ("everything in memory takes", format_size(planned["everything_memory"])),
+        ("needed", format_size(planned["needed_memory"])),
+    ]
+    rows += [(f"  {name}", format_size(size)) for name, size in planned["parts_memory"].items()]
+    if planned["all_in_memory"]:
+        rows.append(("placement", "everything in memory"))
+    else:
+        count, slots = planned["partitions"], planned["slots"]
+        rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
+    measured = ", measured" if rates.get("triples_measured") else ""
+    rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
+    if "read_bandwidth" in rates:
+        how = ", probed" if rates.get("read_probed") else ""
+        rows.append(("device reads", f"{format_size(rates['read_bandwidth'])}/s{how}"))
+        how = ", measured" if rates.get("write_measured") else ""
+        rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
+    rows.append(("expected epoch", _seconds(planned["epoch_seconds"])))
+    return rows
+
+
+def _table(orders: list[dict[str, Any]]) -> Table:
+    """One row an order; the one that a run would take is bold."""
+    table = Table(
+        *("order", "swap", "states", "read, written", "prefetchable", "hidden", "epoch"),
+        box=box.SIMPLE_HEAD,
+    )
+    for column in table.columns:
+        column.no_wrap = True
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for one in orders:
+        table.add_row(
+            one["kind"] + (" *" if one["chosen"] else ""),
+            "spare" if one["mode"] == "spare_slot" else "in place",
+            f"{one['states']:,}",
+            format_size(one["bytes_between"]),
+            f"{one['prefetchable']:,} of {one['swaps']:,}",
+            f"{one['hidden']:,}",
+            _seconds(one["epoch_seconds"]),
+            style="bold" if one["chosen"] else "",
+        )
+    return table
+
+
+def _theorem(orders: list[dict[str, Any]]) -> str:
+    chosen = next(one for one in orders if one["chosen"])
+    density, least = chosen["density"], chosen["least_density"]
+    if least is None:
+        return "I/O does not hide (theorem 3): nothing can be trained during a swap"
+    verdict = "hides" if chosen["hides"] else "does not hide"
+    relation = "at least" if chosen["hides"] else "below"
+    return f"I/O {verdict} (theorem 3): density {density:.3g} is {relation} {least:.3g}"
+
+
+def _seconds(value: float) -> str:
+    if value < 120:
+        return f"{value:.1f} s"
+    return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"

@@ -1,0 +1,131 @@
+"""Ranking held-out triples again by a finished embedding: other candidates, other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
+from outercore.embed.data import PARTS, Part, data_of
+from outercore.embed.models import build_model
+from outercore.embed.observe import Observer
+from outercore.embed.run_directory import EmbedDirectory
+from outercore.embed.scoring import Scoring, choose
+from outercore.errors import InvalidError, NotFoundError
+from outercore.sizes import parse_size
+from outercore.train.stopping import StopRequest, stop_on_signals
+
+if TYPE_CHECKING:
+    from outercore.embed.embedding import Embedding
+    from outercore.embed.store import Store
+
+_BLOCK_ROWS = 1 << 14
+
+
+class FinishedTables:
+    """The tables of a finished run, as far as ranking needs a store."""
+
+    def __init__(self, embedding: Embedding) -> None:
+        self._embedding = embedding
+        self.entity_count = embedding.num_entities
+        self.relation_count = embedding.num_relations
+        self.relations = torch.from_numpy(embedding.relations)
+
+    def rows(self, entities: Tensor) -> Tensor:
+        """See `Store`."""
+        return torch.from_numpy(self._embedding.rows(entities.numpy()))
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """See `Store`."""
+        for first, rows in self._embedding.blocks(_BLOCK_ROWS):
+            yield torch.arange(first, first + len(rows)), torch.from_numpy(rows)
+
+
+def assess(
+    embedding: Embedding,
+    *,
+    parts: Sequence[Part] = ("test",),
+    candidates: Literal["auto", "all", "uniform", "degree"] = "auto",
+    count: int = 1000,
+    also: Sequence[CandidateKind] = (),
+    filtered: bool = True,
+    triples: int = 0,
+    seed: int | None = None,
+    memory: str | int = "256MiB",
+    observer: Observer | None = None,
+) -> list[dict[str, Any]]:
+    """Ranks the held-out triples of the embedding's data set.
+
+    Args:
+        embedding: the tables.
+        parts: `valid`, `test`, or `train`.
+        candidates: among which entities; `auto` takes all unless that takes too many products.
+        count: candidates that are drawn.
+        also: further kinds of candidates.
+        filtered: gives figures without other true answers, too.
+        triples: how many to rank at most; 0 for all.
+        seed: of all draws; by default the run's.
+        memory: for the questions in work.
+        observer: told how far it is.
+
+    Returns:
+        The figures of each part and kind of candidates, with the protocol.
+
+    Raises:
+        NotFoundError: the data set has no such part.
+        InvalidError: a row that is not finite.
+        InterruptError: somebody asked to stop.
+    """
+    config = _config(embedding)
+    # Before the seed is another one: of a plain graph it says which links are held out.
+    data = data_of(embedding.graph, config)
+    if seed is not None:
+        config = replace(config, run=replace(config.run, seed=seed))
+    kinds = tuple(also)
+    config = replace(
+        config, evaluation=EvaluationConfig(candidates, count, also=kinds, filtered=filtered)
+    )
+    for part in parts:
+        if part not in PARTS:
+            raise InvalidError(f"part: expected one of {', '.join(PARTS)}; found `{part}`")
+        if part not in data.parts:
+            known = ", ".join(data.parts)
+            raise NotFoundError(
+                f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
+            )
+    held_out = [
+        choose(part, data.parts[part].read(), triples, config.run.seed)
+        for part in dict.fromkeys(parts)
+    ]
+    degrees = None
+    if "degree" in (candidates, *kinds):
+        degrees = torch.from_numpy(data.degrees())
+    stop = StopRequest()
+    with stop_on_signals(stop):
+        scoring = Scoring(
+            config,
+            build_model(config.model),
+            # Ranking reads: it needs none of what training does with a store.
+            cast("Store", FinishedTables(embedding)),
+            held_out,
+            degrees=degrees,
+            memory=parse_size(memory),
+            observer=observer,
+            stop=stop,
+        )
+        if filtered:
+            scoring.collect_known(data.answers())
+        return scoring.final()
+
+
+def _config(embedding: Embedding) -> EmbedConfig:
+    """The run's own configuration; that of its model where only the tables are left."""
+    try:
+        config = EmbedDirectory.open(embedding.root).config()
+    except NotFoundError:
+        return EmbedConfig(model=embedding.model)
+    return replace(config, model=embedding.model)

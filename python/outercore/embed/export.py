@@ -1,0 +1,251 @@
+"""Tables for other programs: `.npy`, Parquet or text, with names, block by block. No PyTorch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.storage import Storage, device_errors
+
+if TYPE_CHECKING:
+    from outercore.embed.embedding import Embedding, Kind
+    from outercore.names import Names
+
+Format = Literal["npy", "parquet", "tsv"]
+_SUFFIXES: dict[str, Format] = {
+    ".npy": "npy",
+    ".parquet": "parquet",
+    ".tsv": "tsv",
+    ".txt": "tsv",
+}
+_DATA_OFFSET = 4096
+_TEXT_NUMBERS = 1 << 18
+"""Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
+_BREAKS = r"[\t\n\r]"
+_REVERSE = pa.scalar("(reverse)", pa.large_string())
+_TAB, _BLANK, _EMPTY, _LINE = (pa.scalar(text, pa.large_string()) for text in ("\t", " ", "", "\n"))
+
+Progress = Callable[[str, int, int, str], None]
+
+
+def export(
+    embedding: Embedding,
+    path: Path,
+    *,
+    what: Kind = "entities",
+    format: Format | None = None,
+    by_id: bool = False,
+    overwrite: bool = False,
+    progress: Progress = lambda *_: None,
+) -> int:
+    """Writes a table to `path` and returns its number of rows, which are in the order of ids.
+
+    - `npy`: float32 [rows, width]; names beside it in `STEM.names.txt`, one a line.
+    - `parquet`: columns `id` (int64), `name` (string) and `embedding` (a list of float32).
+    - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
+
+    Args:
+        embedding: what to write.
+        path: where; it appears once it is complete.
+        what: `entities` or `relations`; of reciprocal relations the reverse ones follow the
+            others, and their names end in ` (reverse)`.
+        format: by the suffix of `path`, if it is none.
+        by_id: ids instead of names, which then need not be there.
+        overwrite: replace a file that is there.
+        progress: told what is done.
+
+    Cost: one sequential read of the table and one write; some tens of MiB of memory.
+
+    Raises:
+        InvalidError: the file exists, a suffix that is no format, a name that a text cannot hold.
+        NoSpaceError, DeviceError.
+
+    Example:
+        >>> import outercore as oc
+        >>> embedding = oc.Embedding.open(tiny_embedding)
+        >>> embedding.export(tmp_path / "vectors.parquet")
+        200
+    """
+    chosen = _format(path, format)
+    table = _Table(embedding, what, by_id=by_id)
+    written = [path]
+    if chosen == "npy" and table.named:
+        written.append(path.with_suffix(".names.txt"))
+    for file in written:
+        if file.exists() and not overwrite:
+            raise InvalidError(
+                f"`{file}` exists already\nhint: choose another name, or `--overwrite`"
+            )
+    with device_errors(f"export `{path}`"):
+        # The names first: whoever sees the table sees its names.
+        for file in reversed(written):
+            with replacing(file) as partial:
+                match chosen:
+                    case "parquet":
+                        _write_parquet(partial, table, progress)
+                    case "tsv":
+                        _write_text(partial, table, progress)
+                    case "npy" if file is path:
+                        _write_npy(partial, table, progress)
+                    case "npy":
+                        _write_names(partial, table)
+    return table.rows
+
+
+class _Table:
+    """Rows of one of the tables with their names, in pieces."""
+
+    def __init__(self, embedding: Embedding, what: Kind, *, by_id: bool) -> None:
+        if what not in ("entities", "relations"):
+            raise InvalidError(f"what: expected `entities` or `relations`, found `{what}`")
+        self._embedding = embedding
+        self._relations = what == "relations"
+        self.named = not by_id and embedding.named
+        shape = embedding.relations.shape if self._relations else embedding.entities.shape
+        self.rows, self.width = int(shape[0]), int(shape[1])
+
+    def pieces(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """(First row, rows), in order; so many at a time, if the table is large."""
+        if self._relations:
+            yield 0, self._embedding.relations
+        else:
+            yield from self._embedding.blocks(rows)
+
+    def names(self, start: int, stop: int) -> pa.Array:
+        """Names of these rows; ids as text where there are none."""
+        if not self.named:
+            return pa.array(np.arange(start, stop)).cast(pa.large_string())
+        if not self._relations:
+            return arrow_names(self._embedding.graph.entities, start, stop)
+        count = self._embedding.num_relations
+        names = arrow_names(self._embedding.graph.relations, 0, count)
+        if self.rows > count:
+            reverse = pc.binary_join_element_wise(names, _REVERSE, _BLANK)
+            names = pa.concat_arrays([names, reverse])
+        return names[start:stop]
+
+
+def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
+    """The names of some ids as Arrow's large strings.
+
+    Errors: `CorruptError`.
+    """
+    offsets, characters = names.block(start, stop)
+    buffers = [pa.py_buffer(offsets), pa.py_buffer(characters)]
+    return pa.LargeStringArray.from_buffers(stop - start, *buffers)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, which gets the name `path` at the end; nothing is left of a failure."""
+    partial = path.with_name(f".{path.name}.partial")
+    storage = Storage()
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        storage.rename(partial, path)
+        storage.sync_directory(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_npy(path: Path, table: _Table, progress: Progress) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (table.rows, table.width)}
+    text = repr(header).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+        for first, rows in table.pieces():
+            file.write(np.ascontiguousarray(rows, "<f4").data)
+            progress("writing rows", first + len(rows), table.rows, "rows")
+
+
+def _write_parquet(path: Path, table: _Table, progress: Progress) -> None:
+    vectors = pa.list_(pa.float32(), table.width)
+    columns: list[tuple[str, Any]] = [("id", pa.int64()), ("embedding", vectors)]
+    if table.named:
+        columns.insert(1, ("name", pa.large_string()))
+    schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
+    # Numbers of a table look random: packing them takes time and gives nothing.
+    packing = {name: "zstd" if name == "name" else "none" for name, _ in columns}
+    packing["embedding.list.element"] = packing.pop("embedding")
+    with pq.ParquetWriter(path, schema, compression=packing, use_dictionary=False) as writer:
+        for first, rows in table.pieces():
+            stop = first + len(rows)
+            flat = pa.array(rows.reshape(-1))
+            arrays = [
+                pa.array(np.arange(first, stop)),
+                pa.FixedSizeListArray.from_arrays(flat, table.width),
+            ]
+            if table.named:
+                arrays.insert(1, table.names(first, stop))
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            progress("writing rows", stop, table.rows, "rows")
+
+
+def _write_text(path: Path, table: _Table, progress: Progress) -> None:
+    with path.open("wb") as file:
+        for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
+            stop = first + len(rows)
+            names = lines_hold(table.names(first, stop), first)
+            numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
+            write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
+            progress("writing rows", stop, table.rows, "rows")
+
+
+def _write_names(path: Path, table: _Table) -> None:
+    with path.open("wb") as file:
+        for first, rows in table.pieces():
+            stop = first + len(rows)
+            write_lines(file, lines_hold(table.names(first, stop), first))
+
+
+def write_lines(file: BinaryIO, lines: pa.Array) -> None:
+    """Writes large strings, one a line."""
+    if len(lines):
+        ended = pc.binary_join_element_wise(lines, _EMPTY, _LINE)
+        # The text of an array without slices is its last buffer.
+        offsets, text = ended.buffers()[1:]
+        ends = np.frombuffer(offsets, np.int64, len(ended) + 1, ended.offset * 8)
+        file.write(memoryview(text)[int(ends[0]) : int(ends[-1])])
+
+
+def lines_hold(names: pa.Array, first: int) -> pa.Array:
+    """The names, the first of which stands in row `first`.
+
+    Errors: `InvalidError` for one with a tab or a line break.
+    """
+    broken = pc.match_substring_regex(names, _BREAKS)
+    if pc.any(broken).as_py():
+        row = pc.index(broken, True).as_py()
+        raise InvalidError(
+            f"row {first + row}: the name {names[row].as_py()!r} has a tab or a line break, which "
+            "a text cannot hold\nhint: write Parquet, or ids by `--ids`"
+        )
+    return names
+
+
+def _format(path: Path, format: Format | None) -> Format:
+    if format is not None:
+        if format not in get_args(Format):
+            known = ", ".join(get_args(Format))
+            raise InvalidError(f"format: expected one of {known}; found `{format}`")
+        return format
+    found = _SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        known = ", ".join(sorted(_SUFFIXES))
+        raise InvalidError(
+            f"export `{path}`: expected a name that ends in one of {known}\n"
+            "hint: say by `--format` what to write"
+        )
+    return found

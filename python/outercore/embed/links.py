@@ -1,0 +1,79 @@
+"""The links of a plain graph as triples of one relation; those held out are stored nowhere.
+
+Whether a link is held out is a function of its two nodes, whatever their order, and a seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore import _core
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links of a part, (source, 0, target); of an undirected graph each once, lower node first.
+
+    Errors: `InvalidError` for shares that leave nothing to train on; `NotFoundError` for a data
+    set without a topology.
+    """
+
+    path: Path
+    """The data set."""
+    part: Literal["train", "valid", "test"] = "train"
+    valid: float = 0.0
+    """Share of the links that is held out for validation."""
+    test: float = 0.0
+    """Share of the links that is held out for the test."""
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.part} links of `{self.path}`"
+
+    @cached_property
+    def _core(self) -> _core.GraphLinks:
+        return _core.GraphLinks(json.dumps(self._described()))
+
+    @property
+    def count(self) -> int:
+        """How many there are; the first time one pass over the graph."""
+        return self._core.count()
+
+    def chunks(self, rows: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
+        """All of them in order, int64 [up to `rows`, 3] at a time."""
+        reader = self._core.reader()
+        while len(some := reader.next(rows)):
+            yield some
+
+    def read(self) -> NDArray[np.int64]:
+        """All of them, int64 [count, 3]."""
+        found = np.empty((self.count, 3), np.int64)
+        start = 0
+        for some in self.chunks():
+            found[start : start + len(some)] = some
+            start += len(some)
+        return found
+
+    def read_weights(self) -> None:
+        """Links have no weights."""
+        return
+
+    def to_core(self) -> dict[str, Any]:
+        """As a source of a store of partitions."""
+        return {"graph": self._described()}
+
+    def _described(self) -> dict[str, Any]:
+        held_out = {"valid": self.valid, "test": self.test, "seed": self.seed}
+        return {"path": str(Path(self.path).absolute()), "held_out": held_out, "part": self.part}

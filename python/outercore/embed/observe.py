@@ -1,0 +1,68 @@
+"""How an embedding run tells what it is doing, without deciding how that is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What an epoch did."""
+
+    epoch: int
+    """Counted from 0."""
+    loss: float
+    """Mean over triples and sides, regulariser included."""
+    triples: int
+    batches: int
+    seconds: float
+    """Training alone, without validation."""
+    score: float | None = None
+    """Of the validation after it."""
+    best: bool = False
+    """Whether the score is the best so far."""
+    pools: int = 0
+    validation_seconds: float = 0.0
+    counters: dict[str, Any] = field(default_factory=dict)
+    """What moving partitions has cost in this epoch; empty where all is in memory."""
+
+
+class Observer:
+    """Receives a run's events; every method does nothing unless overridden."""
+
+    def started(self, description: dict[str, Any]) -> None:
+        """The run's name, model, sizes and plan; once, before the first batch."""
+
+    def resumed(self, epoch: int, triples: int) -> None:
+        """Training goes on from the checkpoint taken after so many triples of this epoch."""
+
+    def epoch_started(self, epoch: int, triples: int, done: int) -> None:
+        """An epoch begins, or goes on after `done` of its triples."""
+
+    def batch_done(self, loss: float, triples: int) -> None:
+        """A batch of `triples` was trained, with this mean loss."""
+
+    def evaluation_started(self, what: str, rows: int) -> None:
+        """The ranking `what` begins, which goes through the table: so many rows in all."""
+
+    def evaluation_rows(self, rows: int) -> None:
+        """So many rows more were compared."""
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """An epoch was trained, and validated where it was due."""
+
+    def checkpointed(self, seconds: float) -> None:
+        """A checkpoint is on disk."""
+
+    def stopping(self, share: float) -> None:
+        """Somebody asked to stop, which waits for the end of a buffer state.
+
+        `share` of its pool is done.
+        """
+
+    def note(self, message: str) -> None:
+        """Something the user may want to know that is no error."""
+
+    def finished(self, result: dict[str, Any]) -> None:
+        """The figures at the end."""

@@ -1,0 +1,303 @@
+"""A table of entities larger than memory: a few partitions of it at a time.
+
+What is where, and when it moves, is the core's matter (`crates/outercore-embed`): here its steps
+become pools, and relations, progress and best tables go into its commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore import _core
+from outercore.embed.links import Links
+from outercore.embed.npy import read_npy, write_npy
+from outercore.embed.order import PartitionOrder
+from outercore.embed.store import Pool, Progress, StartRows, TableLayout
+from outercore.errors import CorruptError, InvalidError
+from outercore.storage import Storage
+
+_BLOCK_NUMBERS = 1 << 20
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Triples in a `.npy` file, int64 [m, 3], and perhaps weights in another, float32 [m]."""
+
+    path: Path
+    weights: Path | None = None
+    identity: str = ""
+    """What tells them from other triples, the data set's fingerprint for instance."""
+
+    def to_core(self) -> dict[str, Any]:
+        """As the core takes it."""
+        weights = None if self.weights is None else str(self.weights.absolute())
+        path = str(self.path.absolute())
+        return {"array": {"path": path, "weights": weights, "identity": self.identity or path}}
+
+
+class PartitionStore:
+    """Entities in partitions on disk, some of them in memory; relations in memory.
+
+    A pool is a step of the core's executor: the buckets that a buffer state newly allows, in place
+    those of the partition that leaves first. Its rows lie in the slots of the executor.
+
+    Memory: the budget that it is opened with, and the relations' tables.
+    """
+
+    def __init__(self, directory: Path, memory: int, *, degrees: bool = False) -> None:
+        """`PartitionStore.open` says what it does."""
+        self.directory = directory
+        self._memory = memory
+        self._storage = Storage()
+        self._open()
+        self.shape: dict[str, Any] = json.loads(self._core.shape())
+        """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
+        self.entity_count: int = self.shape["nodes"]
+        self.relation_count: int = self.shape["relations"]
+        saved = _Resident.decode(self._core.resident(), directory)
+        self.relations = saved.relations
+        self.relation_state = saved.relation_state
+        self.progress: Progress | None = saved.progress
+        self._kept = self._committed = saved.kept
+        self._degrees: Tensor | None = None
+        if degrees:
+            self._degrees = torch.from_numpy(self._core.degrees().astype(np.int32))
+            rows = self.shape["slots"] * self.shape["slot_rows"]
+            self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
+
+    def _open(self) -> None:
+        self._core = _core.PartitionExecutor(str(self.directory), self._memory)
+        embeddings, state = self._core.slots()
+        self._entities = torch.from_numpy(embeddings)
+        self._state = torch.from_numpy(state)
+        # Whether a state's partitions are being trained, so that nothing else can be done.
+        self._within_state = False
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        source: ArraySource | Links,
+        layout: TableLayout,
+        *,
+        entity_count: int,
+        relation_count: int,
+        order: PartitionOrder,
+        memory: int,
+        seed: int,
+        degrees: bool = False,
+        start: StartRows | None = None,
+        relations: Tensor | None = None,
+    ) -> PartitionStore:
+        """A store with a new table in `directory`.
+
+        `start` and `relations` give first rows; one that is not a number is the model's own.
+        `degrees` as in `open`.
+
+        Cost: two passes over the triples; writes every partition once.
+        Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
+        range, which is named; `BudgetError` says the least memory.
+        """
+        rows, state = layout.new_relations(seed, _CPU, relations)
+        creation = {
+            "nodes": entity_count,
+            "relations": relation_count,
+            "partitions": order.partitions,
+            "seed": seed,
+            "dim": layout.width,
+            "state_width": layout.state_width,
+            "source": source.to_core(),
+            "memory": memory,
+        }
+
+        def first_rows(nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+            return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
+
+        resident = _Resident(rows, state, None, None).encode()
+        _core.create_partitions(
+            str(directory), json.dumps(creation), order.to_json(), resident, first_rows
+        )
+        return cls.open(directory, memory, degrees=degrees)
+
+    @classmethod
+    def open(cls, directory: Path, memory: int, *, degrees: bool = False) -> PartitionStore:
+        """The table in `directory` at its last checkpoint; `memory` in bytes.
+
+        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
+        beside `memory`, and one pass over the triples.
+
+        Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
+        it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
+        """
+        return cls(directory, memory, degrees=degrees)
+
+    def pools(self, epoch: int) -> Iterator[Pool]:
+        """See `Store`."""
+        position = self._core.position()
+        if position[0] < epoch:
+            raise InvalidError(
+                f"epoch {epoch + 1}: expected epoch {position[0] + 1}, after which the table is"
+            )
+        if position[0] > epoch:
+            return
+        slot_rows = self.shape["slot_rows"]
+        while (step := self._core.advance()) is not None:
+            self._within_state = not step["ends_state"]
+            weights = step["weights"]
+            resident = step["resident"]
+            place = {partition: number for number, (partition, _, _) in enumerate(resident)}
+            yield Pool(
+                number=step["number"],
+                triples=torch.from_numpy(step["triples"]),
+                entities=self._entities,
+                entity_state=self._state,
+                ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
+                pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
+                weights=None if weights is None else torch.from_numpy(weights),
+                degrees=self._degrees_of(resident),
+                ends_state=step["ends_state"],
+            )
+
+    def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
+        """Degrees by slot row, those of the partitions that are there."""
+        if self._degrees is None:
+            return None
+        for partition, slot, rows in resident:
+            start = slot * self.shape["slot_rows"]
+            first = self._first_row(partition)
+            self._slot_degrees[start : start + rows] = self._degrees[first : first + rows]
+        return self._slot_degrees
+
+    def _first_row(self, partition: int) -> int:
+        """Rows of the partitions before it; the first ones may have one more than the others."""
+        each, longer = divmod(self.entity_count, self.shape["partitions"])
+        return partition * each + min(partition, longer)
+
+    def checkpoint(self, progress: Progress) -> None:
+        """See `Store`."""
+        resident = _Resident(self.relations, self.relation_state, progress, self._kept)
+        self._core.commit(resident.encode())
+        self._committed = self._kept
+
+    def rows(self, entities: Tensor) -> Tensor:
+        """See `Store`."""
+        return torch.from_numpy(self._core.rows_of(entities.cpu().contiguous().numpy()))
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """See `Store`."""
+        step = max(1, _BLOCK_NUMBERS // self.shape["dim"])
+        for partition in range(self.shape["partitions"]):
+            rows = self._first_row(partition + 1) - self._first_row(partition)
+            for first in range(0, rows, step):
+                count = min(step, rows - first)
+                nodes, numbers = self._core.read_rows(partition, first, count)
+                order = np.argsort(nodes)
+                yield torch.from_numpy(nodes[order]), torch.from_numpy(numbers[order])
+
+    def keep(self) -> None:
+        """See `Store`; as files beside the table."""
+        # Not over those that the last checkpoint names.
+        place = 1 if self._committed is not None and self._committed[0] == 0 else 0
+        checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
+        write_npy(self._storage, self._kept_relations(place), self.relations)
+        self._kept = (place, checksum)
+
+    def restore(self) -> None:
+        """See `Store`.
+
+        In the midst of a state, what was trained since the last checkpoint is gone.
+        """
+        if self._within_state:
+            self._reopen()
+        if self._kept is not None:
+            place, checksum = self._kept
+            relations = read_npy(self._kept_relations(place))
+            self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
+            self.relations = relations
+
+    def write_entities(self, path: Path) -> None:
+        """See `Store`."""
+        self._core.write_npy(str(path))
+
+    def write_relations(self, path: Path) -> None:
+        """See `Store`."""
+        write_npy(self._storage, path, self.relations)
+
+    def counters(self) -> dict[str, Any]:
+        """What moving partitions has cost since the store was opened."""
+        found: dict[str, Any] = json.loads(self._core.counters())
+        return found
+
+    def memory_plan(self) -> dict[str, int]:
+        """What the budget is for, in bytes: slots, staging, triples."""
+        found: dict[str, int] = json.loads(self._core.memory())
+        return found
+
+    def close(self) -> None:
+        """Lets go of the table, which another process may then train; nothing else can be done."""
+        # The core lets go of the table's lock when nothing refers to it any more; pools that
+        # somebody still holds keep the memory that they lie in, and no more.
+        self.__dict__.pop("_core", None)
+
+    def _reopen(self) -> None:
+        """Goes back to the last checkpoint."""
+        self.close()
+        self._open()
+
+    def _kept_relations(self, place: int) -> Path:
+        return self.directory / f"kept-{place}-relations.npy"
+
+
+@dataclass(frozen=True)
+class _Resident:
+    """What a commit holds beside the partitions: a line of JSON, then the numbers."""
+
+    relations: Tensor
+    relation_state: Tensor
+    progress: Progress | None
+    kept: tuple[int, str] | None
+    """Which of the two places of best tables counts, and the checksum of its embeddings."""
+
+    def encode(self) -> bytes:
+        tables = [self.relations, self.relation_state]
+        header = {
+            "shapes": [list(table.shape) for table in tables],
+            "progress": None if self.progress is None else asdict(self.progress),
+            "kept": self.kept,
+        }
+        arrays = [np.ascontiguousarray(table.numpy(), np.float32) for table in tables]
+        text = json.dumps(header, allow_nan=False).encode()
+        return b"".join([text, b"\n", *(array.tobytes() for array in arrays)])
+
+    @classmethod
+    def decode(cls, data: bytes, directory: Path) -> _Resident:
+        text, _, numbers = data.partition(b"\n")
+        try:
+            header = json.loads(text)
+            shapes = [tuple(shape) for shape in header["shapes"]]
+            values = np.frombuffer(numbers, np.float32)
+            ends = np.cumsum([np.prod(shape, dtype=np.int64) for shape in shapes])
+            relations, state = [
+                torch.from_numpy(part.reshape(shape).copy())
+                for part, shape in zip(np.split(values, ends[:-1]), shapes, strict=True)
+            ]
+        except (ValueError, KeyError) as error:
+            raise CorruptError(f"`{directory}`: what is beside the partitions: {error}") from error
+        progress = header["progress"]
+        kept = header["kept"]
+        return cls(
+            relations,
+            state,
+            None if progress is None else Progress.from_dict(progress),
+            None if kept is None else (int(kept[0]), str(kept[1])),
+        )

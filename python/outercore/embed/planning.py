@@ -1,0 +1,329 @@
+"""What an embedding run keeps in memory, said before it begins. Pure; needs no PyTorch.
+
+With everything in memory the tables, the triples and what is drawn each epoch must fit the
+budget. Else the entities are divided into partitions, of which as many are in memory at a time as
+fit beside the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName
+from outercore.embed.order import PartitionOrder, partition_order
+from outercore.errors import BudgetError, InvalidError
+from outercore.sizes import format_size, parse_size
+
+_COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Numbers of partitions that are tried."""
+_NEARLY = 1.01
+"""Of two as fast the one with fewer partitions is taken."""
+_SEARCH = 2_000_000
+"""Swaps that the search for an order looks at while numbers are compared."""
+_PAGE_NUMBERS = 1024
+_SPREAD = 1.5
+"""A state's pool is no larger than its even share by this factor: partitions are shuffled."""
+_STAGING = 4 << 20
+_BLOCK = 16 << 20
+_WORKING = 16 << 20
+"""What a process takes besides: names, records, scores of an evaluation's block."""
+_LEAST_EVALUATION, _EVALUATION = 4 << 20, 64 << 20
+_SHARE_FOR_EVALUATION = 0.1
+_SKEW = 2
+"""Entities of triples have so many times the degree of entities, give or take."""
+LEAST_QUESTIONS = 256
+"""That are ranked in one pass over the table."""
+_NOMINAL_SECONDS = 1 / 50_000
+"""Of a triple, and bytes a second of a device, for the choice of partitions only: the choice
+should not depend on the machine."""
+_NOMINAL_BANDWIDTH = 1e9
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is embedded."""
+
+    entities: int
+    relations: int
+    triples: int
+    weighted: bool = False
+    held_out: int = 0
+    """Triples that are ranked, of all parts."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where everything is."""
+
+    memory: int
+    """Bytes of the budget."""
+    partitions: int
+    """1: all in memory."""
+    slots: int
+    """Partitions in memory."""
+    spare: bool
+    """Whether one slot is kept free to load into."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Bytes by purpose."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there are no partitions."""
+        return self.partitions == 1
+
+    @property
+    def needed(self) -> int:
+        """Bytes of all parts."""
+        return sum(self.parts.values())
+
+    @property
+    def for_evaluation(self) -> int:
+        """Bytes for a group of questions."""
+        return self.parts["evaluation"]
+
+    @property
+    def for_partitions(self) -> int:
+        """Bytes that are left to slots, reads and triples."""
+        others = ("slots", "triples of a state", "reads")
+        return self.memory - sum(size for name, size in self.parts.items() if name not in others)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def state_width(kind: OptimiserName, width: int) -> int:
+    """Numbers of optimiser state beside a row of `width`."""
+    return {"adagrad": width, "row-adagrad": 1, "adam": 2 * width + 1}[kind]
+
+
+def relation_width(model: ModelConfig) -> int:
+    """Numbers in a relation's row."""
+    return {"dot": 0, "rotate": model.dim // 2}.get(model.kind, model.dim)
+
+
+def row_bytes(config: EmbedConfig) -> int:
+    """Bytes of an entity: its row and its optimiser state."""
+    dim = config.model.dim
+    return 4 * (dim + state_width(config.optimiser.kind, dim))
+
+
+def place(config: EmbedConfig, size: Size) -> Placement:
+    """Divides the budget: everything in memory if that fits, else the best partitions that do.
+
+    Errors: `BudgetError` with the least that would do.
+    """
+    budget = parse_size(config.budget.memory)
+    whole = in_memory(config, size, budget)
+    asked = config.budget.partitions
+    if asked == 1 or (asked == 0 and config.budget.slots == 0):
+        if whole.needed <= budget:
+            return _filled(whole)
+        if asked == 1:
+            raise _too_small(budget, whole.needed, "everything in memory")
+    possible = list(_partitioned(config, size, budget))
+    if not possible:
+        raise InvalidError(
+            f"budget: {config.budget.partitions or 'any number of'} partitions of "
+            f"{size.entities:,} entities in {config.budget.slots or 'any number of'} slots: "
+            "there is no such order\nhint: choose other `partitions` or `slots`"
+        )
+    fitting = [one for one in possible if one.needed <= budget]
+    if not fitting:
+        least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
+        raise _too_small(budget, least, "the smallest partitions")
+    # A state should train a batch at least; where that cannot be, the fewest partitions do.
+    large = [one for one in fitting if _pool(size, one) >= config.optimiser.batch_size]
+    if not large:
+        fewest = min(one.partitions for one in fitting)
+        large = [one for one in fitting if one.partitions == fewest]
+    seconds = {id(one): _seconds(config, size, one) for one in large}
+    fast = [one for one in large if seconds[id(one)] <= _NEARLY * min(seconds.values())]
+    return _filled(min(fast, key=lambda one: (one.partitions, seconds[id(one)])))
+
+
+def question_bytes(config: EmbedConfig) -> int:
+    """Memory for a triple that is ranked: anchors, relations, targets and what is computed of
+    them, for both sides; counts and ids."""
+    return 2 * (5 * 4 * config.model.dim + 160)
+
+
+def order_of(config: EmbedConfig, placement: Placement, work: int | None = None) -> PartitionOrder:
+    """The order of partitions that a run takes."""
+    return partition_order(
+        config.budget.order,
+        partitions=placement.partitions,
+        slots=placement.slots,
+        spare=placement.spare,
+        seed=config.run.seed,
+        work=work,
+    )
+
+
+def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
+    """The configuration with the numbers that were chosen, so that a run goes on with them."""
+    swap = config.budget.swap
+    if not placement.in_memory:
+        swap = "spare-slot" if placement.spare else "in-place"
+    budget = replace(
+        config.budget, partitions=placement.partitions, slots=placement.slots, swap=swap
+    )
+    return replace(config, budget=budget)
+
+
+def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
+    """Everything in memory, whatever that takes."""
+    dim, entities = config.model.dim, size.entities
+    each = 8 + 24 + (4 if size.weighted else 0)
+    if config.negatives.filter == "known":
+        each += 2 * (8 + 16)
+    parts = {
+        "embeddings": 4 * dim * entities,
+        "optimiser": (row_bytes(config) - 4 * dim) * entities,
+        "triples": each * size.triples,
+        "degrees": 8 * entities,
+        **_shared(config, size),
+    }
+    return Placement(budget, 1, 1, False, parts)
+
+
+def partitioned(
+    config: EmbedConfig, size: Size, budget: int, partitions: int, slots: int, *, spare: bool
+) -> Placement:
+    """So many partitions in so many slots, whatever that takes."""
+    dim = config.model.dim
+    # What a state enables: at most the buckets between what was loaded and what is there, both
+    # ways, and its own; the first state enables all of its partitions'.
+    there = slots - 1 if spare else slots
+    buckets = max(there * there, 2 * there - 1)
+    pool = int(_SPREAD * size.triples * buckets / partitions**2) + 1
+    # As they are read; then as training takes them, with their order.
+    read, trained = (16, 24 + 8 + 4) if size.weighted else (12, 24 + 8)
+    if config.negatives.filter == "known":
+        trained += 2 * (8 + 16)
+    slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
+    parts = {
+        "slots": slots * slot_rows * row_bytes(config),
+        "triples of a state": read * pool + 24 * partitions**2,
+        "reads": _STAGING,
+        "triples in training": trained * pool,
+        "a block of the table": _BLOCK,
+        **_shared(config, size),
+    }
+    if config.negatives.degree_share:
+        parts["degrees"] = 8 * size.entities
+    return Placement(budget, partitions, slots, spare, parts)
+
+
+def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
+    """For each number of partitions and way to swap the most slots that fit, or else the fewest."""
+    asked = config.budget
+    counts = [asked.partitions] if asked.partitions else _COUNTS
+    for partitions in counts:
+        if partitions > size.entities:
+            continue
+        for spare in {"auto": (False, True), "in-place": (False,), "spare-slot": (True,)}[
+            asked.swap
+        ]:
+            fewest = 3 if spare else 2
+            if asked.slots and asked.slots < fewest:
+                continue
+            choices = [asked.slots] if asked.slots else range(partitions, fewest - 1, -1)
+            best = None
+            for slots in choices:
+                if slots > partitions or not _exists(config, partitions, slots, spare=spare):
+                    continue
+                best = partitioned(config, size, budget, partitions, slots, spare=spare)
+                if best.needed <= budget:
+                    break
+            if best is not None:
+                yield best
+
+
+def _pool(size: Size, placement: Placement) -> float:
+    """Triples that a buffer state trains: both ways between what came and what is there."""
+    there = placement.slots - placement.spare
+    return size.triples * (2 * there - 1) / placement.partitions**2
+
+
+def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) -> bool:
+    """Whether the order is defined for these numbers; Legend's is for three slots only."""
+    kind = config.budget.order
+    if kind == "optimal":
+        return True
+    try:
+        partition_order(kind, partitions=partitions, slots=slots, spare=spare)
+    except InvalidError:
+        return False
+    return True
+
+
+def _filled(placement: Placement) -> Placement:
+    """Of what is left, some goes to larger groups of questions: fewer passes over the table."""
+    parts = dict(placement.parts)
+    most = max(_EVALUATION, int(placement.memory * _SHARE_FOR_EVALUATION))
+    left = (placement.memory - placement.needed) // 2
+    parts["evaluation"] += max(0, min(most - parts["evaluation"], left))
+    return replace(placement, parts=parts)
+
+
+def _shared(config: EmbedConfig, size: Size) -> dict[str, int]:
+    """What is in memory with and without partitions."""
+    dim, options = config.model.dim, config.optimiser
+    width = relation_width(config.model)
+    relations = size.relations * (2 if config.model.reciprocal else 1)
+    negatives = size.entities if config.negatives.kind == "all" else config.negatives.count
+    chunk = min(options.chunk_size, options.batch_size)
+    chunks = -(-options.batch_size // chunk)
+    # Of every side and chunk: gradients of anchors, relations, targets and candidates; then the
+    # rows that they touch, their state and what is computed of them; scores twice.
+    gradients = 2 * chunks * (3 * chunk + negatives) * dim * 4
+    return {
+        "relations": 4 * relations * (width + state_width(options.relations, width)),
+        "a batch": 3 * gradients + 2 * 4 * chunk * negatives,
+        "ranked triples": _ranked(config, size),
+        "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
+        "the process": _WORKING,
+    }
+
+
+def _ranked(config: EmbedConfig, size: Size) -> int:
+    """Held-out triples, and the other true answers to them: about both ends' triples, if no more
+    than there are."""
+    degree = 2 * size.triples / max(size.entities, 1)
+    answers = 2 * size.held_out * _SKEW * degree if config.evaluation.filtered else 0
+    return int(40 * size.held_out + 12 * min(answers, 2 * size.triples))
+
+
+def _slot_rows(rows: int, dim: int, config: EmbedConfig) -> int:
+    """Rows of a slot: whole pages of embeddings and of state."""
+
+    def step(width: int) -> int:
+        return _PAGE_NUMBERS // min(width & -width, _PAGE_NUMBERS)
+
+    whole = max(step(dim), step(state_width(config.optimiser.kind, dim)))
+    return -(-rows // whole) * whole
+
+
+def _seconds(config: EmbedConfig, size: Size, placement: Placement) -> float:
+    """Expected seconds of an epoch, by nominal rates."""
+    plan = order_of(config, placement, work=_SEARCH).plan(
+        nodes=size.entities,
+        row_bytes=row_bytes(config),
+        edges=size.triples,
+        seconds_per_edge=_NOMINAL_SECONDS,
+        read_bandwidth=_NOMINAL_BANDWIDTH,
+        write_bandwidth=_NOMINAL_BANDWIDTH,
+    )
+    # Bytes cost something where they are hidden, too.
+    return plan.epoch_seconds + 0.3 * plan.swap_seconds
+
+
+def _too_small(budget: int, least: int, what: str) -> BudgetError:
+    return BudgetError(
+        f"{what} within {format_size(budget)}: needs at least {format_size(least)}, which is "
+        f"{least} bytes\n"
+        "hint: give more `--memory`, a smaller `--dim`, or `--optimiser row-adagrad`"
+    )

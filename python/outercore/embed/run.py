@@ -1,0 +1,167 @@
+"""Whole runs: embed a data set, go on with a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import outercore
+from outercore.embed.config import EmbedConfig
+from outercore.embed.data import has_triples
+from outercore.embed.observe import Observer
+from outercore.embed.options import configuration
+from outercore.embed.result import EmbedResult
+from outercore.embed.run_directory import EmbedDirectory
+from outercore.errors import OutercoreError
+from outercore.lock import only_one
+from outercore.train.run_directory import next_free
+from outercore.train.stopping import StopRequest, stop_on_signals
+
+if TYPE_CHECKING:
+    from outercore.embed.warm_start import WarmStart
+    from outercore.graph import Graph
+
+
+def embed(
+    data_set: str | Path,
+    config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    recipe: str | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    start_from: str | Path | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+    **options: Any,
+) -> EmbedResult:
+    """Embeds the entities of a knowledge graph, or the nodes of a graph.
+
+    Args:
+        data_set: a data set; its triples, or the links of its topology where it has none.
+        config: a configuration, its groups, or a JSON file of them.
+        recipe: a measured configuration by name, on which `config` and `options` are laid.
+        memory: the budget, `8GiB`, `25%` or bytes.
+        out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
+        start_from: a run whose rows are the first ones, where both have the entity.
+        observer: told what happens.
+        command: for the record.
+        options: single values by short names, see `outercore.embed.options.PLACES`.
+
+    Raises:
+        BudgetError: less than the least memory; the message says how much that is.
+        InterruptError: after Ctrl-C or SIGTERM, with everything in a checkpoint.
+        InvalidError: a wrong option, or a loss that is not finite.
+        NotFoundError: no data set, no triples.
+
+    Example:
+        >>> import outercore as oc
+        >>> result = oc.embed(tiny_dataset, dim=8, epochs=2, threads=1, out=tmp_path / "run")
+        >>> result.entities.shape, result.metrics[0]["part"]
+        ((200, 8), 'valid')
+    """
+    graph = outercore.open(data_set)
+    chosen = configuration(
+        config, recipe=recipe, plain_graph=not has_triples(graph), memory=memory, **options
+    )
+    if out is None:
+        name = Path(graph.root).resolve().name
+        out = next_free(Path("runs"), f"{name}-{chosen.model.kind}")
+    with _only_run(Path(out)):
+        from outercore.embed.session import plan_session
+
+        # Refused before anything is written.
+        warm = None if start_from is None else _warm_start(start_from, graph, chosen)
+        planned = plan_session(graph, chosen)
+        more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
+        run = EmbedDirectory.create(Path(out), graph, planned.config, more=more)
+        try:
+            return _run(graph, run, warm, observer, command)
+        except OutercoreError:
+            run.discard_if_unused()
+            raise
+
+
+def resume(
+    run: str | Path,
+    *,
+    memory: str | int | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+) -> EmbedResult:
+    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+
+    `memory` is another budget than the run had; partitions and slots stay as they are.
+
+    Raises:
+        InvalidError: the data set changed since. Else as `embed`.
+        NotFoundError: no such run.
+    """
+    directory = EmbedDirectory.open(Path(run))
+    with _only_run(Path(run)):
+        if directory.finished and not directory.begun:
+            # Somebody has deleted what training needed, and there is nothing left to train.
+            return EmbedResult(directory.path, directory.record())
+        graph = outercore.open(directory.data_set)
+        directory.require_same(graph)
+        # Without a checkpoint the run begins anew, with the same first rows.
+        other = None if directory.begun else directory.started_from
+        warm = None if other is None else _warm_start(other, graph, directory.config())
+        return _run(graph, directory, warm, observer, command, memory)
+
+
+def _run(
+    graph: Graph,
+    run: EmbedDirectory,
+    warm: WarmStart | None,
+    observer: Observer | None,
+    command: str,
+    memory: str | int | None = None,
+) -> EmbedResult:
+    from outercore.embed.session import Session
+
+    config = run.config()
+    if memory is not None:
+        config = replace(config, budget=replace(config.budget, memory=str(memory)))
+    stop = StopRequest()
+    with ExitStack() as stack:
+        stack.enter_context(_threads(config.budget.threads))
+        stack.enter_context(stop_on_signals(stop))
+        session = Session(graph, config, run, warm, observer or Observer(), stop, command)
+        stack.callback(session.close)
+        return EmbedResult(run.path, session.fit())
+
+
+def _warm_start(run: str | Path, graph: Graph, config: EmbedConfig) -> WarmStart:
+    from outercore.embed.warm_start import warm_start
+
+    return warm_start(run, graph, config.model)
+
+
+@contextmanager
+def _only_run(path: Path) -> Iterator[None]:
+    """Holds the run's directory, and leaves no lock where there is no run."""
+    was_there = path.exists()
+    with only_one(path / "run", "outercore embed"):
+        try:
+            yield
+        finally:
+            if not was_there and not (path / "config.json").exists():
+                (path / ".run.lock").unlink(missing_ok=True)
+                if path.exists() and not any(path.iterdir()):
+                    path.rmdir()
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """PyTorch computes with so many threads within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

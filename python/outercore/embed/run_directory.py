@@ -1,0 +1,79 @@
+"""The directory of one embedding run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from outercore.embed.config import EmbedConfig
+from outercore.storage import device_errors, replace_file
+from outercore.train.run_directory import AnyRunDirectory, fingerprint
+
+DESCRIPTION_VERSION = 1
+_CHECKPOINTS = ("checkpoint.json", "journal.json")
+"""What stands in the table's directory once there is something to go on from."""
+
+
+class EmbedDirectory(AnyRunDirectory):
+    """Where an embedding run keeps what it makes.
+
+    Besides `table/` what resuming needs, and at the end `entities.npy`, `relations.npy` and
+    `embedding.json`, which says what they are.
+    """
+
+    verb = "embed"
+
+    @property
+    def state(self) -> Path:
+        """The tables in training."""
+        return self.path / "table"
+
+    @property
+    def begun(self) -> bool:
+        """Whether a checkpoint was ever taken."""
+        return any((self.state / name).exists() for name in _CHECKPOINTS)
+
+    @property
+    def entities(self) -> Path:
+        """The entities' rows of the best tables."""
+        return self.path / "entities.npy"
+
+    @property
+    def relations(self) -> Path:
+        """The relations' rows of the best tables."""
+        return self.path / "relations.npy"
+
+    @property
+    def description(self) -> Path:
+        """What the tables are; written when they are there."""
+        return self.path / "embedding.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.description.exists() and self.record()["status"] == "finished"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the data set that the run trains on."""
+        return str(self._described()["fingerprint"])
+
+    def config(self) -> EmbedConfig:
+        """The run's configuration."""
+        return EmbedConfig.from_dict(self._described()["config"])
+
+    @property
+    def started_from(self) -> Path | None:
+        """The run whose rows were the first ones, if any."""
+        found = self._described().get("started_from")
+        return None if found is None else Path(found)
+
+    def describe(self, values: dict[str, Any]) -> None:
+        """Replaces `embedding.json`."""
+        text = json.dumps({"version": DESCRIPTION_VERSION, **values}, indent=1, allow_nan=False)
+        with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
+            replace_file(self._storage, self.description, (text + "\n").encode())
+
+
+__all__ = ["DESCRIPTION_VERSION", "EmbedDirectory", "fingerprint"]

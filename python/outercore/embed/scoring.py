@@ -1,0 +1,172 @@
+"""Validation, and the figures at a run's end: what is ranked among what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.embed.config import CandidateKind, EmbedConfig
+from outercore.embed.data import Part
+from outercore.embed.evaluate import Candidates, Evaluation, evaluate
+from outercore.embed.known import Relevant, pieces, relevant
+from outercore.embed.models import Model
+from outercore.embed.observe import Observer
+from outercore.embed.planning import LEAST_QUESTIONS, question_bytes
+from outercore.embed.randomness import Purpose, generator
+from outercore.embed.store import Store
+from outercore.train.stopping import StopRequest
+
+_MOST_PRODUCTS = 1e13
+"""Of numbers, for `auto` to rank among all: some minutes of two cores."""
+_MOST_GROUP = 1 << 16
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Triples that are ranked."""
+
+    part: Part
+    triples: Tensor
+    """int64 [m, 3]; those that are ranked, if not all are."""
+    of: int
+    """How many there are."""
+
+
+def choose(part: Part, triples: NDArray[np.int64], most: int, seed: int) -> HeldOut:
+    """At most so many of the triples, drawn once by the seed; all where `most` is 0."""
+    count = len(triples)
+    if most and count > most:
+        # Another place of the stream than candidates are drawn from.
+        random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
+        places = torch.randperm(count, generator=random)[:most].sort().values
+        triples = triples[places.numpy()]
+    return HeldOut(part, torch.from_numpy(np.ascontiguousarray(triples)), count)
+
+
+class Scoring:
+    """Ranks held-out triples by the tables of a store as they are."""
+
+    def __init__(
+        self,
+        config: EmbedConfig,
+        model: Model,
+        store: Store,
+        held_out: Iterable[HeldOut],
+        *,
+        degrees: Tensor | None = None,
+        memory: int = 1 << 28,
+        observer: Observer | None = None,
+        stop: StopRequest | None = None,
+    ) -> None:
+        """`memory` is for a group of questions; `degrees` [entities] for draws by degree."""
+        self._config = config
+        self._model = model
+        self._store = store
+        self._held_out = {held.part: held for held in held_out if len(held.triples)}
+        self._degrees = degrees
+        self._group = group_size(config, memory)
+        self._observer = observer or Observer()
+        self._stop = stop or StopRequest()
+        self._known: dict[Part, NDArray[Any]] = {}
+
+    def collect_known(self, chunks: Iterable[NDArray[np.int64]]) -> None:
+        """Goes through all triples for those that are other true answers.
+
+        Cost: 12 bytes for each that is, 24 where ids are long.
+        """
+        store = self._store
+        found = {
+            part: Relevant(held.triples.numpy(), store.entity_count, store.relation_count)
+            for part, held in self._held_out.items()
+        }
+        for chunk in chunks:
+            self._stop.check()
+            for one in found.values():
+                one.add(chunk)
+        self._known = {part: one.triples() for part, one in found.items()}
+
+    def has(self, part: Part) -> bool:
+        """Whether there is something to rank."""
+        return part in self._held_out
+
+    def validate(self) -> float:
+        """The mean reciprocal rank of the validation triples."""
+        return self.of("valid", self.candidates("valid"), "validation").mrr
+
+    def final(self) -> list[dict[str, Any]]:
+        """The figures of all parts by all protocols asked for, each with its protocol."""
+        found = []
+        for part in self._held_out:
+            kinds: list[CandidateKind] = [self.candidates(part), *self._config.evaluation.also]
+            for kind in dict.fromkeys(kinds):
+                evaluation = self.of(part, kind, f"{part}, among {_AMONG[kind]}")
+                found.append(described(evaluation, part, kind))
+        return found
+
+    def candidates(self, part: Part) -> CandidateKind:
+        """Among which entities a part is ranked."""
+        chosen = self._config.evaluation.candidates
+        if chosen != "auto":
+            return chosen
+        rows = 2 * len(self._held_out[part].triples)
+        products = rows * self._store.entity_count * self._config.model.dim
+        return "all" if products <= _MOST_PRODUCTS else "uniform"
+
+    def of(self, part: Part, kind: CandidateKind, title: str = "ranking") -> Evaluation:
+        """Ranks a part's triples among `kind` of candidates.
+
+        Errors: `InterruptError` where somebody asked to stop.
+        """
+        held, evaluation = self._held_out[part], self._config.evaluation
+        groups = -(-len(held.triples) // self._group)
+        rows = self._store.entity_count if kind == "all" else evaluation.count
+        self._observer.evaluation_started(title, rows * groups)
+
+        def known_of(some: Tensor) -> Tensor:
+            store, known = self._store, pieces(self._known[part])
+            found = relevant(some.numpy(), store.entity_count, store.relation_count, known)
+            return torch.from_numpy(found.astype(np.int64))
+
+        def after_block(compared: int) -> None:
+            self._observer.evaluation_rows(compared)
+            self._stop.check()
+
+        found = evaluate(
+            self._store,
+            self._model,
+            held.triples,
+            reciprocal=self._config.model.reciprocal,
+            known_of=known_of if evaluation.filtered else None,
+            candidates=Candidates(kind, evaluation.count, self._config.run.seed),
+            degrees=self._degrees,
+            group=self._group,
+            after_block=after_block,
+        )
+        count = len(held.triples)
+        if count == held.of:
+            return found
+        drawn = found.protocol.removeprefix(f"{count:,} triples")
+        return replace(found, protocol=f"{count:,} of {held.of:,} triples{drawn}")
+
+
+_AMONG: dict[CandidateKind, str] = {
+    "all": "all entities",
+    "uniform": "entities drawn uniformly",
+    "degree": "entities drawn by degree",
+}
+
+
+def described(evaluation: Evaluation, part: Part, kind: CandidateKind) -> dict[str, Any]:
+    """An evaluation as plain JSON values."""
+    return {"part": part, "candidates": kind, "mrr": evaluation.mrr, **asdict(evaluation)}
+
+
+def group_size(config: EmbedConfig, memory: int) -> int:
+    """How many triples can be ranked in one pass over the table."""
+    return max(LEAST_QUESTIONS, min(_MOST_GROUP, memory // question_bytes(config)))

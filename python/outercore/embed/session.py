@@ -1,0 +1,267 @@
+"""One embedding run, from its first batch or its last checkpoint to its figures and tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from outercore import record as records
+from outercore.embed.config import EmbedConfig
+from outercore.embed.data import EmbedData, data_of
+from outercore.embed.epochs import Epochs
+from outercore.embed.models import build_model
+from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.partitions import PartitionStore
+from outercore.embed.planning import Placement, Size, order_of, place, resolved
+from outercore.embed.record_of import describe
+from outercore.embed.run_directory import EmbedDirectory
+from outercore.embed.scalars import Scalars
+from outercore.embed.scoring import Scoring, choose
+from outercore.embed.store import Progress
+from outercore.embed.stores import open_store
+from outercore.embed.trainer import DivergedError, Trainer, table_layout
+from outercore.errors import InterruptError, InvalidError, UnsupportedError
+from outercore.train.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from outercore.embed.warm_start import WarmStart
+    from outercore.graph import Graph
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is embedded, and where everything will be."""
+
+    data: EmbedData
+    size: Size
+    placement: Placement
+    config: EmbedConfig
+    """With the numbers that the budget gave."""
+
+
+def plan_session(graph: Graph, config: EmbedConfig) -> Planned:
+    """Opens the triples and divides the budget.
+
+    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
+    """
+    data = data_of(graph, config)
+    ranked = data.ranked(config.evaluation)
+    size = Size(data.entities, data.relations, data.triples, data.weighted, ranked)
+    placement = place(config, size)
+    return Planned(data, size, placement, resolved(config, placement))
+
+
+class Session:
+    """One run. What it trains is a function of the data set and the configuration."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: EmbedConfig,
+        run: EmbedDirectory,
+        warm: WarmStart | None,
+        observer: Observer,
+        stop: StopRequest,
+        command: str = "",
+    ) -> None:
+        planned = plan_session(graph, config)
+        self._graph, self._run = graph, run
+        self._config, self._placement = planned.config, planned.placement
+        self._data = planned.data
+        self._observer, self._stop, self._command = observer, stop, command
+        self._model = build_model(config.model)
+        self._device = device_of(config.run.device, planned.placement)
+        layout = table_layout(config, self._model, planned.size.relations)
+        begun = run.begun
+        self._store = open_store(
+            run, self._data, self._config, self._placement, layout, self._device, warm
+        )
+        if warm is not None and not begun:
+            # From here on a restart needs the other run no more.
+            self._store.checkpoint(Progress())
+        self._trainer = Trainer(self._store, self._config, self._model)
+        self._scoring = self._prepare_scoring()
+        self._epochs = Epochs(
+            self._trainer,
+            validate=self._scoring.validate if self._scoring.has("valid") else None,
+            after_epoch=self._after_epoch,
+            observer=observer,
+            stop=lambda: stop.requested,
+            checkpoint_seconds=config.run.checkpoint_seconds,
+            triples=planned.size.triples,
+            counters=self._counters,
+        )
+        self._plan = self._planned()
+        self._described = describe(
+            graph, self._config, self._data, self._placement, run=str(run.path), device=self._device
+        )
+
+    def fit(self) -> dict[str, Any]:
+        """Trains to the end and returns the run record.
+
+        Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
+        for a loss that is not finite, with the best tables so far in the run, if there are any.
+        """
+        progress = self._epochs.progress
+        self._scalars = Scalars(self._run.scalars, first_epoch=progress.epoch)
+        self._observer.started(self._described["description"])
+        if self._store.progress is not None and not self._epochs.finished:
+            self._observer.resumed(progress.epoch, progress.triples)
+        try:
+            self._epochs.run()
+            return self._finish("finished")
+        except InterruptError as error:
+            self._write_record("interrupted", {})
+            raise InterruptError(
+                f"{error}; everything is in the checkpoint\n"
+                f"hint: go on with `outercore embed --resume {self._run.path}`"
+            ) from error
+        except DivergedError as error:
+            raise self._diverged(error) from error
+        finally:
+            self._scalars.close()
+
+    def close(self) -> None:
+        """Lets go of the table."""
+        self._store.close()
+
+    def _after_epoch(self, report: EpochReport) -> None:
+        self._scalars.epoch(report)
+        self._write_record("running", {})
+
+    def _finish(self, status: str) -> dict[str, Any]:
+        """Figures and tables of the best epoch."""
+        with self._epochs.timeline.span("final figures"):
+            metrics = self._scoring.final()
+        with self._epochs.timeline.span("write tables"):
+            self._store.write_entities(self._run.entities)
+            self._store.write_relations(self._run.relations)
+        best = self._best_epoch()
+        result = {"metrics": metrics, "best_epoch": best}
+        config = self._config
+        self._run.describe(
+            {
+                "model": config.to_dict()["model"],
+                "entities": self._data.entities,
+                "relations": self._data.relations,
+                "width": config.model.dim,
+                "data_set": str(Path(self._graph.root).resolve()),
+                "fingerprint": self._run.fingerprint,
+                "best_epoch": best,
+                "metrics": metrics,
+            }
+        )
+        record = self._write_record(status, result)
+        self._scalars.result(result, best or 0)
+        self._observer.finished(result)
+        return record
+
+    def _diverged(self, error: DivergedError) -> InvalidError:
+        """Saves the best tables so far, if a validation has seen any."""
+        message, _, hint = str(error).partition("\nhint: ")
+        if self._epochs.progress.best is None:
+            self._write_record("failed", {"error": message})
+            return DivergedError(f"{message}; no epoch was validated before\nhint: {hint}")
+        self._store.restore()
+        self._finish("failed")
+        best = self._best_epoch()
+        return DivergedError(
+            f"{message}; the best tables, of epoch {1 + (best or 0)}, are in `{self._run.path}`"
+            f"\nhint: {hint}"
+        )
+
+    def _best_epoch(self) -> int | None:
+        """The epoch whose tables are the run's, counted from 0; the last one without validation."""
+        reports = self._epochs.reports
+        best = [report.epoch for report in reports if report.best]
+        return best[-1] if best else (reports[-1].epoch if reports else None)
+
+    def _prepare_scoring(self) -> Scoring:
+        config, limits = self._config, self._config.evaluation
+        most = {"valid": limits.valid_triples, "test": limits.test_triples}
+        held_out = [
+            choose(part, triples.read(), most[part], config.run.seed)
+            for part, triples in self._data.parts.items()
+            if part != "train"
+        ]
+        scoring = Scoring(
+            config,
+            self._model,
+            self._store,
+            held_out,
+            degrees=self._degrees(),
+            memory=self._placement.for_evaluation,
+            observer=self._observer,
+            stop=self._stop,
+        )
+        if limits.filtered:
+            scoring.collect_known(self._data.answers())
+        return scoring
+
+    def _degrees(self) -> Tensor | None:
+        """How many training triples each entity is in, where candidates are drawn by that."""
+        evaluation = self._config.evaluation
+        if "degree" not in (evaluation.candidates, *evaluation.also):
+            return None
+        return torch.from_numpy(self._data.degrees())
+
+    def _counters(self) -> dict[str, Any]:
+        """What moving partitions has cost since the store was opened."""
+        return self._store.counters() if isinstance(self._store, PartitionStore) else {}
+
+    def _planned(self) -> dict[str, Any]:
+        """What the report shows beside what happened."""
+        plan = {"budget": self._placement.memory, **self._placement.to_dict()}
+        if not isinstance(self._store, PartitionStore):
+            return plan
+        order = order_of(self._config, self._placement)
+        partition = self._store.shape["partition_bytes"]
+        return {
+            **plan,
+            "order": {
+                "kind": order.kind,
+                "states": [list(state.resident) for state in order.states],
+                "swaps": order.swaps,
+                "prefetchable": order.prefetchable,
+                "partition_bytes": partition,
+                "bytes_between": order.swaps * partition,
+            },
+        }
+
+    def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
+        epochs = self._epochs
+        record = {
+            "version": 1,
+            "job": records.EMBEDDING,
+            "status": status,
+            "command": self._command,
+            **self._described,
+            "plan": self._plan,
+            "peak_memory_bytes": records.peak_memory(),
+            "epochs": epochs.progress.reports,
+            "timeline": epochs.timeline.spans,
+            "result": result,
+        }
+        self._run.write_record(record)
+        return record
+
+
+def device_of(name: str, placement: Placement) -> torch.device:
+    """The device of that name; `auto` is the GPU where there is one and all is in memory.
+
+    Errors: `InvalidError` where PyTorch finds none; `UnsupportedError` for a GPU and partitions.
+    """
+    if name == "cuda" and not placement.in_memory:
+        raise UnsupportedError(
+            "device `cuda`: partitions are trained on the CPU\n"
+            "hint: use `--device cpu`, or `--partitions 1` with as much memory as that takes"
+        )
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() and placement.in_memory else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
+    return torch.device(name)

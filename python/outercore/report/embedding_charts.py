@@ -1,0 +1,190 @@
+"""The figures of embedding runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from outercore.report.charts import gantt
+from outercore.report.drawing import budget_bar, colour, empty, line
+from outercore.report.runs import EmbeddingRun
+
+_SPAN_COLOURS = {
+    "train": "#ff725c",
+    "validate": "#3ca951",
+    "keep": "#6cc5b0",
+    "checkpoint": "#9c6b4e",
+    "final figures": "#97bbf5",
+    "write tables": "#efb118",
+}
+_MOST_STATES = 1500
+
+
+def loss(runs: Sequence[EmbeddingRun]) -> go.Figure:
+    """Training loss by epoch."""
+    return _by_epoch("Training loss", "loss", runs, lambda epoch: epoch["loss"])
+
+
+def mrr(runs: Sequence[EmbeddingRun]) -> go.Figure:
+    """MRR of the validations, the best one marked."""
+    figure = empty("Validation MRR", "epoch", "MRR")
+    for place, run in enumerate(runs):
+        known = [epoch for epoch in run.epochs if epoch["score"] is not None]
+        if not known:
+            continue
+        numbers, scores = [one["epoch"] + 1 for one in known], [one["score"] for one in known]
+        line(figure, run.name, numbers, scores, place)
+        best = scores.index(max(scores))
+        figure.add_scatter(
+            x=[numbers[best]],
+            y=[scores[best]],
+            mode="markers",
+            marker={"symbol": "star", "size": 13, "color": colour(place)},
+            name=f"{run.name}: best",
+            showlegend=False,
+        )
+    return figure
+
+
+def throughput(runs: Sequence[EmbeddingRun]) -> go.Figure:
+    """Triples a second by epoch."""
+    figure = _by_epoch(
+        "Throughput",
+        "triples/s",
+        runs,
+        lambda epoch: epoch["triples"] / max(epoch["seconds"], 1e-9),
+    )
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def pools(runs: Sequence[EmbeddingRun]) -> go.Figure:
+    """Pools by epoch: how often the triples in training change."""
+    figure = _by_epoch("Pools", "pools", runs, lambda epoch: epoch["pools"])
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def moved(run: EmbeddingRun) -> go.Figure:
+    """Bytes that epochs read and wrote beside those of the plan."""
+    figure = empty(f"Partitions moved: {run.name}", "epoch", "MiB")
+    for key, name, chosen in (
+        ("bytes_read", "read", "#4269d0"),
+        ("bytes_written", "written", "#ff725c"),
+    ):
+        sizes = [epoch["counters"].get(key, 0) / (1 << 20) for epoch in run.epochs]
+        figure.add_bar(x=run.numbers, y=sizes, name=name, marker={"color": chosen})
+    planned = run.order["bytes_between"] / (1 << 20)
+    figure.add_scatter(
+        x=run.numbers,
+        y=[planned] * len(run.numbers),
+        name="plan, each way",
+        mode="lines",
+        line={"color": "#8b93a1", "dash": "dash"},
+    )
+    figure.update_layout(barmode="group")
+    return figure
+
+
+def waits(run: EmbeddingRun) -> go.Figure:
+    """Seconds of swaps by epoch: those behind which something was trained, and the others."""
+    figure = empty(f"Seconds of swaps: {run.name}", "epoch", "seconds")
+    counters = [epoch["counters"] for epoch in run.epochs]
+    waited = [one.get("waited_s", 0.0) for one in counters]
+    hidden = [
+        max(one.get("swap_s", 0.0) - wait, 0.0) for one, wait in zip(counters, waited, strict=True)
+    ]
+    for name, seconds, chosen in (
+        ("behind training", hidden, "#3ca951"),
+        ("waited for", waited, "#ff725c"),
+    ):
+        figure.add_bar(x=run.numbers, y=seconds, name=name, marker={"color": chosen})
+    figure.update_layout(barmode="stack")
+    return figure
+
+
+def order(run: EmbeddingRun) -> go.Figure:
+    """The order of partitions as a grid: which ones are in memory in which buffer state."""
+    found = run.order
+    states: list[list[int]] = found["states"]
+    shown = states[:_MOST_STATES]
+    count = run.record["plan"]["partitions"]
+    title = f"Order `{found['kind']}` of {run.name}: {len(states):,} buffer states"
+    if len(shown) < len(states):
+        title += f", the first {len(shown):,} shown"
+    figure = empty(title, "buffer state", "partition")
+    before: set[int] = set()
+    # 1: in memory; 2: came with this state.
+    columns = []
+    for state in shown:
+        columns.append(
+            [(2 if part not in before else 1) if part in state else 0 for part in range(count)]
+        )
+        before = set(state)
+    figure.add_heatmap(
+        z=[list(row) for row in zip(*columns, strict=True)],
+        zmin=0,
+        zmax=2,
+        colorscale=[
+            [0.0, "rgba(0,0,0,0)"],
+            [0.33, "rgba(0,0,0,0)"],
+            [0.33, "#97bbf5"],
+            [0.67, "#97bbf5"],
+            [0.67, "#4269d0"],
+            [1.0, "#4269d0"],
+        ],
+        showscale=False,
+        xgap=0.5 if len(shown) < 200 else 0,
+        ygap=0.5 if count < 100 else 0,
+        hovertemplate="state %{x}, partition %{y}<extra></extra>",
+    )
+    figure.update_layout(hovermode="closest", height=max(260, min(620, 90 + 14 * count)))
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def timeline(run: EmbeddingRun) -> go.Figure:
+    """What the run did when."""
+    figure = empty(f"Timeline of {run.name}", "seconds", "")
+    gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
+    return figure
+
+
+def memory(run: EmbeddingRun) -> go.Figure:
+    """How the budget was divided."""
+    plan = run.record["plan"]
+    figure = budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
+    # Room for the names of all parts.
+    figure.update_layout(height=320, legend={"y": -0.3})
+    return figure
+
+
+def figures(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
+    """MRR by protocol: the same tables, asked in different ways."""
+    figure = empty(f"MRR of the {part} triples by protocol", "", "MRR")
+    for name in ("filtered", "raw"):
+        labels, values = [], []
+        for run in runs:
+            for one in run.metrics:
+                if one["part"] == part and one.get(name) is not None:
+                    prefix = f"{run.name}: " if len(runs) > 1 else ""
+                    labels.append(f"{prefix}{one['candidates']}")
+                    values.append(one[name]["mrr"])
+        figure.add_bar(x=labels, y=values, name=name)
+    figure.update_layout(barmode="group", hovermode="closest")
+    figure.update_yaxes(range=[0, 1])
+    return figure
+
+
+def _by_epoch(
+    title: str,
+    unit: str,
+    runs: Sequence[EmbeddingRun],
+    value: Callable[[Mapping[str, Any]], float],
+) -> go.Figure:
+    figure = empty(title, "epoch", unit)
+    for place, run in enumerate(runs):
+        line(figure, run.name, run.numbers, [value(epoch) for epoch in run.epochs], place)
+    return figure

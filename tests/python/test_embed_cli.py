@@ -1,0 +1,212 @@
+"""`outercore embed`, `outercore plan embed`, and the report of embedding runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outercore.embed.epochs import Epochs
+from outercore.report import write_report
+from outercore.report.runs import EmbeddingRun, load_runs
+
+RATES = ("--triples-per-second", "1e5", "--read-bandwidth", "1GB", "--write-bandwidth", "500MB")
+SMALL = (
+    "--dim", "16", "--epochs", "2", "--validate-every", "1", "--negatives", "20",
+    "--batch-size", "32", "--threads", "1", "--memory", "64MiB",
+)  # fmt: skip
+
+
+def triples(parts: int) -> str:
+    return "".join(f"e{i}\tr{k}\te{(i + k + 1) % 50}\n" for i in range(50) for k in range(parts))
+
+
+@pytest.fixture
+def facts(tmp_path: Path, outcome: Any) -> Path:
+    (tmp_path / "train.tsv").write_text(triples(3))
+    (tmp_path / "test.tsv").write_text("e1\tr0\te2\ne5\tr2\te8\n")
+    words = ("--triples", "--valid", "test.tsv", "--test", "test.tsv", "--out", "facts")
+    code, _, err = outcome("import", "train.tsv", *words)
+    assert code == 0, err
+    return tmp_path / "facts"
+
+
+@pytest.fixture
+def friends(tmp_path: Path, outcome: Any) -> Path:
+    code, _, err = outcome(
+        "generate", "planted", "--nodes", "300", "--features", "4", "--out", "friends"
+    )
+    assert code == 0, err
+    return tmp_path / "friends"
+
+
+def test_embed_prints_every_figure_with_its_protocol(facts: Path, outcome: Any) -> None:
+    code, out, err = outcome(
+        "embed", facts, *SMALL, "--out", "run", "--also", "uniform", "--candidate-count", "30"
+    )
+    assert code == 0, err
+    assert "test: 2 triples, heads and tails, among all 50 entities; filtered and raw" in out
+    assert "test: 2 triples, heads and tails, among 30 entities drawn uniformly" in out
+    assert out.count("  filtered  MRR ") == out.count("  raw       MRR ") == 4
+    assert out.splitlines()[-1] == "run"
+    assert "run run: complex of dimension 16, 848 numbers, on cpu; all in memory" in err
+    assert "triples/s  loss" in err
+    assert Path("run/entities.npy").exists()
+
+
+def test_embed_in_partitions_says_what_moved(facts: Path, outcome: Any) -> None:
+    code, _, err = outcome(
+        "embed", facts, *SMALL, "--out", "run", "--partitions", "5", "--slots", "3"
+    )
+    assert code == 0, err
+    assert "3 of 5 partitions in memory" in err
+    assert "  read " in err
+    assert "  waited " in err
+
+
+def test_embed_prints_its_record_as_json(facts: Path, outcome: Any) -> None:
+    code, out, err = outcome("embed", facts, *SMALL, "--out", "run", "--json")
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    assert record["job"] == "embedding"
+    assert record["command"].startswith("outercore ")
+    assert record == json.loads(Path("run/record.json").read_text())
+
+
+def test_a_plain_graph_is_embedded_by_its_links(friends: Path, outcome: Any) -> None:
+    code, out, err = outcome("embed", friends, *SMALL, "--out", "run", "--held-out", "0.1")
+    assert code == 0, err
+    assert "run run: dot of dimension 16" in err
+    record = json.loads(Path("run/record.json").read_text())
+    counts = [record["data_set"][f"{part} triples"] for part in ("train", "valid", "test")]
+    edges = json.loads((friends / "graph.json").read_text())["edge_types"]["edge"]
+    assert sum(counts) == edges["count"] / (2 if edges.get("undirected") else 1)
+    assert 0.06 < (counts[1] + counts[2]) / sum(counts) < 0.14
+    assert "among all 300 entities" in out
+
+
+def test_nothing_held_out_means_no_figures(friends: Path, outcome: Any) -> None:
+    code, out, err = outcome("embed", friends, *SMALL, "--out", "run", "--held-out", "0")
+    assert code == 0, err
+    assert out == "run\n"
+    assert json.loads(Path("run/embedding.json").read_text())["metrics"] == []
+
+
+def test_ctrl_c_says_how_to_go_on_and_that_goes_on(
+    facts: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_batch = Epochs._after_batch
+
+    def interrupted(self: Epochs, pool: Any, loss: float, some: int) -> bool:
+        if self.progress.epoch == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return after_batch(self, pool, loss, some)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Epochs, "_after_batch", interrupted)
+        code, out, err = outcome("embed", facts, *SMALL, "--out", "run")
+    assert code == 130
+    assert out == ""
+    assert "stopped: stopped in epoch 2 after 32 triples" in err
+    assert "hint: go on with `outercore embed --resume run`" in err
+    code, out, err = outcome("embed", "--resume", "run")
+    assert code == 0, err
+    assert "resumed in epoch 2 after 32 triples" in err
+    assert "test: 2 triples" in out
+
+
+def test_a_run_goes_on_with_its_own_configuration_only(facts: Path, outcome: Any) -> None:
+    assert outcome("embed", facts, *SMALL, "--out", "run")[0] == 0
+    for word in (("--dim", "3"), ("--raw",), ("--weight", "0.1"), ("--out", "x")):
+        code, _, err = outcome("embed", "--resume", "run", *word)
+        assert code == 1
+        assert f"error: {word[0]}: a run goes on with its own configuration" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--negatives", "many"), "negatives.count: expected int, found 'many'"),
+        (("--dim", "7"), "model.dim: `complex` needs an even number, found 7"),
+        (("--memory", "1MiB"), "needs at least"),
+        (("--partitions", "5", "--slots", "9"), "there is no such order"),
+        (("--from", "nowhere"), "nowhere"),
+        (("--config", "nowhere.json"), "configuration `nowhere.json`"),
+    ],
+)
+def test_a_mistake_is_told_and_leaves_no_run(
+    facts: Path, outcome: Any, words: tuple[str, ...], message: str
+) -> None:
+    code, out, err = outcome("embed", facts, *words, "--out", "run")
+    assert (code, out) == (1, "")
+    assert message in err
+    assert "Traceback" not in err
+    assert not Path("run").exists()
+
+
+def test_plan_embed_says_that_all_fits(facts: Path, outcome: Any) -> None:
+    code, out, err = outcome("plan", "embed", facts, "--triples-per-second", "100")
+    assert code == 0, err
+    assert "placement                   everything in memory" in out
+    assert "expected epoch              1.5 s" in out
+
+
+def test_plan_embed_compares_the_orders(facts: Path, outcome: Any) -> None:
+    words = ("plan", "embed", facts, "--partitions", "12", "--slots", "3", "--swap", "in-place")
+    code, out, err = outcome(*words, *RATES)
+    assert code == 0, err
+    chosen = next(line for line in out.splitlines() if "optimal *" in line)
+    assert "33" in chosen.split()
+    assert "32 of 32" in chosen
+    assert "3 of 12 partitions in memory, in-place" in out
+    assert "(theorem 3)" in out
+    code, out, err = outcome(*words, *RATES, "--json")
+    planned = json.loads(out)
+    by_kind = {(one["kind"], one["mode"]): one for one in planned["orders"]}
+    assert by_kind["optimal", "in_place"]["states"] == 33
+    assert by_kind["legend", "in_place"]["states"] == 36
+    assert by_kind["beta", "in_place"]["states"] == 35
+    assert [one["kind"] for one in planned["orders"] if one["chosen"]] == ["optimal"]
+    assert planned["rates"]["triples_per_second"] == 1e5
+    assert planned["rates"]["read_bandwidth"] == 1e9
+
+
+def test_plan_embed_measures_what_it_is_not_told(facts: Path, outcome: Any) -> None:
+    words = ("--partitions", "6", "--slots", "3", "--dim", "8", "--negatives", "5", "--json")
+    code, out, err = outcome("plan", "embed", facts, *words)
+    assert code == 0, err
+    rates = json.loads(out)["rates"]
+    assert rates["triples_measured"]
+    assert rates["write_measured"]
+    assert min(rates["triples_per_second"], rates["read_bandwidth"], rates["write_bandwidth"]) > 0
+    assert not list(facts.glob(".bandwidth*"))
+
+
+def test_the_report_shows_protocols_and_the_order(
+    facts: Path, outcome: Any, tmp_path: Path
+) -> None:
+    assert outcome("embed", facts, *SMALL, "--out", "first")[0] == 0
+    cut = ("--partitions", "5", "--slots", "3")
+    assert outcome("embed", facts, *SMALL, *cut, "--out", "second")[0] == 0
+    code, _, err = outcome("report", "first", "second", "--out", "page.html")
+    assert code == 0, err
+    page = Path("page.html").read_text()
+    assert "Embedding of facts by complex" in page
+    assert "50 entities, 3 relations, 150 triples" in page
+    assert "among all 50 entities; filtered and raw" in page
+    assert "buffer states" in page
+    assert "Partitions moved: second" in page
+    runs = load_runs([Path("first"), Path("second")])
+    assert all(isinstance(run, EmbeddingRun) for run in runs)
+
+
+def test_a_run_that_has_no_figures_yet_is_shown(facts: Path, outcome: Any) -> None:
+    assert outcome("embed", facts, *SMALL, "--out", "run")[0] == 0
+    record = json.loads(Path("run/record.json").read_text())
+    Path("run/record.json").write_text(json.dumps({**record, "status": "running", "result": {}}))
+    write_report(["run"], "page.html")
+    assert "run (running)" in Path("page.html").read_text()

@@ -1,0 +1,371 @@
+"""Partitions on disk against everything in memory: the same bits, within the budget."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from embed_stores import (
+    MEMORY,
+    RELATIONS,
+    NaivePartitions,
+    Setting,
+    config_of,
+    dealt,
+    order_of,
+    table_of,
+    train,
+)
+from outercore.cli import run
+from outercore.embed.evaluate import Candidates, evaluate
+from outercore.embed.links import Links
+from outercore.embed.models import build_model
+from outercore.embed.partitions import PartitionStore
+from outercore.embed.store import Progress
+from outercore.embed.trainer import Trainer, table_layout
+from outercore.errors import BudgetError, InvalidError, NotFoundError
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tables this small gain nothing from a second thread, and lose by waiting for it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("spare", [False, True])
+@pytest.mark.parametrize("partitions", [4, 8, 16])
+def test_training_in_partitions_gives_the_bits_of_a_naive_store(
+    tmp_path: Path, partitions: int, spare: bool
+) -> None:
+    setting = Setting(order_of(partitions, 4 if spare else 3, spare=spare))
+    store = setting.create(tmp_path)
+    naive = NaivePartitions(setting, dealt(store))
+    assert torch.equal(table_of(store), naive.entities)
+    for epoch in range(3):
+        train(setting, store, epoch + 1, epoch)
+        train(setting, naive, epoch + 1, epoch)
+        assert torch.equal(table_of(store), naive.entities), epoch
+        assert torch.equal(store.relations, naive.relations)
+        assert torch.equal(store.relation_state, naive.relation_state)
+
+
+def test_weights_and_degrees_go_with_their_rows(tmp_path: Path) -> None:
+    config = config_of(
+        model={"kind": "transe", "dim": 6},
+        negatives={"count": 9, "degree_share": 0.5},
+        optimiser={"kind": "row-adagrad"},
+    )
+    setting = Setting(order_of(6, 3), config=config)
+    setting.weights = torch.rand(len(setting.triples), generator=torch.Generator().manual_seed(3))
+    store = setting.create(tmp_path, degrees=True)
+    naive = NaivePartitions(setting, dealt(store))
+    train(setting, store, 2)
+    train(setting, naive, 2)
+    assert torch.equal(table_of(store), naive.entities)
+
+
+def test_every_store_begins_with_the_same_rows(tmp_path: Path) -> None:
+    setting = Setting(order_of(4, 3))
+    memory = setting.in_memory()
+    for order in (setting.order, order_of(8, 3), order_of(1, 1)):
+        setting.order = order
+        store = setting.create(tmp_path / str(order.partitions))
+        assert torch.equal(table_of(store), memory.entities)
+        assert torch.equal(store.relations, memory.relations)
+
+
+def test_given_rows_come_first_and_those_that_are_no_number_are_the_models_own(
+    tmp_path: Path,
+) -> None:
+    def start(entities: Tensor) -> Tensor:
+        rows = entities.float().unsqueeze(1).repeat(1, 8)
+        rows[entities % 3 == 0] = torch.nan
+        return rows
+
+    setting = Setting(order_of(4, 3))
+    relations = torch.full((RELATIONS, 8), torch.nan)
+    relations[1] = 7.0
+    plain = setting.in_memory()
+    memory = setting.in_memory(start=start, relations=relations)
+    own = torch.arange(setting.entities) % 3 == 0
+    assert torch.equal(memory.entities[own], plain.entities[own])
+    assert torch.equal(memory.entities[~own], start(torch.arange(setting.entities))[~own])
+    assert torch.equal(memory.relations[1], torch.full((8,), 7.0))
+    assert torch.equal(memory.relations[[0, 2]], plain.relations[[0, 2]])
+    store = setting.create(tmp_path, start=start, relations=relations)
+    assert torch.equal(table_of(store), memory.entities)
+    assert torch.equal(store.relations, memory.relations)
+    with pytest.raises(InvalidError, match=r"start: expected rows \[\d+, 8\], found \[\d+, 3\]"):
+        setting.create(tmp_path / "other", start=lambda entities: torch.zeros(len(entities), 3))
+
+
+def test_bytes_moved_are_those_of_the_plan(tmp_path: Path) -> None:
+    # Partitions of whole pages, so that no row is added.
+    setting = Setting(order_of(8, 3), entities=8 * 512)
+    store = setting.create(tmp_path)
+    plan = setting.order.plan(
+        nodes=setting.entities,
+        row_bytes=2 * 8 * 4,
+        edges=len(setting.triples),
+        seconds_per_edge=1e-6,
+        read_bandwidth=1e9,
+        write_bandwidth=1e9,
+    )
+    assert plan.memory == store.memory_plan()["slots"]
+    trainer = Trainer(store, setting.config)
+    trainer.train_epoch(0)
+    first = store.counters()
+    assert first["bytes_read"] == plan.bytes_read
+    trainer.train_epoch(1)
+    second = store.counters()
+    assert second["bytes_read"] - first["bytes_read"] == plan.bytes_between
+    assert second["bytes_written"] - first["bytes_written"] == plan.bytes_between
+
+
+def test_the_least_budget_is_said_and_gives_the_same_bits(tmp_path: Path) -> None:
+    setting = Setting(order_of(6, 3))
+    store = setting.create(tmp_path / "much")
+    train(setting, store, 2)
+    with pytest.raises(BudgetError, match="which is") as raised:
+        PartitionStore.open(setting.create(tmp_path / "little").directory, 1 << 10)
+    found = re.search(r"which is (\d+) bytes", str(raised.value))
+    assert found is not None
+    least = int(found[1])
+    directory = tmp_path / "little" / "table"
+    with pytest.raises(BudgetError):
+        PartitionStore.open(directory, least - 1)
+    little = PartitionStore.open(directory, least)
+    assert sum(little.memory_plan().values()) <= least
+    train(setting, little, 2)
+    assert torch.equal(table_of(little), table_of(store))
+
+
+def test_evaluation_over_blocks_is_that_in_memory(tmp_path: Path) -> None:
+    setting = Setting(order_of(8, 3), entities=500)
+    store = setting.create(tmp_path)
+    train(setting, store, 1)
+    memory = setting.in_memory()
+    memory.entities, memory.relations = table_of(store), store.relations.clone()
+    model = build_model(setting.config.model)
+    questions = setting.triples[::7]
+    for candidates in (Candidates(), Candidates("uniform", 50)):
+        found, expected = (
+            evaluate(one, model, questions, known=[setting.triples], candidates=candidates)
+            for one in (store, memory)
+        )
+        assert found == expected
+    some = torch.tensor([3, 499, 0, 3])
+    assert torch.equal(store.rows(some), memory.entities[some])
+
+
+def test_tables_are_written_by_number_and_training_goes_on_as_before(tmp_path: Path) -> None:
+    for spare in (False, True):
+        setting = Setting(order_of(8, 4, spare=spare), entities=3000)
+        store = setting.create(tmp_path / f"{spare}")
+        other = setting.create(tmp_path / f"{spare}-other")
+        for epoch in range(3):
+            train(setting, store, epoch + 1, epoch)
+            train(setting, other, epoch + 1, epoch)
+            store.write_entities(tmp_path / "entities.npy")
+            store.write_relations(tmp_path / "relations.npy")
+            entities = torch.from_numpy(np.load(tmp_path / "entities.npy"))
+            assert torch.equal(entities, table_of(other))
+            assert np.array_equal(np.load(tmp_path / "relations.npy"), other.relations.numpy())
+            memory = setting.in_memory()
+            memory.entities = entities
+            memory.write_entities(tmp_path / "memory.npy")
+            same = (tmp_path / "memory.npy").read_bytes()[4096:]
+            assert same == (tmp_path / "entities.npy").read_bytes()[4096:]
+
+
+def test_kept_tables_come_back_after_a_restart_and_in_the_midst_of_a_state(tmp_path: Path) -> None:
+    setting = Setting(order_of(6, 3))
+    store = setting.create(tmp_path)
+    train(setting, store, 1)
+    best, relations = table_of(store), store.relations.clone()
+    store.keep()
+    train(setting, store, 2, 1)
+    assert not torch.equal(table_of(store), best)
+    pools = store.pools(2)
+    assert not next(pools).ends_state
+    store.restore()
+    assert torch.equal(table_of(store), best)
+    assert torch.equal(store.relations, relations)
+    directory = store.directory
+    del store, pools
+    again = PartitionStore.open(directory, MEMORY)
+    assert again.progress == Progress(epoch=2)
+    assert not torch.equal(table_of(again), best)
+    again.restore()
+    assert torch.equal(table_of(again), best)
+    assert torch.equal(again.relations, relations)
+
+
+def test_a_table_is_trained_by_one_process_and_in_its_turn(tmp_path: Path) -> None:
+    setting = Setting(order_of(6, 3))
+    store = setting.create(tmp_path)
+    with pytest.raises(InvalidError, match="another process holds it"):
+        PartitionStore.open(store.directory, MEMORY)
+    with pytest.raises(InvalidError, match="epoch 3: expected epoch 1"):
+        next(store.pools(2))
+    train(setting, store, 1)
+    assert list(store.pools(0)) == []
+    directory = store.directory
+    del store
+    with pytest.raises(InvalidError, match="holds a table"):
+        setting.create(tmp_path)
+    with pytest.raises(NotFoundError):
+        PartitionStore.open(tmp_path / "nowhere", MEMORY)
+    assert PartitionStore.open(directory, MEMORY).relation_count == RELATIONS
+
+
+def test_a_pool_outlives_its_store(tmp_path: Path) -> None:
+    setting = Setting(order_of(6, 3))
+    store = setting.create(tmp_path)
+    pools = store.pools(0)
+    pool = next(pools)
+    before = pool.entities[pool.ranges[0][0]].clone()
+    del store, pools
+    assert torch.equal(pool.entities[pool.ranges[0][0]], before)
+
+
+def test_triples_out_of_range_and_weights_that_are_none_are_named(tmp_path: Path) -> None:
+    setting = Setting(order_of(4, 3))
+    setting.triples[5, 2] = 103
+    with pytest.raises(InvalidError, match="row 5: tail 103, expected 0 to 102"):
+        setting.create(tmp_path / "range")
+    setting = Setting(order_of(4, 3))
+    setting.weights = torch.ones(len(setting.triples))
+    setting.weights[9] = torch.nan
+    with pytest.raises(InvalidError, match="row 9: weight NaN"):
+        setting.create(tmp_path / "weights")
+
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from embed_stores import Setting, config_of, order_of, train
+from outercore.embed.partitions import PartitionStore
+import torch
+
+torch.set_num_threads(1)
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+root, entities, memory = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+config = config_of(model={"dim": 64})
+small = Setting(order_of(16, 3), config=config)
+store = small.create(root / "small")
+train(small, store, 1)
+store.write_entities(root / "small.npy")
+large = Setting(order_of(16, 3), entities=entities, config=config)
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+store = large.create(root / "large", memory=memory)
+train(large, store, 1)
+store.keep()
+store.restore()
+store.write_entities(root / "large.npy")
+print(json.dumps({"peak": status("VmHWM") - before, "plan": store.memory_plan()}))
+"""
+
+
+def test_a_table_of_several_budgets_stays_within_one(tmp_path: Path) -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("peak memory is read from /proc")
+    mib = 1 << 20
+    memory, entities = 48 * mib, 400_000
+    table = entities * 64 * 2 * 4
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD, tmp_path, str(entities), str(memory)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert child.returncode == 0, child.stderr
+    found = json.loads(child.stdout)
+    assert sum(found["plan"].values()) <= memory
+    # Beside the budget: first rows and blocks on their way through Python, and freed memory that
+    # allocators keep.
+    assert found["peak"] <= memory + 48 * mib < table / 2, found
+
+
+def undirected(path: Path, edges: list[tuple[int, int]], *, undirected: bool) -> Path:
+    """A data set of a plain graph."""
+    text = path.with_suffix(".txt")
+    text.write_text("".join(f"{source} {target}\n" for source, target in edges))
+    command = ["import", str(text), "--out", str(path)]
+    assert run([*command, "--undirected" if undirected else "--directed"]) == 0
+    return path
+
+
+def test_links_of_a_graph_are_there_once_and_held_out_by_their_ends(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    pairs = {tuple(sorted(pair)) for pair in random.integers(60, size=(400, 2)).tolist()}
+    edges = sorted((int(a), int(b)) for a, b in pairs if a != b)
+    one_way = [edge if number % 2 else edge[::-1] for number, edge in enumerate(edges)]
+    both = undirected(tmp_path / "both", one_way, undirected=True)
+    directed = undirected(tmp_path / "directed", one_way, undirected=False)
+    found = Links(both).read()
+    assert sorted(map(tuple, found[:, [0, 2]].tolist())) == edges
+    assert not found[:, 1].any()
+    found = Links(directed).read()
+    assert sorted(map(tuple, found[:, [0, 2]].tolist())) == sorted(one_way)
+    parts = {}
+    for path in (both, directed):
+        shares = {"valid": 0.1, "test": 0.2, "seed": 4}
+        split = [Links(path, part, **shares) for part in ("train", "valid", "test")]
+        held_out = [
+            {tuple(sorted(pair)) for pair in links.read()[:, [0, 2]].tolist()} for links in split
+        ]
+        assert [links.count for links in split] == [len(part) for part in held_out]
+        assert sum(map(len, held_out)) == len(edges)
+        assert 0.1 < len(held_out[2]) / len(edges) < 0.3
+        parts[path.name] = held_out
+    assert parts["both"] == parts["directed"], "held out whatever the direction"
+    chunks = list(Links(both).chunks(7))
+    assert {len(some) for some in chunks[:-1]} == {7}
+    assert np.array_equal(np.concatenate(chunks), Links(both).read())
+    with pytest.raises(InvalidError, match="together less than 1"):
+        _ = Links(both, "train", 0.5, 0.5).count
+
+
+def test_links_of_a_graph_are_trained_in_partitions(tmp_path: Path) -> None:
+    random = np.random.default_rng(6)
+    edges = [(int(a), int(b)) for a, b in random.integers(80, size=(300, 2)) if a != b]
+    graph = undirected(tmp_path / "graph", edges, undirected=True)
+    links = Links(graph, "train", valid=0.1, test=0.1)
+    config = config_of(model={"kind": "dot", "dim": 8})
+    setting = Setting(order_of(6, 3), entities=80, config=config)
+    setting.triples = torch.from_numpy(links.read())
+    layout = table_layout(config, build_model(config.model), 1)
+    store = PartitionStore.create(
+        tmp_path / "table",
+        links,
+        layout,
+        entity_count=80,
+        relation_count=1,
+        order=setting.order,
+        memory=MEMORY,
+        seed=0,
+    )
+    naive = NaivePartitions(setting, dealt(store))
+    train(setting, store, 2)
+    train(setting, naive, 2)
+    assert torch.equal(table_of(store), naive.entities)

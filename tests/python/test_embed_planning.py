@@ -1,0 +1,124 @@
+"""What an embedding keeps in memory, said beforehand; and the known answers that matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outercore.embed.config import EmbedConfig
+from outercore.embed.known import relevant
+from outercore.embed.planning import Placement, Size, order_of, place, resolved, row_bytes
+from outercore.errors import BudgetError, InvalidError
+
+MIB = 1 << 20
+LARGE = Size(entities=1_000_000, relations=50, triples=8_000_000)
+
+
+def config(memory: int, **budget: Any) -> EmbedConfig:
+    return EmbedConfig.from_dict(
+        {"model": {"dim": 64}, "budget": {"memory": str(memory), **budget}}
+    )
+
+
+def least_of(size: Size, **budget: Any) -> int:
+    with pytest.raises(BudgetError, match="needs at least") as caught:
+        place(config(MIB, **budget), size)
+    return int(str(caught.value).partition("which is ")[2].split()[0])
+
+
+def test_what_fits_is_in_memory() -> None:
+    placed = place(config(4096 * MIB), LARGE)
+    assert placed.in_memory
+    assert placed.needed <= placed.memory
+    assert placed.parts["embeddings"] == 1_000_000 * 64 * 4
+    assert placed.parts["embeddings"] + placed.parts["optimiser"] == 1_000_000 * 512
+
+
+@pytest.mark.parametrize("memory", [100, 150, 200, 300, 400, 500, 700])
+def test_what_does_not_fit_is_in_partitions_within_the_budget(memory: int) -> None:
+    chosen = config(memory * MIB)
+    placed = place(chosen, LARGE)
+    assert not placed.in_memory
+    assert 2 <= placed.slots < placed.partitions
+    assert placed.needed <= memory * MIB
+    assert placed.parts["slots"] >= placed.slots * row_bytes(chosen) * (
+        LARGE.entities // placed.partitions
+    )
+    assert placed.parts["slots"] <= placed.for_partitions
+    order = order_of(chosen, placed)
+    assert (order.partitions, order.slots, order.spare) == (
+        placed.partitions,
+        placed.slots,
+        placed.spare,
+    )
+
+
+def test_a_byte_below_the_least_is_refused_and_the_least_is_not() -> None:
+    for budget in ({}, {"partitions": 16, "slots": 4}, {"partitions": 1}, {"swap": "spare-slot"}):
+        least = least_of(LARGE, **budget)
+        assert place(config(least, **budget), LARGE).needed <= least
+        with pytest.raises(BudgetError, match=f"which is {least} bytes"):
+            place(config(least - 1, **budget), LARGE)
+
+
+def test_partitions_and_slots_that_are_asked_for_are_taken() -> None:
+    placed = place(config(1024 * MIB, partitions=16, slots=4, swap="in-place"), LARGE)
+    assert (placed.partitions, placed.slots, placed.spare) == (16, 4, False)
+    only_slots = place(config(1024 * MIB, slots=5), LARGE)
+    assert only_slots.slots == 5
+    assert not only_slots.in_memory
+
+
+def test_an_order_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InvalidError, match="there is no such order"):
+        place(config(1024 * MIB, partitions=16, slots=5, order="legend"), LARGE)
+    placed = place(config(300 * MIB, order="legend"), LARGE)
+    assert placed.slots - placed.spare == 3
+
+
+def test_a_resolved_configuration_gives_the_same_placement_again() -> None:
+    chosen = config(200 * MIB)
+    placed = place(chosen, LARGE)
+    again = resolved(chosen, placed)
+    assert again.budget.partitions == placed.partitions
+
+    def without_parts(one: Placement) -> tuple[int, int, bool]:
+        return one.partitions, one.slots, one.spare
+
+    assert without_parts(place(again, LARGE)) == without_parts(placed)
+
+
+def test_ranked_triples_and_their_answers_are_counted() -> None:
+    ranked = Size(LARGE.entities, LARGE.relations, LARGE.triples, held_out=100_000)
+    more = least_of(ranked) - least_of(LARGE)
+    # 40 bytes a triple, 12 an answer: at least the other triples of both ends.
+    assert more >= 100_000 * (40 + 12 * 2 * 16)
+
+
+def test_few_triples_are_not_cut_into_many_buckets() -> None:
+    few = Size(entities=1_000_000, relations=1, triples=20_000)
+    placed = place(config(400 * MIB), few)
+    assert not placed.in_memory
+    pool = few.triples * (2 * placed.slots - 1) / placed.partitions**2
+    assert pool >= 1000 == EmbedConfig().optimiser.batch_size
+    # Nothing else fits here.
+    assert place(config(100 * MIB), few).partitions > placed.partitions
+
+
+def test_known_answers_are_found_among_all_triples() -> None:
+    draws = np.random.default_rng(3)
+    every = np.stack(
+        [draws.integers(0, 40, 900), draws.integers(0, 3, 900), draws.integers(0, 40, 900)], axis=1
+    )
+    asked = every[::45]
+    found = relevant(asked, 40, 3, np.array_split(every, 7))
+    heads = {(h, r) for h, r, _ in asked.tolist()}
+    tails = {(r, t) for _, r, t in asked.tolist()}
+    expected = [
+        row for row in every.tolist() if (row[0], row[1]) in heads or (row[1], row[2]) in tails
+    ]
+    assert found.tolist() == expected
+    assert 0 < len(expected) < 900
+    assert relevant(asked[:0], 40, 3, [every]).shape == (0, 3)

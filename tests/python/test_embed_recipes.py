@@ -1,0 +1,32 @@
+"""Recipes: every one is a configuration, and a wrong name says which there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from outercore.embed.config import EmbedConfig
+from outercore.embed.recipes import ABOUT, RECIPES, SOURCES, recipe
+from outercore.errors import InvalidError
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_a_configuration_that_survives_json(name: str) -> None:
+    config = recipe(name)
+    assert EmbedConfig.from_json(config.to_json()) == config
+    assert config.to_dict().keys() >= RECIPES[name].keys()
+    for group, values in RECIPES[name].items():
+        assert {key: config.to_dict()[group][key] for key in values} == values
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_begins_with_its_model_and_says_what_it_is(name: str) -> None:
+    assert name.startswith(recipe(name).model.kind)
+    assert ABOUT[name]
+    assert SOURCES[name]
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(InvalidError, match="did you mean `complex-wn18`"):
+        recipe("complex-wn1")
+    with pytest.raises(InvalidError, match=r"known: .*complex-fb15k-237"):
+        recipe("zzz")

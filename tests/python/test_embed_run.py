@@ -1,0 +1,445 @@
+"""Whole embedding runs: what they leave, how they stop and go on, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outercore as oc
+from outercore import _native
+from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.options import configuration
+from outercore.embed.trainer import DivergedError, Trainer
+from outercore.errors import (
+    BudgetError,
+    InterruptError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
+from outercore.sources.triples import TripleOptions, import_triples
+
+ENTITIES, STEPS = 60, (1, 2, 3, 5)
+SMALL: dict[str, Any] = {
+    "model": {"kind": "complex", "dim": 16, "init_scale": 0.1},
+    "negatives": {"count": 20},
+    "optimiser": {
+        "batch_size": 16,
+        "chunk_size": 8,
+        "epochs": 4,
+        "learning_rate": 0.2,
+        "validate_every": 2,
+    },
+    "budget": {"threads": 1, "memory": "256MiB"},
+}
+IN_PARTITIONS = {"partitions": 6, "slots": 3}
+
+
+def small(**groups: Any) -> dict[str, Any]:
+    return {name: {**SMALL.get(name, {}), **groups.get(name, {})} for name in {*SMALL, *groups}}
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Triples (i, k, i + steps[k]) on a circle, every tenth one held out."""
+    root = tmp_path_factory.mktemp("facts")
+    rows = [
+        f"e{head}\tr{number}\te{(head + step) % ENTITIES}\n"
+        for head in range(ENTITIES)
+        for number, step in enumerate(STEPS)
+    ]
+    parts = {
+        "valid": rows[3::20],
+        "test": rows[13::20],
+        "train": [row for place, row in enumerate(rows) if place % 10 != 3],
+    }
+    for name, some in parts.items():
+        (root / f"{name}.tsv").write_text("".join(some))
+    import_triples(
+        root / "train.tsv",
+        root / "set",
+        valid=root / "valid.tsv",
+        test=root / "test.tsv",
+        options=TripleOptions(memory="16MiB"),
+    )
+    return root / "set"
+
+
+class After(Observer):
+    """Does something once after so many batches; remembers the epochs."""
+
+    def __init__(self, batches: int = 0, act: Any = None) -> None:
+        self.batches, self.act = batches, act
+        self.reports: list[EpochReport] = []
+        self.resumed_at: tuple[int, int] | None = None
+
+    def batch_done(self, loss: float, triples: int) -> None:
+        self.batches -= 1
+        if self.batches == 0 and self.act is not None:
+            self.act()
+
+    def epoch_done(self, report: EpochReport) -> None:
+        self.reports.append(report)
+
+    def resumed(self, epoch: int, triples: int) -> None:
+        self.resumed_at = (epoch, triples)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def tables(run: Path) -> list[Any]:
+    return [np.load(run / f"{name}.npy") for name in ("entities", "relations")]
+
+
+def assert_same_bits(run: Path, other: Path) -> None:
+    for found, expected in zip(tables(run), tables(other), strict=True):
+        np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+def losses(run: Path) -> list[float]:
+    return [epoch["loss"] for epoch in json.loads((run / "record.json").read_text())["epochs"]]
+
+
+def test_a_run_leaves_tables_their_meaning_and_a_record(facts: Path, tmp_path: Path) -> None:
+    result = oc.embed(
+        facts, small(evaluation={"also": ["uniform"], "count": 30}), out=tmp_path / "run"
+    )
+    assert result.entities.shape == (ENTITIES, 16)
+    assert result.entities.dtype == result.relations.dtype == np.float32
+    assert result.relations.shape == (len(STEPS), 16)
+    described = json.loads((tmp_path / "run/embedding.json").read_text())
+    assert described["version"] == 1
+    assert (described["entities"], described["relations"]) == (ENTITIES, len(STEPS))
+    assert (described["width"], described["model"]["kind"]) == (16, "complex")
+    assert described["data_set"] == str(facts.resolve())
+    assert [(one["part"], one["candidates"]) for one in described["metrics"]] == [
+        ("valid", "all"),
+        ("valid", "uniform"),
+        ("test", "all"),
+        ("test", "uniform"),
+    ]
+    assert "among all 60 entities" in described["metrics"][2]["protocol"]
+    assert "among 30 entities drawn uniformly" in described["metrics"][3]["protocol"]
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert (record["job"], record["status"]) == ("embedding", "finished")
+    assert [epoch["epoch"] for epoch in record["epochs"]] == [0, 1, 2, 3]
+    assert record["epochs"][0]["triples"] == 216
+    assert record["plan"]["partitions"] == 1
+    assert sum(record["plan"]["parts"].values()) <= 256 << 20
+    assert result.mrr == described["metrics"][2]["mrr"]
+    assert any((tmp_path / "run/tensorboard").iterdir())
+    assert result.embedding.num_entities == ENTITIES
+
+
+def test_the_figures_are_those_of_the_best_tables(facts: Path, tmp_path: Path) -> None:
+    config = small(optimiser={"epochs": 30, "validate_every": 1, "patience": 2})
+    watch = After()
+    result = oc.embed(facts, config, out=tmp_path / "run", observer=watch)
+    scores = [report.score for report in watch.reports]
+    best = max(score for score in scores if score is not None)
+    assert len(scores) < 30
+    assert scores.index(best) == len(scores) - 3 == result.record["result"]["best_epoch"]
+    assert result.metrics[0]["mrr"] == best
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+@pytest.mark.parametrize("batches", [1, 14, 33])
+def test_an_interrupted_run_goes_on_to_the_same_bits(
+    facts: Path, tmp_path: Path, budget: dict[str, int], batches: int
+) -> None:
+    config = small(budget=budget)
+    oc.embed(facts, config, out=tmp_path / "whole")
+    with pytest.raises(InterruptError, match="go on with `outercore embed --resume"):
+        oc.embed(facts, config, out=tmp_path / "run", observer=After(batches, interrupt))
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert record["status"] == "interrupted"
+    assert not (tmp_path / "run/embedding.json").exists()
+    watch = After()
+    result = oc.embed.resume(tmp_path / "run", observer=watch)
+    assert watch.resumed_at is not None
+    assert result.record["status"] == "finished"
+    assert_same_bits(tmp_path / "run", tmp_path / "whole")
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    triples = [epoch["triples"] for epoch in result.record["epochs"]]
+    assert triples == [216] * 4
+
+
+def test_in_memory_a_run_stops_after_the_batch_under_way(facts: Path, tmp_path: Path) -> None:
+    with pytest.raises(InterruptError, match="stopped in epoch 1 after 48 triples"):
+        oc.embed(facts, small(), out=tmp_path / "run", observer=After(3, interrupt))
+    watch = After()
+    oc.embed.resume(tmp_path / "run", observer=watch)
+    assert watch.resumed_at == (0, 48)
+
+
+CHILD = """
+import os, signal, sys
+import outercore as oc
+from outercore.embed.observe import Observer
+
+class Die(Observer):
+    left = int(sys.argv[4])
+
+    def batch_done(self, loss, triples):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+config = __import__("json").loads(sys.argv[3])
+oc.embed(sys.argv[1], config, out=sys.argv[2], observer=Die())
+"""
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_a_killed_run_goes_on_to_the_same_bits(
+    facts: Path, tmp_path: Path, budget: dict[str, int]
+) -> None:
+    config = small(budget=budget, run={"checkpoint_seconds": 1e-9})
+    oc.embed(facts, config, out=tmp_path / "whole")
+    words = [str(facts), str(tmp_path / "run"), json.dumps(config), "41"]
+    child = subprocess.run([sys.executable, "-c", CHILD, *words], capture_output=True)
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    watch = After()
+    oc.embed.resume(tmp_path / "run", observer=watch)
+    assert watch.resumed_at is not None
+    assert_same_bits(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_how_often_checkpoints_are_taken_changes_no_bit(
+    facts: Path, tmp_path: Path, budget: dict[str, int]
+) -> None:
+    for name, seconds in (("never", 1e9), ("epochs", 0.0), ("always", 1e-9)):
+        config = small(budget=budget, run={"checkpoint_seconds": seconds})
+        oc.embed(facts, config, out=tmp_path / name)
+    for name in ("epochs", "always"):
+        assert_same_bits(tmp_path / name, tmp_path / "never")
+        assert losses(tmp_path / name) == losses(tmp_path / "never")
+
+
+def test_a_finished_run_gives_its_result_again(facts: Path, tmp_path: Path) -> None:
+    first = oc.embed(facts, small(), out=tmp_path / "run")
+    before = tables(tmp_path / "run")
+    again = oc.embed.resume(tmp_path / "run")
+    assert again.metrics == first.metrics
+    for found, expected in zip(tables(tmp_path / "run"), before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    shutil.rmtree(tmp_path / "run/table")
+    watch = After()
+    assert oc.embed.resume(tmp_path / "run", observer=watch).metrics == first.metrics
+    assert not watch.reports
+
+
+def test_partitions_learn_as_well_as_memory(facts: Path, tmp_path: Path) -> None:
+    found = {}
+    for name, budget in (("memory", {}), ("partitions", IN_PARTITIONS)):
+        config = small(
+            budget=budget,
+            optimiser={"epochs": 30, "validate_every": 15},
+            model={"dim": 32},
+            regulariser={"kind": "n3", "weight": 1e-3},
+        )
+        found[name] = oc.embed(facts, config, out=tmp_path / name).mrr or 0.0
+    assert min(found.values()) > 0.5
+
+
+def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
+    facts: Path, tmp_path: Path
+) -> None:
+    result = oc.embed(facts, small(budget=IN_PARTITIONS), out=tmp_path / "run")
+    order = result.record["plan"]["order"]
+    assert len(order["states"]) == order["swaps"] + 1
+    assert all(len(state) == 3 for state in order["states"])
+    assert set().union(*order["states"]) == set(range(6))
+    config = json.loads((tmp_path / "run/config.json").read_text())["config"]["budget"]
+    assert (config["partitions"], config["slots"], config["swap"]) == (6, 3, "in-place")
+    # An epoch between two others reads as many partitions as it swaps.
+    counters = result.record["epochs"][2]["counters"]
+    assert counters["loads"] == order["swaps"]
+    assert counters["bytes_read"] == order["bytes_between"]
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_best_tables(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
+) -> None:
+    config = small(budget=budget, run={"checkpoint_seconds": 0.0})
+    oc.embed(facts, small(budget=budget, optimiser={"epochs": 2}), out=tmp_path / "good")
+    step = Trainer._step
+
+    def fails_in_the_third_epoch(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        if at[0] == 2 and at[2] >= 1:
+            raise DivergedError("epoch 3, batch 2: expected a finite loss, found inf\nhint: less")
+        return step(self, context, places, at)
+
+    monkeypatch.setattr(Trainer, "_step", fails_in_the_third_epoch)
+    with pytest.raises(DivergedError, match="the best tables, of epoch 2, are in") as caught:
+        oc.embed(facts, config, out=tmp_path / "run")
+    assert str(caught.value).endswith("\nhint: less")
+    assert_same_bits(tmp_path / "run", tmp_path / "good")
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert record["status"] == "failed"
+    assert record["result"]["best_epoch"] == 1
+
+
+def test_first_values_that_overflow_stop_the_run(facts: Path, tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match="no epoch was validated before"):
+        oc.embed(facts, small(model={"init_scale": 1e30}), out=tmp_path / "run")
+
+
+def test_a_run_starts_from_the_rows_of_another(facts: Path, tmp_path: Path) -> None:
+    first = oc.embed(facts, small(), out=tmp_path / "first")
+    config = small(optimiser={"epochs": 1, "learning_rate": 1e-9, "validate_every": 1})
+    second = oc.embed(facts, config, out=tmp_path / "second", start_from=tmp_path / "first")
+    np.testing.assert_allclose(second.entities, first.entities, atol=1e-6)
+    np.testing.assert_allclose(second.relations, first.relations, atol=1e-6)
+
+
+def test_a_run_that_started_from_another_goes_on_without_it(facts: Path, tmp_path: Path) -> None:
+    oc.embed(facts, small(), out=tmp_path / "first")
+    oc.embed(facts, small(), out=tmp_path / "whole", start_from=tmp_path / "first")
+    with pytest.raises(InterruptError):
+        oc.embed(
+            facts,
+            small(),
+            out=tmp_path / "run",
+            start_from=tmp_path / "first",
+            observer=After(5, interrupt),
+        )
+    (tmp_path / "first").rename(tmp_path / "elsewhere")
+    oc.embed.resume(tmp_path / "run")
+    assert_same_bits(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_gpu_and_partitions_are_refused(facts: Path, tmp_path: Path) -> None:
+    config = small(budget=IN_PARTITIONS, run={"device": "cuda"})
+    with pytest.raises(UnsupportedError, match="partitions are trained on the CPU"):
+        oc.embed(facts, config, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+MEASURED = """
+import json, sys
+import outercore as oc
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+options = json.loads(sys.argv[3])
+oc.embed(sys.argv[1], options, memory="64MiB", out="warm")
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+result = oc.embed(sys.argv[2], options, memory=sys.argv[4], out="measured")
+print(json.dumps({"peak": status("VmHWM") - before, "plan": result.record["plan"]}))
+"""
+
+
+def test_a_run_stays_within_its_budget(tmp_path: Path) -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("peak memory is read from /proc")
+    for name, nodes in (("tiny", 500), ("large", 200_000)):
+        shape = {"nodes": nodes, "degree": 4, "features": 1, "classes": 4, "seed": 1}
+        _native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+    options = {
+        "model": {"kind": "dot", "dim": 64},
+        "negatives": {"count": 50},
+        "optimiser": {"batch_size": 2000, "epochs": 1, "validate_every": 1},
+        "evaluation": {"candidates": "uniform", "valid_triples": 2000, "test_triples": 2000},
+        "budget": {"threads": 1},
+    }
+    # Embeddings and state take 98 MiB.
+    memory = 72 << 20
+    words = [str(tmp_path / "tiny"), str(tmp_path / "large"), json.dumps(options), str(memory)]
+    child = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words], capture_output=True, cwd=tmp_path
+    )
+    assert child.returncode == 0, child.stderr.decode()
+    found = json.loads(child.stdout)
+    assert found["plan"]["partitions"] > 1
+    # Beside the budget: stacks, and freed memory that the allocator keeps.
+    assert found["peak"] < memory + (48 << 20)
+
+
+def test_too_small_a_budget_is_refused_with_the_least_and_leaves_nothing(
+    facts: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(BudgetError, match="needs at least") as caught:
+        oc.embed(facts, small(), memory="1MiB", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    least = int(str(caught.value).partition("which is ")[2].split()[0])
+    assert oc.embed(facts, small(), memory=least, out=tmp_path / "run").mrr is not None
+
+
+def test_a_run_is_not_made_twice_nor_gone_on_with_after_a_change(
+    facts: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InterruptError):
+        oc.embed(facts, small(), out=tmp_path / "run", observer=After(5, interrupt))
+    with pytest.raises(InvalidError, match="exists already"):
+        oc.embed(facts, small(), out=tmp_path / "run")
+    config = tmp_path / "run/config.json"
+    described = json.loads(config.read_text())
+    config.write_text(json.dumps({**described, "fingerprint": "other"}))
+    with pytest.raises(InvalidError, match="changed since the run began"):
+        oc.embed.resume(tmp_path / "run")
+
+
+def test_only_one_process_trains_a_run(facts: Path, tmp_path: Path) -> None:
+    def resume_meanwhile() -> None:
+        with pytest.raises(InvalidError, match="another `outercore embed` writes it"):
+            oc.embed.resume(tmp_path / "run")
+        found.append(True)
+
+    found: list[bool] = []
+    oc.embed(facts, small(), out=tmp_path / "run", observer=After(5, resume_meanwhile))
+    assert found == [True]
+
+
+def test_a_directory_without_a_run_or_a_data_set_is_said(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no `config\.json` there"):
+        oc.embed.resume(tmp_path)
+    with pytest.raises(NotFoundError):
+        oc.embed(tmp_path / "nowhere", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_some_of_the_held_out_triples_are_ranked_and_said(facts: Path, tmp_path: Path) -> None:
+    config = small(evaluation={"test_triples": 5, "valid_triples": 4})
+    result = oc.embed(facts, config, out=tmp_path / "run")
+    found = {one["part"]: one["protocol"].partition(" triples")[0] for one in result.metrics}
+    assert found == {"valid": "4 of 12", "test": "5 of 12"}
+
+
+def test_options_are_laid_on_a_file_and_the_file_on_a_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"optimiser": {"epochs": 7, "batch_size": 64}}))
+    config = configuration(file, recipe="complex-fb15k-237", epochs=3, memory="1GiB")
+    assert config.model.reciprocal
+    assert (config.optimiser.batch_size, config.optimiser.epochs) == (64, 3)
+    assert config.budget.memory == "1GiB"
+    assert configuration(plain_graph=True).model.kind == "dot"
+    assert configuration(plain_graph=True, model="distmult").model.kind == "distmult"
+    with pytest.raises(InvalidError, match="unknown option `epoch`\nhint: did you mean `epochs`"):
+        configuration(epoch=3)
+    with pytest.raises(InvalidError, match=r"unknown key `model\.dims`"):
+        configuration({"model": {"dims": 3}})
+    with pytest.raises(NotFoundError, match=r"nowhere\.json"):
+        configuration(tmp_path / "nowhere.json")
+
+
+def test_the_configuration_of_a_run_starts_another(facts: Path, tmp_path: Path) -> None:
+    oc.embed(facts, small(), out=tmp_path / "run")
+    oc.embed(facts, tmp_path / "run/config.json", out=tmp_path / "again")
+    assert_same_bits(tmp_path / "again", tmp_path / "run")
