@@ -1,7 +1,9 @@
 //! From a data set and a wish to a result: checks, grid, plan, run, delivery.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_fabric::FabricPlane;
@@ -16,12 +18,14 @@ use serde::{Deserialize, Serialize};
 use crate::algorithms::degrees::DegreeName;
 use crate::algorithms::pagerank::{PagerankOptions, Teleport};
 use crate::algorithms::{self, Found};
+use crate::checkpoint::{self, Checkpoints};
 use crate::far;
 use crate::output::{Counters, Need, Values};
 use crate::plan::{FarShare, PlanInput, RunPlan};
 use crate::profile::Profile;
 use crate::program::Flow;
 use crate::segments::segments;
+use crate::state::Spill;
 use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
 
 /// Reads in flight at most; segments are long, so that staging sets the limit.
@@ -51,6 +55,23 @@ pub struct RunConfig {
     pub profile: bool,
     /// The profile of an earlier run on the same grid, by which to choose what stays in memory.
     pub reads_by_segment: Option<Vec<u32>>,
+    /// Directory of scratch files: state and results that memory has no room for. By default that
+    /// of the data set.
+    pub scratch: Option<PathBuf>,
+    /// Whether to leave checkpoints.
+    pub checkpoint: Option<CheckpointConfig>,
+}
+
+/// Where and when to leave checkpoints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointConfig {
+    /// A directory of its own.
+    pub directory: PathBuf,
+    /// Seconds from one to the next; more where they would take a tenth of the time.
+    pub seconds: f64,
+    /// Whether to go on from the one that is there.
+    pub resume: bool,
 }
 
 impl Default for RunConfig {
@@ -65,6 +86,8 @@ impl Default for RunConfig {
             buffering: true,
             profile: false,
             reads_by_segment: None,
+            scratch: None,
+            checkpoint: None,
         }
     }
 }
@@ -217,6 +240,19 @@ impl Algorithm {
         }
     }
 
+    /// Whether a run of it can leave checkpoints.
+    pub fn leaves_checkpoints(&self) -> bool {
+        matches!(
+            self,
+            Self::Pagerank { .. }
+                | Self::Bfs { .. }
+                | Self::Sssp { .. }
+                | Self::Wcc {}
+                | Self::Kcore {}
+                | Self::LabelPropagation { .. }
+        )
+    }
+
     /// The edge array that it reads.
     pub fn weights(&self) -> Option<&str> {
         match self {
@@ -317,7 +353,7 @@ pub fn plan(data_set: &DataSet, algorithm: &Algorithm, config: &RunConfig) -> Re
     algorithm.validate(data_set.num_nodes())?;
     let grid = Grid::open(data_set)?;
     check_weights(data_set, &grid, algorithm.name(), algorithm.weights())?;
-    let need = algorithms::need(algorithm, &grid, 0);
+    let need = need(algorithm, &grid, 0, config);
     let purpose = Purpose { name: algorithm.name(), need, weighted: algorithm.weights().is_some() };
     divide(data_set, &grid, &purpose, config, config.far_share()?)
 }
@@ -362,18 +398,79 @@ pub fn run_through(
     };
     let (data_set, grid) =
         open_grid(data_set, algorithm.name(), algorithm.weights(), config, on_progress)?;
-    let need = algorithms::need(algorithm, &grid, personalized);
+    let need = need(algorithm, &grid, personalized, config);
     let purpose = Purpose { name: algorithm.name(), need, weighted: algorithm.weights().is_some() };
+    let checkpoints = checkpoints(&data_set, &grid, algorithm, &teleport, config)?;
     let mut run = open(far, &data_set, grid, &purpose, config, on_progress)?;
+    if let Some(checkpoints) = checkpoints {
+        run.leave_checkpoints(checkpoints);
+    }
     let plan = run.plan().clone();
     let found = algorithms::compute(&mut run, algorithm, &teleport)?;
     run.release();
-    let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport)?;
+    let file = plan.result_window.map(|window| (result_path(&data_set, config), window));
+    let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport, file)?;
     let mut counters = run.counters();
     counters.iterations =
         facts.get("iterations").and_then(serde_json::Value::as_u64).unwrap_or_default();
     let profile = run.profile();
     Ok(Outcome { values, plan, counters, facts, profile })
+}
+
+/// What an algorithm takes, checkpoints included.
+fn need(algorithm: &Algorithm, grid: &Grid, personalized: u64, config: &RunConfig) -> Need {
+    let mut need = algorithms::need(algorithm, grid, personalized);
+    need.fixed.0 += config.checkpoint.as_ref().map_or(0, |_| checkpoint::MEMORY.0);
+    need
+}
+
+/// Where scratch files of a run go.
+fn scratch<'c>(data_set: &'c DataSet, config: &'c RunConfig) -> &'c Path {
+    config.scratch.as_deref().unwrap_or(data_set.root())
+}
+
+/// A result that memory has no room for is put together there.
+fn result_path(data_set: &DataSet, config: &RunConfig) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    scratch(data_set, config).join(format!("result-{}-{number}.npy", std::process::id()))
+}
+
+/// The checkpoints that a run leaves, where it is to leave any.
+fn checkpoints(
+    data_set: &DataSet,
+    grid: &Grid,
+    algorithm: &Algorithm,
+    teleport: &Teleport,
+    config: &RunConfig,
+) -> Result<Option<Checkpoints>> {
+    let Some(wanted) = &config.checkpoint else { return Ok(None) };
+    let name = algorithm.name();
+    if !algorithm.leaves_checkpoints() {
+        let text = format!("{name} leaves no checkpoints");
+        return Err(Error::new(ErrorKind::Unsupported, text)
+            .hint("pagerank, bfs, sssp, wcc, kcore and label_propagation do"));
+    }
+    if !(0.0..=1e9).contains(&wanted.seconds) {
+        let seconds = wanted.seconds;
+        return Err(Error::invalid(format!("checkpoints {seconds} seconds apart, expected 0 to 1e9")));
+    }
+    let header = grid.header();
+    let fingerprint = serde_json::json!({
+        "algorithm": algorithm,
+        "teleport": teleport.digest(),
+        "graph": header.topology,
+        "grid": [
+            serde_json::json!(header.order),
+            serde_json::json!(header.partition_log2),
+            serde_json::json!(header.connected),
+        ],
+    });
+    let interval = Duration::from_secs_f64(wanted.seconds);
+    let disk = Arc::new(RealDisk);
+    Checkpoints::open(disk, &wanted.directory, fingerprint, interval, wanted.resume)
+        .with_context(|| format!("{name} of `{}`", data_set.root().display()))
+        .map(Some)
 }
 
 /// Opens a grid for passes of one's own, building it first where `config` says so.
@@ -538,6 +635,7 @@ fn divide(
         threads: config.effective_threads()?,
         shape: grid.shape(),
         pieces: grid.pieces().len(),
+        records: grid.pieces(),
         segments: &segments,
         weighted: purpose.weighted,
         need: purpose.need,
@@ -584,7 +682,17 @@ fn open<'a>(
         reads_by_segment: config.reads_by_segment.clone(),
     };
     let engine = engine(far.clone().map(|far| far as Arc<dyn Tier>))?;
+    let spill = match plan.spill {
+        Some(spill) => {
+            let slots = spill.slots(plan.result_window.unwrap_or(plan.state));
+            Some(Spill::create(scratch(data_set, config), config.backend, slots)?)
+        }
+        None => None,
+    };
     let mut run = StreamRun::open(data_set, grid, plan, engine, &options, on_progress)?;
+    if let Some(spill) = spill {
+        run.spill_to(spill);
+    }
     if let (Some(far), Some(counted)) = (far, counted) {
         run.prepare(far, counted, began)?;
     }
