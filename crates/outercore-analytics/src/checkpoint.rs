@@ -88,9 +88,8 @@ impl Checkpoints {
                     .hint("leave --resume away to begin with the first pass"));
             }
             (Some(_), false) => {
-                return Err(Error::invalid(format!("checkpoint `{shown}` exists")).hint(
-                    "go on from it with --resume, or remove the directory to begin anew",
-                ));
+                return Err(Error::invalid(format!("checkpoint `{shown}` exists"))
+                    .hint("go on from it with --resume, or remove the directory to begin anew"));
             }
             (None, false) => (0, None),
             (Some(record), true) => {
@@ -262,9 +261,7 @@ impl Saved {
             return Err(self.damaged("too short"));
         }
         let path = &self.path;
-        self.file
-            .read_exact(into)
-            .with_context(|| format!("checkpoint `{}`", path.display()))?;
+        self.file.read_exact(into).with_context(|| format!("checkpoint `{}`", path.display()))?;
         self.sum.update(into);
         self.left -= into.len() as u64;
         Ok(())

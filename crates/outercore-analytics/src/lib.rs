@@ -31,7 +31,8 @@ pub use plan::{FarShare, PlanInput, RunPlan, SpillPlan};
 pub use profile::{Profile, SegmentClass};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
 pub use request::{
-    Algorithm, CheckpointConfig, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through, stream, stream_through,
+    Algorithm, CheckpointConfig, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through,
+    stream, stream_through,
 };
 pub use segments::{SEGMENT_BYTES, Segment, segments};
 pub use stream_run::{OnProgress, StreamOptions, StreamRun};

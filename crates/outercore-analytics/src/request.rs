@@ -453,7 +453,9 @@ fn checkpoints(
     }
     if !(0.0..=1e9).contains(&wanted.seconds) {
         let seconds = wanted.seconds;
-        return Err(Error::invalid(format!("checkpoints {seconds} seconds apart, expected 0 to 1e9")));
+        return Err(Error::invalid(format!(
+            "checkpoints {seconds} seconds apart, expected 0 to 1e9"
+        )));
     }
     let header = grid.header();
     let fingerprint = serde_json::json!({

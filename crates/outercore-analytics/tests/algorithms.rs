@@ -292,7 +292,11 @@ fn results_do_not_depend_on_the_size_of_groups() {
                 [
                     triangles.by_partition.here().to_vec(),
                     kcore::kcore(&mut run).unwrap().by_partition.here().to_vec(),
-                    label_propagation::label_propagation(&mut run, 9).unwrap().by_partition.here().to_vec(),
+                    label_propagation::label_propagation(&mut run, 9)
+                        .unwrap()
+                        .by_partition
+                        .here()
+                        .to_vec(),
                 ]
             });
             assert!(groups.len() > 3 && groups.contains(&1), "{groups:?}");

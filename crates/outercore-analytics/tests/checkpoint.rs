@@ -9,8 +9,8 @@ use std::time::Duration;
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
-    Algorithm, CheckpointConfig, Checkpoints, Flow, Inputs, MemoryRun, Outcome, RunConfig,
-    deliver, run,
+    Algorithm, CheckpointConfig, Checkpoints, Flow, Inputs, MemoryRun, Outcome, RunConfig, deliver,
+    run,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Order;
@@ -42,9 +42,7 @@ fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
         "bfs" => bfs::bfs(run, 3, Flow::Both).and_then(|raw| told(run, raw)),
         "sssp" => sssp::sssp(run, 3, true, Flow::Both).and_then(|raw| told(run, raw)),
         "kcore" => kcore::kcore(run).and_then(|raw| told(run, raw)),
-        "labels" => {
-            label_propagation::label_propagation(run, 9).and_then(|raw| told(run, raw))
-        }
+        "labels" => label_propagation::label_propagation(run, 9).and_then(|raw| told(run, raw)),
         _ => wcc::wcc(run).and_then(|raw| told(run, raw)),
     }
 }
@@ -86,8 +84,8 @@ fn survives(kind: FaultKind, first_spilled: bool) {
         let operations = disk.operations();
         assert!(operations > 20, "{name}: {operations}");
         let mut resumed = 0;
-        // Every operation of the first checkpoints, then some.
-        for at in (0..operations.min(40)).chain((40..operations).step_by(17)) {
+        // Every operation of the first three checkpoints, then some.
+        for at in (0..operations.min(24)).chain((24..operations).step_by(29)) {
             let directory = tempfile::tempdir().unwrap();
             let root = directory.path();
             let disk = Arc::new(FaultDisk::new(root, FaultPlan { at, kind }));
@@ -110,7 +108,7 @@ fn survives(kind: FaultKind, first_spilled: bool) {
             let found = found.unwrap_or_else(|error| panic!("{name} {kind:?} at {at}: {error}"));
             assert!(found == expected, "{name} {kind:?} at {at}: other results");
         }
-        assert!(resumed > 10, "{name}: {resumed} of {operations} went on from a checkpoint");
+        assert!(resumed > 8, "{name}: {resumed} of {operations} went on from a checkpoint");
     }
 }
 

@@ -9,8 +9,8 @@ use outercore_analytics::algorithms::degrees::{self, DegreeName};
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
-    Algorithm, Flow, Inputs, MemoryRun, NodeValue, Outcome, Passes, Raw, RunConfig, Values, deliver,
-    plan, run,
+    Algorithm, Flow, Inputs, MemoryRun, NodeValue, Outcome, Passes, Raw, RunConfig, Values,
+    deliver, plan, run,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Order;
@@ -20,23 +20,16 @@ use proptest::prelude::*;
 
 use fixture::Pair;
 
-const PAGERANK: &str = r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":6,"tolerance":0,"weights":null,"reverse":false}"#;
+const PAGERANK: &str = r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":3,"tolerance":0,"weights":null,"reverse":false}"#;
 
-const ALL: [&str; 14] = [
+const ALL: [&str; 7] = [
     PAGERANK,
     r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":50,"tolerance":1e-4,"weights":"w","reverse":true}"#,
-    r#"{"algorithm":"bfs","source":3,"flow":"out"}"#,
-    r#"{"algorithm":"bfs","source":3,"flow":"in"}"#,
     r#"{"algorithm":"bfs","source":3,"flow":"both"}"#,
     r#"{"algorithm":"sssp","source":3,"weights":"w","flow":"out"}"#,
-    r#"{"algorithm":"sssp","source":3,"weights":"w","flow":"both"}"#,
-    r#"{"algorithm":"sssp","source":3,"weights":null,"flow":"in"}"#,
     r#"{"algorithm":"wcc"}"#,
-    r#"{"algorithm":"kcore"}"#,
     r#"{"algorithm":"label_propagation","max_iterations":4}"#,
     r#"{"algorithm":"degrees","which":"total"}"#,
-    r#"{"algorithm":"degrees","which":"in"}"#,
-    r#"{"algorithm":"degrees","which":"out"}"#,
 ];
 
 fn request(text: &str) -> Algorithm {
@@ -93,26 +86,29 @@ fn names(root: &Path) -> Vec<String> {
 /// A graph whose state is larger than the buffers of a run.
 fn large(symmetric: bool, order: Order) -> Pair {
     let mut edges = Vec::new();
-    for (at, edge) in fixture::edge_list(&Csc::power_law(300_000, 900_000, 5)).into_iter().enumerate() {
+    for (at, edge) in
+        fixture::edge_list(&Csc::power_law(300_000, 900_000, 5)).into_iter().enumerate()
+    {
         edges.push(edge);
         // Everybody has an edge.
         if at < 300_000 {
             edges.push((at as u64, (at as u64 * 7 + 1) % 300_000));
         }
     }
-    Pair::with_log2(&Csc::from_edges(300_000, &edges), symmetric, order, 13)
+    Pair::with_log2(&Csc::from_edges(300_000, &edges), symmetric, order, 14)
 }
 
 #[test]
 fn results_are_those_of_a_run_in_memory() {
     for (symmetric, order) in [(false, Order::Degree), (true, Order::Natural)] {
         let pair = large(symmetric, order);
+        // The others are tried on any graph below.
         for text in ALL {
             let algorithm = request(text);
             let expected = execute(&pair, &algorithm, &config(Bytes::gib(1), 2)).unwrap();
             assert!(expected.plan.spill.is_none());
             let before = names(pair.root());
-            for (threads, extra) in [(2, 0), (2, 600_000), (1, 1_500_000)] {
+            for (threads, extra) in [(2, 0), (1, 1_000_000)] {
                 let budget = Bytes(least(&pair, &algorithm, threads).0 + extra);
                 let config = config(budget, threads);
                 let found = execute(&pair, &algorithm, &config).unwrap();
@@ -204,12 +200,12 @@ fn the_plan_says_what_a_pass_moves() {
         let pair = large(symmetric, Order::Degree);
         for text in [
             PAGERANK,
-            r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":4,"tolerance":0,"weights":"w","reverse":true}"#,
-            r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":40,"tolerance":1e-3,"weights":null,"reverse":false}"#,
+            r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":3,"tolerance":0,"weights":"w","reverse":true}"#,
+            r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":40,"tolerance":1e-2,"weights":null,"reverse":false}"#,
         ] {
             let algorithm = request(text);
             let least = least(&pair, &algorithm, 2);
-            for extra in [0, 300_000, 900_000, 1_500_000, 2_200_000] {
+            for extra in [0, 700_000, 1_500_000] {
                 let config = config(Bytes(least.0 + extra), 2);
                 let planned = plan(&pair.data_set, &algorithm, &config).unwrap();
                 let Some(spill) = planned.spill else { continue };
@@ -218,7 +214,7 @@ fn the_plan_says_what_a_pass_moves() {
                 assert_eq!(found.plan, planned);
                 let weighted = usize::from(planned.weighted);
                 let passes = &found.counters.by_pass[weighted..];
-                assert!(passes.len() >= 3, "{}", passes.len());
+                assert!(passes.len() >= 2, "{}", passes.len());
                 for (at, pass) in passes.iter().enumerate() {
                     let what = format!("{text} {extra} {at} {planned:?}");
                     assert_eq!(pass.spill_read, spill.read_per_pass.0, "{what}");
@@ -232,7 +228,7 @@ fn the_plan_says_what_a_pass_moves() {
             }
         }
     }
-    assert!(spilled > 15, "{spilled} runs kept state in scratch files");
+    assert!(spilled > 9, "{spilled} runs kept state in scratch files");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::program::{Flow, Passes};
 
 use super::all;
 use crate::gather::{
-    Adjacency, At, SPILL, Gathered, Numbers, neighbour_counts, results, tables_of, working,
+    Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
@@ -50,9 +50,8 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let partitions = run.shape().partitions();
     let adjacency = Adjacency::of(run)?;
     let counts = neighbour_counts(run, Flow::Both)?;
-    let begin = |_: &mut R, partition, counts: &Vec<u32>| {
-        Ok(Numbers { partition, values: counts.clone() })
-    };
+    let begin =
+        |_: &mut R, partition, counts: &Vec<u32>| Ok(Numbers { partition, values: counts.clone() });
     let step = Gathered::new(false, |bound, neighbours: &mut [u32]| h_index(bound, neighbours));
     let (mut tables, at) = tables_of(&step, run, counts, begin)?;
     let mut at = at.unwrap_or_else(|| At { iterations: 0, wanted: all(partitions) });

@@ -5,7 +5,7 @@ use outercore_grid::GridShape;
 
 use super::all;
 use crate::gather::{
-    Adjacency, At, SPILL, Gathered, Numbers, neighbour_counts, results, tables_of, working,
+    Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};

@@ -313,13 +313,7 @@ impl Step for Iteration<'_> {
         &self.spread
     }
 
-    fn open(
-        &self,
-        _: usize,
-        _: &Vec<f64>,
-        _: &Self::Fixed,
-        ranks: &mut Vec<f64>,
-    ) -> Vec<f64> {
+    fn open(&self, _: usize, _: &Vec<f64>, _: &Self::Fixed, ranks: &mut Vec<f64>) -> Vec<f64> {
         let mut sums = std::mem::take(ranks);
         sums.fill(0.0);
         sums
@@ -489,9 +483,7 @@ fn fixed<R: Passes>(
     let mut divisors = divisors(run, options)?;
     // One array after the other: a run reads those of many partitions at once.
     let mut given = Table::build(run, 1, given)?;
-    Table::build(run, 1, |_, part| {
-        Ok((divisors.take(part)?, given.take(part)?))
-    })
+    Table::build(run, 1, |_, part| Ok((divisors.take(part)?, given.take(part)?)))
 }
 
 fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Table<Divisor>> {

@@ -199,8 +199,7 @@ pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> 
         nothing,
         |_, part, ()| {
             let len = lens[part];
-            let mut reach =
-                Reach { distance: vec![f64::INFINITY; len], changed: Bits::new(len) };
+            let mut reach = Reach { distance: vec![f64::INFINITY; len], changed: Bits::new(len) };
             if let Some(local) = here(part) {
                 reach.distance[local] = 0.0;
                 reach.changed.insert(local);

@@ -40,11 +40,7 @@ impl Cached {
     }
 
     /// Makes room if there is none: drops what `worst` of the cached ones says.
-    fn bring(
-        &mut self,
-        source: usize,
-        worst: impl FnOnce(&[usize]) -> usize,
-    ) -> Option<usize> {
+    fn bring(&mut self, source: usize, worst: impl FnOnce(&[usize]) -> usize) -> Option<usize> {
         let evicted = (self.order.len() >= self.slots).then(|| {
             let at = worst(&self.order);
             let evicted = self.order.remove(at);
@@ -68,7 +64,9 @@ pub fn plan_group(
     any_order: bool,
     cached: &mut Cached,
 ) -> Vec<StepPlan> {
-    if any_order { freely(group, lists, source_of, cached) } else {
+    if any_order {
+        freely(group, lists, source_of, cached)
+    } else {
         Wave::new(group, lists, source_of, cached).steps()
     }
 }
@@ -89,7 +87,8 @@ fn freely(
             }
         }
     }
-    let mut order: Vec<usize> = (0..by_source.len()).filter(|&s| !by_source[s].is_empty()).collect();
+    let mut order: Vec<usize> =
+        (0..by_source.len()).filter(|&s| !by_source[s].is_empty()).collect();
     if cached.backwards {
         order.reverse();
     }
@@ -326,7 +325,18 @@ mod tests {
         // In a wave: the first ones come again at its end.
         assert!(follow(40, (false, false), 10, 1, false) <= 4 * 50);
         // With the two windows of a symmetric grid in memory.
-        for (group, slots) in [(10, 1), (10, 5), (10, 10), (10, 20), (10, 22), (5,10), (5,20),(5,12), (20,20), (13, 26)] {
+        for (group, slots) in [
+            (10, 1),
+            (10, 5),
+            (10, 10),
+            (10, 20),
+            (10, 22),
+            (5, 10),
+            (5, 20),
+            (5, 12),
+            (20, 20),
+            (13, 26),
+        ] {
             println!("{group} {slots}: {}", follow(40, (true, false), group, slots, false));
         }
     }

@@ -157,7 +157,11 @@ impl<S: Step> Tables<S> {
     ///
     /// # Errors
     /// A failed write; the wish to stop, once the checkpoint is there.
-    pub(crate) fn checkpoint<R: Passes, L: Serialize>(&mut self, run: &mut R, at: &L) -> Result<()> {
+    pub(crate) fn checkpoint<R: Passes, L: Serialize>(
+        &mut self,
+        run: &mut R,
+        at: &L,
+    ) -> Result<()> {
         let Some(checkpoints) = run.checkpoints().filter(|checkpoints| checkpoints.is_due()) else {
             return Ok(());
         };
@@ -232,10 +236,7 @@ fn kept<R: Passes, T: Stored>(
     Ok(value)
 }
 
-fn write_columns<T: Stored>(
-    value: &T,
-    write: &mut dyn FnMut(&[u8]) -> Result<()>,
-) -> Result<bool> {
+fn write_columns<T: Stored>(value: &T, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<bool> {
     value.columns().into_iter().try_for_each(write)?;
     Ok(false)
 }
@@ -297,10 +298,11 @@ fn sweep_here<R: Passes, S: Step>(
         });
         let select = Selection { targets: &mask, ..*select };
         run.pass(step.program(), shown, &mut targets, &select)?;
-        let close = |partition: usize, target: &mut S::Target, shown: &mut S::Shown, own: &mut _| {
-            let target = std::mem::take(target);
-            step.close(partition, target, shown, &fixed[partition], own)
-        };
+        let close =
+            |partition: usize, target: &mut S::Target, shown: &mut S::Shown, own: &mut _| {
+                let target = std::mem::take(target);
+                step.close(partition, target, shown, &fixed[partition], own)
+            };
         let mut both: Vec<_> = targets.iter_mut().zip(own.iter_mut()).collect();
         let closed = if alone {
             let mut all: Vec<_> = both.into_iter().zip(shown.iter_mut()).collect();

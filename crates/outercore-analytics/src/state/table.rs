@@ -46,7 +46,9 @@ impl<T: Stored> Table<T> {
     ) -> Result<Self> {
         let partitions = run.shape().partitions();
         let Some(spill) = run.spill() else {
-            return Ok(Self::Here((0..partitions).map(|part| make(run, part)).collect::<Result<_>>()?));
+            return Ok(Self::Here(
+                (0..partitions).map(|part| make(run, part)).collect::<Result<_>>()?,
+            ));
         };
         let first = make(run, 0)?;
         let mut table = Away::new(run, spill, places, &first)?;

@@ -62,6 +62,8 @@ pub struct StreamRun<'a> {
     expected: Option<(Vec<Vec<Task>>, bool)>,
     /// Of a pass in portions: what they have cost so far.
     portions: Option<PassCounters>,
+    /// Bytes that had arrived when a portion was last counted.
+    bytes_seen: u64,
     /// Scratch files for state, where it has no room, and what was moved when the pass began.
     spill: Option<Arc<Spill>>,
     spilled: SpillCounters,
@@ -158,6 +160,7 @@ impl<'a> StreamRun<'a> {
             dealt: None,
             expected: None,
             portions: None,
+            bytes_seen: 0,
             spill: None,
             spilled: SpillCounters::default(),
             checkpoints: None,
@@ -254,7 +257,9 @@ impl<'a> StreamRun<'a> {
         let state = shared.lock();
         let held: Vec<bool> = state.data.iter().map(Option::is_some).collect();
         let pass = state.pass + 1;
-        let (reader_before, bytes_before) = (state.reader.counters, state.reader.bytes);
+        let reader_before = state.reader.counters;
+        // Of a pass in portions, what arrives between two of them counts too.
+        let bytes_before = self.portions.as_ref().map_or(state.reader.bytes, |_| self.bytes_seen);
         drop(state);
 
         let wanted = layout.parts(&tasks, weights, &held, pass);
@@ -289,6 +294,7 @@ impl<'a> StreamRun<'a> {
 
         let state = shared.lock();
         let reader = state.reader.counters;
+        self.bytes_seen = state.reader.bytes;
         let moved = self.moved();
         self.count(PassCounters {
             spill_read: moved.read.0,
@@ -381,8 +387,8 @@ impl Passes for StreamRun<'_> {
 
     fn expect(&mut self, next: &Selection<'_>) {
         let possible = !next.weights || self.plan.weighted;
-        self.expected = (self.shared.layout.buffering && possible)
-            .then(|| (self.tasks(next), next.weights));
+        self.expected =
+            (self.shared.layout.buffering && possible).then(|| (self.tasks(next), next.weights));
     }
 
     fn tasks(&self, select: &Selection<'_>) -> Vec<Vec<Task>> {
@@ -403,7 +409,9 @@ impl Passes for StreamRun<'_> {
         tasks: Vec<Vec<Task>>,
         next: Option<Vec<Vec<Task>>>,
     ) -> Result<()> {
-        if self.shared.layout.buffering && let Some(next) = next {
+        if self.shared.layout.buffering
+            && let Some(next) = next
+        {
             self.expected = Some((next, weights));
         }
         let shared = Arc::clone(&self.shared);
@@ -422,6 +430,7 @@ impl Passes for StreamRun<'_> {
     fn begin_portions(&mut self) {
         // What was moved between passes belongs to none.
         self.moved();
+        self.bytes_seen = self.shared.lock().reader.bytes;
         self.portions = Some(PassCounters::default());
     }
 

@@ -160,7 +160,9 @@ pub(super) fn wcc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
         run,
         nothing,
         |run, partition, ()| Ok(Labels { partition, of: run.nodes(partition)? }),
-        |run, partition| Ok((0..run.shape().partition_len(partition)).map(|at| at as u16).collect()),
+        |run, partition| {
+            Ok((0..run.shape().partition_len(partition)).map(|at| at as u16).collect())
+        },
     )?;
     let mut at = at.unwrap_or_else(|| At { passes: 0, active: all(parts) });
     let everywhere = all(parts);
@@ -200,9 +202,8 @@ fn sizes<R: Passes>(run: &mut R, labels: &mut Table<Labels>) -> Result<(u64, u32
         let mut sizes = vec![0u32; window.min(nodes - first) as usize];
         labels.each(|_, labels| {
             for &label in &labels.of {
-                if let Some(size) = u64::from(label)
-                    .checked_sub(first)
-                    .and_then(|at| sizes.get_mut(at as usize))
+                if let Some(size) =
+                    u64::from(label).checked_sub(first).and_then(|at| sizes.get_mut(at as usize))
                 {
                     *size += 1;
                 }
