@@ -32,6 +32,9 @@ pub(crate) const MEMORY: Bytes = Bytes(CHUNK as u64);
 /// Of a run's time at most this share goes into checkpoints, however short the interval.
 const SHARE: u32 = 10;
 
+/// Takes the next bytes of a state.
+pub(crate) type WriteTo<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
 /// `checkpoint.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,7 +160,7 @@ impl Checkpoints {
     pub(crate) fn write(
         &mut self,
         at: Value,
-        state: &mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+        state: &mut dyn FnMut(WriteTo<'_>) -> Result<()>,
     ) -> Result<()> {
         let began = Instant::now();
         let write = |this: &mut Self| -> Result<()> {

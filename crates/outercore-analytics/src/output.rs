@@ -323,7 +323,10 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
             return Err(Error::new(ErrorKind::NoSpace, text)
                 .hint("free space, or choose another directory with --scratch"));
         }
-        return Err(error.context(format!("result `{}`", path.display())));
+        return Err(match error.kind() {
+            ErrorKind::Interrupted => error,
+            _ => error.context(format!("result `{}`", path.display())),
+        });
     }
     Ok(ResultFile { path, dtype: T::DTYPE, len: nodes })
 }

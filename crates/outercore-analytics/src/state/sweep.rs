@@ -9,7 +9,7 @@ use super::steps::{Cached, StepPlan, plan_group};
 use super::stored::Stored;
 use super::table::{Away, Table};
 use crate::algorithms::each_partition;
-use crate::checkpoint::{Checkpoints, Saved};
+use crate::checkpoint::{Checkpoints, Saved, WriteTo};
 use crate::program::{EdgeProgram, Passes, Selection};
 use crate::schedule::Task;
 
@@ -202,7 +202,8 @@ impl<S: Step> Tables<S> {
         let rooms = &self.rooms[..];
         match (&mut self.shown, &mut self.fixed, &mut self.own) {
             (Table::Here(shown), Table::Here(fixed), Table::Here(own)) => {
-                sweep_here(run, step, shown, fixed, own, rooms, select, again)
+                let here = Here::<S> { shown, fixed, own, rooms };
+                sweep_here(run, step, here, select, again)
             }
             (Table::Away(shown), Table::Away(fixed), Table::Away(own)) => {
                 let sweep = Sweep::new(run, step, shown, fixed, own, rooms, select);
@@ -236,7 +237,7 @@ fn kept<R: Passes, T: Stored>(
     Ok(value)
 }
 
-fn write_columns<T: Stored>(value: &T, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+fn write_columns<T: Stored>(value: &T, write: WriteTo<'_>) -> Result<bool> {
     value.columns().into_iter().try_for_each(write)?;
     Ok(false)
 }
@@ -266,13 +267,18 @@ fn grouped(
     groups
 }
 
+/// Tables in memory.
+struct Here<'a, S: Step> {
+    shown: &'a mut [S::Shown],
+    fixed: &'a [S::Fixed],
+    own: &'a mut [S::Own],
+    rooms: &'a [u64],
+}
+
 fn sweep_here<R: Passes, S: Step>(
     run: &mut R,
     step: &S,
-    shown: &mut [S::Shown],
-    fixed: &[S::Fixed],
-    own: &mut [S::Own],
-    rooms: &[u64],
+    Here { shown, fixed, own, rooms }: Here<'_, S>,
     select: &Selection<'_>,
     again: bool,
 ) -> Result<Vec<Option<S::Report>>> {
