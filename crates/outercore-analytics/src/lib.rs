@@ -7,6 +7,7 @@
 
 pub mod algorithms;
 mod checkpoint;
+mod config;
 pub mod far;
 pub mod gather;
 mod memory_run;
@@ -22,6 +23,7 @@ pub mod state;
 mod stream_run;
 
 pub use checkpoint::Checkpoints;
+pub use config::{CheckpointConfig, RunConfig};
 pub use memory_run::MemoryRun;
 pub use output::{
     Counters, Isolated, Need, NodeValue, PassCounters, Raw, ResultFile, SpillNeed, Values, Working,
@@ -31,8 +33,7 @@ pub use plan::{FarShare, PlanInput, RunPlan, SpillPlan};
 pub use profile::{Profile, SegmentClass};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
 pub use request::{
-    Algorithm, CheckpointConfig, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through,
-    stream, stream_through,
+    Algorithm, FlowName, Inputs, Outcome, plan, run, run_through, stream, stream_through,
 };
 pub use segments::{SEGMENT_BYTES, Segment, segments};
 pub use stream_run::{OnProgress, StreamOptions, StreamRun};

@@ -276,7 +276,7 @@ fn the_wish_to_stop_ends_a_run_and_leaves_nothing() {
     let mut calls = 0;
     let mut stop = |_: &str, _, _, _: &str| {
         calls += 1;
-        if calls < 4 { Ok(()) } else { Err(Error::new(ErrorKind::Interrupted, "stopped")) }
+        if calls < 3 { Ok(()) } else { Err(Error::new(ErrorKind::Interrupted, "stopped")) }
     };
     let error = run(&pair.data_set, &algorithm, Inputs::default(), &config, &mut stop).unwrap_err();
     assert_eq!(error.to_string(), "stopped");

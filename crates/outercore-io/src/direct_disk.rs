@@ -64,7 +64,8 @@ impl DirectFile {
     /// Writes the whole pages of `bytes` directly, where that can be done; how many bytes they are.
     fn write_pages(&mut self, offset: u64, bytes: &[u8]) -> Result<usize> {
         let whole = bytes.len() - bytes.len() % PAGE;
-        let aligned = bytes.as_ptr() as usize % PAGE == 0 && offset % PAGE as u64 == 0;
+        let aligned =
+            (bytes.as_ptr() as usize).is_multiple_of(PAGE) && offset.is_multiple_of(PAGE as u64);
         let Some(file) = self.direct.as_ref().filter(|_| aligned && whole > 0) else {
             return Ok(0);
         };

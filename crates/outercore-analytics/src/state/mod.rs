@@ -1,9 +1,9 @@
 //! State of the nodes, partition by partition: in memory, or in scratch files where the budget is
 //! smaller than it.
 //!
-//! [`stored`] is what a partition's state looks like as bytes, [`Table`] one value for each
-//! partition, [`steps`] decides in which order what is loaded, [`sweep`] makes a pass over tables,
-//! and [`spill`] is the scratch space.
+//! [`stored`] says what a partition's state looks like as bytes, a [`Table`] has one for each partition,
+//! [`steps`] decides in which order they are loaded, [`Tables`] make passes, and [`spill`] is the
+//! scratch space.
 
 mod parts;
 pub mod spill;
