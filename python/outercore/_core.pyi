@@ -1,6 +1,7 @@
 """The native module: convert, release the GIL, map errors; see `crates/outercore-py`."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def run_algorithm(
     ids: NDArray[np.int64] | None,
     weights: NDArray[np.float64] | None,
     progress: _Progress | None,
-) -> tuple[NDArray[Any], str]: ...
+) -> tuple[NDArray[Any] | Path, str]: ...
 def far_address(text: str) -> str: ...
 def far_new_token(path: str) -> None: ...
 def far_arrays(path: str) -> str: ...

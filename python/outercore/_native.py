@@ -138,10 +138,17 @@ def run_algorithm(
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Runs an algorithm, with `weights` of the nodes `ids` as its teleport vector if any.
 
-    Returns the values by node id, and `plan`, `counters` and `facts`.
+    Returns the values by node id, mapped from a file without a name where the budget has no room
+    for them, and `plan`, `counters` and `facts`.
     """
     values, outcome = _core.run_algorithm(str(path), json.dumps(request), ids, weights, progress)
-    return values, json.loads(outcome)
+    if isinstance(values, np.ndarray):
+        return values, json.loads(outcome)
+    try:
+        mapped: NDArray[Any] = np.load(values, mmap_mode="r")
+    finally:
+        Path(values).unlink()
+    return mapped, json.loads(outcome)
 
 
 def stream_edges(path: Path, options: dict[str, Any], function: Callable[..., object]) -> None:

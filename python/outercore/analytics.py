@@ -1,13 +1,15 @@
 """Graph algorithms over the grid of a data set, under a memory budget.
 
 Every function takes a graph (or the path of a data set) and returns one value a node. The values of
-the nodes stay in memory, the edges are read in passes; the result is the same to the last bit
-whatever the budget, the back end or the number of threads. The grid is built when it is first
-needed and kept in the data set.
+the nodes stay in memory, or go through it partition by partition where the budget has no room for
+them; the edges are read in passes. The result is the same to the last bit whatever the budget, the
+back end or the number of threads; where the budget has no room for it, it is mapped from a file.
+The grid is built when it is first needed and kept in the data set.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import os
@@ -50,6 +52,14 @@ class Resources(TypedDict, total=False):
     """A memory server that holds edges too; its address, or `far.FarOptions`."""
     far_ratio: float | None
     """Share of the edges' bytes that is left to it; what the budget leaves by default."""
+    scratch: str | os.PathLike[str] | None
+    """Directory for what memory has no room for; that of the data set by default."""
+    checkpoint: str | os.PathLike[str] | None
+    """Leave checkpoints in this directory; it is removed when the run has come to its end."""
+    checkpoint_every: float
+    """Seconds from one to the next; 60 by default."""
+    resume: bool
+    """Go on from the checkpoint that is there."""
     save: str | None
     """Keep the result in the data set as a node array of this name."""
     progress: Progress | None
@@ -564,6 +574,11 @@ def run(
     buffering: bool = True,
     profile: bool = False,
     reads_by_segment: Sequence[int] | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+    resume: bool = False,
+    keep_checkpoint: bool = False,
     save: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -583,6 +598,16 @@ def run(
         buffering: whether to read ahead of what is computed; only experiments turn it off.
         profile: count the reads of each segment.
         reads_by_segment: of an earlier run's profile, by which to choose what stays in memory.
+        scratch: directory for state and results that memory has no room for; that of the data set
+            by default.
+        checkpoint: directory in which checkpoints are left between passes, for ``resume``. Ctrl-C
+            ends after the pass that is on, with a checkpoint; a second one at once.
+        checkpoint_every: seconds from one to the next, more where they would take a tenth of the
+            time.
+        resume: go on from the checkpoint in ``checkpoint``; the result has the same bits. Memory
+            and threads may be others.
+        keep_checkpoint: leave the directory as it is when the run has come to its end, for a caller
+            who then calls `forget_checkpoint`.
         save: keep the result in the data set as a node array of this name.
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
@@ -604,6 +629,16 @@ def run(
     config |= {"profile": True} if profile else {}
     if reads_by_segment is not None:
         config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
+    config |= {} if scratch is None else {"scratch": os.fspath(scratch)}
+    if checkpoint is not None:
+        seconds = _plain("checkpoint_every", float(checkpoint_every))
+        config["checkpoint"] = {
+            "directory": str(Path(checkpoint).resolve()),
+            "seconds": seconds,
+            "resume": resume,
+        }
+    elif resume:
+        raise InvalidError("resume without a checkpoint\nhint: say where it is: `checkpoint`")
     request = {"algorithm": _algorithm(algorithm, options), "config": config}
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
@@ -615,6 +650,8 @@ def run(
     if save is not None:
         opened.reload()
         opened.add_node_array(save, values, overwrite=overwrite, origin=_described(request))
+    if checkpoint is not None and not keep_checkpoint:
+        forget_checkpoint(checkpoint)
     return Run(
         algorithm,
         values,
@@ -623,6 +660,15 @@ def run(
         outcome["counters"],
         outcome.get("profile"),
     )
+
+
+def forget_checkpoint(directory: str | os.PathLike[str]) -> None:
+    """Removes a checkpoint, whose run has come to its end, and nothing else."""
+    directory = Path(directory)
+    for name in ("checkpoint.json", "checkpoint.tmp", "state-0.bin", "state-1.bin"):
+        (directory / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 def plan(

@@ -5,16 +5,18 @@
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::{Arcs, GridShape, Order};
+use serde::{Deserialize, Serialize};
 
-use crate::algorithms::{all, each_partition};
-use crate::output::Working;
+use crate::algorithms::all;
+use crate::output::{SpillNeed, Working};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic};
 
 /// Bytes beside the slots for each node of a group: where its slots begin and how many are filled.
 const PER_NODE: u64 = 12;
 
-/// Calls `each(partition, local, values of its neighbours)` for every node of the partitions in
-/// `wanted`; what it returns is the node's new value, and `None` stands for the other partitions.
+/// A step in which every node of the selected partitions hears the values of all its neighbours at
+/// once: `each(its value, values of its neighbours)` is its new value.
 ///
 /// Neighbours come in no order that means anything, parallel arcs as often as they are there.
 /// Without `loops` a node is no neighbour of itself; with them a loop counts as
@@ -23,94 +25,177 @@ const PER_NODE: u64 = 12;
 /// # Cost
 /// The partitions go in groups, each as large as [`Passes::working`] has room for but at least one
 /// partition. A group takes one pass over the blocks of its partitions, 4 bytes for each arc that
-/// reaches it and 12 for each node. Degrees are read first: 4 bytes for each connected node. The
-/// result does not depend on the groups.
-///
-/// # Errors
-/// A failed or corrupt read; the wish to stop.
-pub fn gather<R: Passes>(
-    run: &mut R,
-    values: &[Vec<u32>],
-    wanted: &[bool],
-    flow: Flow,
-    loops: bool,
-    each: impl Fn(usize, usize, &mut [u32]) -> u32 + Sync,
-) -> Result<Vec<Option<Vec<u32>>>> {
-    let counts = neighbour_counts(run, flow)?;
-    let options = Gathering { flow, loops, again: false };
-    gather_counted(run, &counts, values, wanted, options, each)
+/// reaches it and 12 for each node. The result does not depend on the groups.
+pub(crate) struct Gathered<F> {
+    program: Gather,
+    each: F,
 }
 
-/// What is gathered, and what comes after.
-#[derive(Clone, Copy)]
-pub(crate) struct Gathering {
-    pub(crate) flow: Flow,
-    pub(crate) loops: bool,
-    /// Whether the same is probably gathered again.
-    pub(crate) again: bool,
+impl<F: Fn(u32, &mut [u32]) -> u32 + Sync> Gathered<F> {
+    pub(crate) fn new(loops: bool, each: F) -> Self {
+        Self { program: Gather { loops }, each }
+    }
 }
 
-/// As [`gather`], where [`neighbour_counts`] has been asked before: iterations need it once.
-pub(crate) fn gather_counted<R: Passes>(
-    run: &mut R,
-    counts: &[Vec<u32>],
-    values: &[Vec<u32>],
-    wanted: &[bool],
-    Gathering { flow, loops, again }: Gathering,
-    each: impl Fn(usize, usize, &mut [u32]) -> u32 + Sync,
-) -> Result<Vec<Option<Vec<u32>>>> {
-    let partitions = run.shape().partitions();
-    let room = run.working().0;
-    let mut group = Group {
-        program: Gather { values, loops },
-        sources: (0..partitions).collect(),
-        slots: (0..partitions).map(|_| Slots::default()).collect(),
-        flow,
-        found: vec![None; partitions],
-    };
-    let mut used = 0;
-    let mut alone = true;
-    for partition in (0..partitions).filter(|&partition| wanted[partition]) {
-        let counts = &counts[partition];
-        let bytes = counts.iter().map(|&count| 4 * u64::from(count) + PER_NODE).sum::<u64>();
-        if used > 0 && used + bytes > room {
-            group.finish(run, false, &each)?;
-            used = 0;
-            alone = false;
+/// Values of a partition's nodes.
+#[derive(Clone, Default)]
+pub(crate) struct Numbers {
+    pub(crate) partition: usize,
+    pub(crate) values: Vec<u32>,
+}
+
+impl Stored for Numbers {
+    fn like(&self, len: usize) -> Self {
+        Self { partition: self.partition, values: self.values.like(len) }
+    }
+
+    fn columns(&self) -> Vec<&[u8]> {
+        self.values.columns()
+    }
+
+    fn columns_mut(&mut self) -> Vec<&mut [u8]> {
+        self.values.columns_mut()
+    }
+
+    fn restored(&mut self, partition: usize) {
+        self.partition = partition;
+    }
+}
+
+impl<F: Fn(u32, &mut [u32]) -> u32 + Sync> Step for Gathered<F> {
+    type Program = Gather;
+    type Shown = Numbers;
+    /// How many neighbours each node has, loops included.
+    type Fixed = Vec<u32>;
+    type Own = ();
+    type Target = Slots;
+    /// Whether a value is another one now.
+    type Report = bool;
+    const TRAFFIC: Traffic = TRAFFIC;
+    const ANY_ORDER: bool = true;
+    const QUIET: bool = false;
+    const GATHERS: bool = true;
+
+    fn program(&self) -> &Gather {
+        &self.program
+    }
+
+    fn room(&self, counts: &Vec<u32>) -> u64 {
+        counts.iter().map(|&count| 4 * u64::from(count) + PER_NODE).sum()
+    }
+
+    fn open(&self, partition: usize, _: &Numbers, counts: &Vec<u32>, (): &mut ()) -> Slots {
+        Slots::new(partition, counts)
+    }
+
+    fn close(
+        &self,
+        _: usize,
+        mut slots: Slots,
+        shown: &mut Numbers,
+        _: &Vec<u32>,
+        (): &mut (),
+    ) -> Closed<bool> {
+        let mut changed = false;
+        for (local, value) in shown.values.iter_mut().enumerate() {
+            let new = (self.each)(*value, slots.of(local));
+            changed |= new != *value;
+            *value = new;
         }
-        used += bytes;
-        group.slots[partition] = Slots::new(partition, counts);
+        Closed { report: changed, shown: changed, own: false }
     }
-    if used > 0 {
-        group.finish(run, again && alone, &each)?;
+}
+
+/// What a gather takes where its state is in scratch files.
+pub(crate) const SPILL: SpillNeed = SpillNeed {
+    shown: PerNode::new(4, 0),
+    fixed: PerNode::new(4, 0),
+    own: PerNode::NONE,
+    target: PerNode::NONE,
+    traffic: TRAFFIC,
+    writes_own: false,
+    any_order: true,
+    flow: Flow::Both,
+};
+
+const TRAFFIC: Traffic = Traffic {
+    open_shown: false,
+    open_fixed: true,
+    open_own: false,
+    close_shown: true,
+    close_fixed: false,
+};
+
+/// The tables of a gather, and where its loop is in the checkpoint that the run goes on from.
+pub(crate) fn tables_of<R: Passes, F: Fn(u32, &mut [u32]) -> u32 + Sync>(
+    _step: &Gathered<F>,
+    run: &mut R,
+    counts: Table<Vec<u32>>,
+    begin: impl FnMut(&mut R, usize, &Vec<u32>) -> Result<Numbers>,
+) -> Result<(Tables<Gathered<F>>, Option<At>)> {
+    Tables::begin(run, counts, begin, |_, _| Ok(()))
+}
+
+/// Where the loop of a gather is, between two iterations.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct At {
+    pub(crate) iterations: u64,
+    /// Partitions in which something may change.
+    pub(crate) wanted: Vec<bool>,
+}
+
+impl At {
+    /// One iteration; `again`: another may follow.
+    pub(crate) fn next<R: Passes, F: Fn(u32, &mut [u32]) -> u32 + Sync>(
+        &mut self,
+        run: &mut R,
+        adjacency: &Adjacency,
+        step: &Gathered<F>,
+        tables: &mut Tables<Gathered<F>>,
+        again: bool,
+    ) -> Result<()> {
+        let sources = all(self.wanted.len());
+        let select = Selection {
+            sources: &sources,
+            targets: &self.wanted,
+            flow: Flow::Both,
+            weights: false,
+        };
+        let changed = tables.sweep(run, step, &select, again)?;
+        let changed: Vec<bool> = changed.into_iter().map(|c| c.unwrap_or(false)).collect();
+        self.wanted = adjacency.beside(&changed);
+        self.iterations += 1;
+        Ok(())
     }
-    Ok(group.found)
+}
+
+/// The values of all nodes as a result.
+pub(crate) fn results(values: Table<Numbers>) -> Parts<i64> {
+    values.into_parts(|shown| shown.values.into_iter().map(i64::from).collect())
 }
 
 /// By partition, how many neighbours each node has, loops included.
 ///
 /// One kind of degrees after the other: hubs are dealt to all partitions, so a run reads the degrees
 /// of many partitions at once and would read them again after the other kind.
-pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Vec<Vec<u32>>> {
+pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Table<Vec<u32>>> {
     let (first, second) = match flow {
         _ if run.shape().symmetric => (Degree::Out, None),
         Flow::Along | Flow::Once => (Degree::In, None),
         Flow::Against => (Degree::Out, None),
         Flow::Both => (Degree::In, Some(Degree::Out)),
     };
-    let partitions = run.shape().partitions();
-    let mut counts = (0..partitions)
-        .map(|partition| run.degrees(first, partition))
-        .collect::<Result<Vec<_>>>()?;
-    for (partition, counts) in counts.iter_mut().enumerate() {
-        let Some(second) = second else { break };
+    let mut counts = Table::build(run, 1, |run, partition| run.degrees(first, partition))?;
+    let Some(second) = second else { return Ok(counts) };
+    counts.each(|partition, counts| {
         for (count, more) in counts.iter_mut().zip(run.degrees(second, partition)?) {
             *count = count.checked_add(more).ok_or_else(|| {
                 let message = "a node has more than 4,294,967,295 neighbours";
                 Error::new(ErrorKind::Unsupported, message)
             })?;
         }
-    }
+        Ok(true)
+    })?;
     Ok(counts)
 }
 
@@ -125,63 +210,18 @@ pub fn working(shape: &GridShape, largest: u64) -> Working {
     }
 }
 
-/// Some partitions whose neighbours are gathered in one pass.
-struct Group<'a> {
-    program: Gather<'a>,
-    sources: Vec<usize>,
-    slots: Vec<Slots>,
-    flow: Flow,
-    found: Vec<Option<Vec<u32>>>,
-}
-
-impl Group<'_> {
-    /// Fills the slots, computes the new values and frees the slots. `again`: the next group will
-    /// probably be the same.
-    fn finish<R: Passes>(
-        &mut self,
-        run: &mut R,
-        again: bool,
-        each: &(impl Fn(usize, usize, &mut [u32]) -> u32 + Sync),
-    ) -> Result<()> {
-        let all = all(self.slots.len());
-        let targets: Vec<bool> = self.slots.iter().map(|slots| !slots.starts.is_empty()).collect();
-        let select =
-            Selection { sources: &all, targets: &targets, flow: self.flow, weights: false };
-        if again {
-            run.expect(&select);
-        }
-        run.pass(&self.program, &self.sources, &mut self.slots, &select)?;
-        let found = each_partition(run, &mut self.slots, |partition, slots| {
-            (!slots.starts.is_empty()).then(|| {
-                let mut slots = std::mem::take(slots);
-                (0..slots.filled.len())
-                    .map(|local| each(partition, local, slots.of(local)))
-                    .collect::<Vec<u32>>()
-            })
-        });
-        for (kept, found) in self.found.iter_mut().zip(found) {
-            if found.is_some() {
-                *kept = found;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Puts the source's value into the next slot of the target.
-struct Gather<'a> {
-    values: &'a [Vec<u32>],
+pub(crate) struct Gather {
     loops: bool,
 }
 
-impl EdgeProgram for Gather<'_> {
-    /// Which partition it is.
-    type Source = usize;
+impl EdgeProgram for Gather {
+    type Source = Numbers;
     type Target = Slots;
 
-    fn apply(&self, arcs: &Arcs<'_>, source: &usize, target: &mut Slots) {
-        let values = &self.values[*source][..];
-        let skip_loops = !self.loops && *source == target.partition;
+    fn apply(&self, arcs: &Arcs<'_>, source: &Numbers, target: &mut Slots) {
+        let values = &source.values[..];
+        let skip_loops = !self.loops && source.partition == target.partition;
         arcs.for_each(|from, to, _| {
             if !(skip_loops && from == to) {
                 let slot = target.starts[to] as usize + target.filled[to] as usize;
@@ -194,7 +234,7 @@ impl EdgeProgram for Gather<'_> {
 
 /// Room for the neighbours' values of a partition's nodes.
 #[derive(Default)]
-struct Slots {
+pub(crate) struct Slots {
     partition: usize,
     starts: Vec<u64>,
     filled: Vec<u32>,

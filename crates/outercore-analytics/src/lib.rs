@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+mod checkpoint;
+mod config;
 pub mod far;
 pub mod gather;
 mod memory_run;
@@ -17,17 +19,21 @@ mod program;
 mod request;
 pub mod schedule;
 mod segments;
+pub mod state;
 mod stream_run;
 
+pub use checkpoint::Checkpoints;
+pub use config::{CheckpointConfig, RunConfig};
 pub use memory_run::MemoryRun;
 pub use output::{
-    Counters, Isolated, Need, NodeValue, PassCounters, Raw, Values, Working, deliver,
+    Counters, Isolated, Need, NodeValue, PassCounters, Raw, ResultFile, SpillNeed, Values, Working,
+    deliver,
 };
-pub use plan::{FarShare, PlanInput, RunPlan};
+pub use plan::{FarShare, PlanInput, RunPlan, SpillPlan};
 pub use profile::{Profile, SegmentClass};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
 pub use request::{
-    Algorithm, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through, stream, stream_through,
+    Algorithm, FlowName, Inputs, Outcome, plan, run, run_through, stream, stream_through,
 };
 pub use segments::{SEGMENT_BYTES, Segment, segments};
 pub use stream_run::{OnProgress, StreamOptions, StreamRun};

@@ -1,14 +1,17 @@
 //! Passes over a grid in memory: the definition that every other way is compared with.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Order, Side};
 
-use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::checkpoint::Checkpoints;
+use crate::program::{Degree, EdgeProgram, Passes, Selection};
+use crate::schedule::{Task, sides};
+use crate::state::Spill;
 
 /// A grid in memory and passes on the calling thread, block after block in file order.
-#[derive(Debug)]
 pub struct MemoryRun {
     shape: GridShape,
     blocks: Vec<Block>,
@@ -18,6 +21,8 @@ pub struct MemoryRun {
     in_degrees: Vec<u32>,
     out_degrees: Vec<u32>,
     working: Bytes,
+    spill: Option<Arc<Spill>>,
+    checkpoints: Option<Checkpoints>,
 }
 
 /// Local row, local column, weight.
@@ -94,6 +99,8 @@ impl MemoryRun {
             in_degrees,
             out_degrees,
             working: Bytes(0),
+            spill: None,
+            checkpoints: None,
         };
         run.fill(arcs, &rank);
         run
@@ -142,28 +149,22 @@ impl MemoryRun {
         }
     }
 
+    /// Keeps state in scratch files.
+    pub fn with_spill(mut self, spill: Spill) -> Self {
+        self.spill = Some(Arc::new(spill));
+        self
+    }
+
+    /// Leaves checkpoints.
+    pub fn with_checkpoints(mut self, checkpoints: Checkpoints) -> Self {
+        self.checkpoints = Some(checkpoints);
+        self
+    }
+
     /// Gives algorithms that trade memory for passes so much of it.
     pub fn with_working(mut self, working: Bytes) -> Self {
         self.working = working;
         self
-    }
-
-    /// The directions in which a block is visited, in their order.
-    fn sides(&self, block: &Block, flow: Flow) -> &'static [Side] {
-        const BOTH: &[Side] = &[Side::ToRows, Side::ToColumns];
-        match flow {
-            Flow::Once => &BOTH[..1],
-            _ if self.shape.symmetric => {
-                if block.is_loop {
-                    &BOTH[..1]
-                } else {
-                    BOTH
-                }
-            }
-            Flow::Along => &BOTH[..1],
-            Flow::Against => &BOTH[1..],
-            Flow::Both => BOTH,
-        }
     }
 }
 
@@ -180,7 +181,7 @@ impl Passes for MemoryRun {
         select: &Selection<'_>,
     ) -> Result<()> {
         for block in &self.blocks {
-            for &side in self.sides(block, select.flow) {
+            for &side in sides(self.shape.symmetric, block.is_loop, select.flow) {
                 let (source, target) = side.ends(block.row_part, block.col_part);
                 if select.sources[source] && select.targets[target] {
                     let arcs = block.arcs(side, select.weights);
@@ -191,13 +192,57 @@ impl Passes for MemoryRun {
         Ok(())
     }
 
+    fn tasks(&self, select: &Selection<'_>) -> Vec<Vec<Task>> {
+        let mut tasks = vec![Vec::new(); select.targets.len()];
+        for (number, block) in self.blocks.iter().enumerate() {
+            for &side in sides(self.shape.symmetric, block.is_loop, select.flow) {
+                let (source, target) = side.ends(block.row_part, block.col_part);
+                if select.sources[source] && select.targets[target] {
+                    tasks[target].push(Task::new(number, side));
+                }
+            }
+        }
+        tasks
+    }
+
+    fn source_of(&self, task: Task) -> usize {
+        let block = &self.blocks[task.piece()];
+        task.side().ends(block.row_part, block.col_part).0
+    }
+
+    fn portion<P: EdgeProgram>(
+        &mut self,
+        program: &P,
+        sources: &[P::Source],
+        targets: &mut [P::Target],
+        weights: bool,
+        tasks: Vec<Vec<Task>>,
+        _next: Option<Vec<Vec<Task>>>,
+    ) -> Result<()> {
+        for (target, tasks) in tasks.into_iter().enumerate() {
+            for task in tasks {
+                let arcs = self.blocks[task.piece()].arcs(task.side(), weights);
+                program.apply(&arcs, &sources[self.source_of(task)], &mut targets[target]);
+            }
+        }
+        Ok(())
+    }
+
+    fn spill(&self) -> Option<Arc<Spill>> {
+        self.spill.clone()
+    }
+
+    fn checkpoints(&mut self) -> Option<&mut Checkpoints> {
+        self.checkpoints.as_mut()
+    }
+
     fn stream(
         &mut self,
         select: &Selection<'_>,
         each: &mut dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()>,
     ) -> Result<()> {
         for block in &self.blocks {
-            for &side in self.sides(block, select.flow) {
+            for &side in sides(self.shape.symmetric, block.is_loop, select.flow) {
                 let (source, target) = side.ends(block.row_part, block.col_part);
                 if select.sources[source] && select.targets[target] {
                     each(block.row_part, block.col_part, &block.arcs(side, select.weights))?;
@@ -251,6 +296,7 @@ impl Passes for MemoryRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Flow;
 
     /// Sums source values into targets.
     struct Sum;

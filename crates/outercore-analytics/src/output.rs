@@ -1,10 +1,15 @@
 //! What algorithms need and return.
 
-use outercore_core::{Bytes, ReadCounters, Result, StageCounters};
+use std::path::PathBuf;
+
+use outercore_core::{Bytes, Error, ErrorKind, ReadCounters, Result, StageCounters};
 use outercore_far::FarCounters;
+use outercore_format::{DType, NpyHeader};
+use outercore_io::{Disk, RealDisk, WriteFile};
 use serde::Serialize;
 
-use crate::program::Passes;
+use crate::program::{Flow, Passes};
+use crate::state::{Parts, PerNode, SpillCounters, Table, Traffic};
 
 /// Values of all nodes, by node id.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +20,19 @@ pub enum Values {
     I64(Vec<i64>),
     /// Ranks and distances.
     F64(Vec<f64>),
+    /// Any of these, in a file: where memory has no room for a result.
+    File(ResultFile),
+}
+
+/// A result as an `.npy`, which is the caller's to remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What a value is.
+    pub dtype: DType,
+    /// How many there are.
+    pub len: u64,
 }
 
 /// What an algorithm takes; pure, beside each algorithm.
@@ -30,6 +48,29 @@ pub struct Need {
     pub working: Option<Working>,
     /// Passes over the grid, where they are known beforehand.
     pub passes: Option<u64>,
+    /// What it takes where its state is in scratch files; `None` where that cannot be.
+    pub spill: Option<SpillNeed>,
+}
+
+/// What an algorithm takes where its state is in scratch files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpillNeed {
+    /// What others read, for each node.
+    pub shown: PerNode,
+    /// What never changes.
+    pub fixed: PerNode,
+    /// What nobody else reads.
+    pub own: PerNode,
+    /// Memory of a target partition.
+    pub target: PerNode,
+    /// What is read when.
+    pub traffic: Traffic,
+    /// Whether every pass but the last writes what is its own.
+    pub writes_own: bool,
+    /// Whether a target may hear its sources in any order.
+    pub any_order: bool,
+    /// Which way values flow.
+    pub flow: Flow,
 }
 
 /// Working memory: from what works at all to where more does not help.
@@ -53,10 +94,10 @@ pub enum Isolated<T> {
 }
 
 /// A result in the numbering of the grid.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Raw<T> {
     /// By partition, by local id.
-    pub by_partition: Vec<Vec<T>>,
+    pub by_partition: Parts<T>,
     /// The nodes without arcs.
     pub isolated: Isolated<T>,
     /// What is worth saying beside the values.
@@ -100,6 +141,11 @@ pub struct Counters {
     pub device_busy: f64,
     /// Of the threads' seconds within passes, the share in which they computed.
     pub cores_busy: f64,
+    /// What was moved to scratch files and back, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spill: Option<SpillCounters>,
+    /// Checkpoints that were left.
+    pub checkpoints: u64,
     /// The first passes, at most 1,000.
     pub by_pass: Vec<PassCounters>,
 }
@@ -125,10 +171,39 @@ pub struct PassCounters {
     pub compute_seconds: f64,
     /// Threads that computed.
     pub threads: u64,
+    /// Bytes of state read from scratch files.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spill_read: u64,
+    /// Bytes of state written to them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spill_written: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl std::ops::AddAssign for PassCounters {
+    fn add_assign(&mut self, more: Self) {
+        self.seconds += more.seconds;
+        self.bytes += more.bytes;
+        self.pinned_bytes += more.pinned_bytes;
+        self.ahead_bytes += more.ahead_bytes;
+        self.arcs += more.arcs;
+        self.device_seconds += more.device_seconds;
+        self.blocked_seconds += more.blocked_seconds;
+        self.compute_seconds += more.compute_seconds;
+        self.threads = self.threads.max(more.threads);
+        self.spill_read += more.spill_read;
+        self.spill_written += more.spill_written;
+    }
 }
 
 /// What the values of nodes can be.
-pub trait NodeValue: Copy + Default + Send {
+pub trait NodeValue: Copy + Default + Send + bytemuck::Pod {
+    /// What it is in a file.
+    const DTYPE: DType;
     /// A node's own id as a value.
     fn of_node(node: u32) -> Self;
     /// The value times a share of the teleport vector.
@@ -138,6 +213,7 @@ pub trait NodeValue: Copy + Default + Send {
 }
 
 impl NodeValue for i32 {
+    const DTYPE: DType = DType::I32;
     fn of_node(node: u32) -> Self {
         node as i32
     }
@@ -150,6 +226,7 @@ impl NodeValue for i32 {
 }
 
 impl NodeValue for i64 {
+    const DTYPE: DType = DType::I64;
     fn of_node(node: u32) -> Self {
         i64::from(node)
     }
@@ -162,6 +239,7 @@ impl NodeValue for i64 {
 }
 
 impl NodeValue for f64 {
+    const DTYPE: DType = DType::F64;
     fn of_node(node: u32) -> Self {
         f64::from(node)
     }
@@ -183,23 +261,111 @@ impl NodeValue for f64 {
 /// A failed read.
 pub fn deliver<T: NodeValue, R: Passes>(
     run: &mut R,
-    raw: Raw<T>,
+    mut raw: Raw<T>,
     teleport: &dyn Fn(u64) -> f64,
 ) -> Result<Vec<T>> {
     let mut values = vec![T::default(); run.shape().nodes as usize];
-    for (part, found) in raw.by_partition.into_iter().enumerate() {
-        for (node, value) in run.nodes(part)?.into_iter().zip(found) {
-            values[node as usize] = value;
+    fill(run, &mut raw, teleport, 0, &mut values, true, &mut |run, part| run.nodes(part))?;
+    Ok(values)
+}
+
+/// The same into an `.npy`, `window` bytes at a time; the value of the node `known` is given.
+///
+/// **Cost**: reads the result and the grid's order once for each window.
+///
+/// # Errors
+/// A failed read or write; the wish to stop.
+pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
+    run: &mut R,
+    mut raw: Raw<T>,
+    teleport: &dyn Fn(u64) -> f64,
+    known: Option<(u64, T)>,
+    path: PathBuf,
+    window: Bytes,
+) -> Result<ResultFile> {
+    let nodes = run.shape().nodes;
+    let step = (window.0 / size_of::<T>() as u64).max(1);
+    let mut file = RealDisk.create(&path)?;
+    let mut write = |run: &mut R, file: &mut dyn WriteFile| -> Result<()> {
+        file.write_all(&NpyHeader::encode(T::DTYPE, &[nodes]))?;
+        // The order lies by rank: with scratch files it is dealt to the partitions once.
+        let mut ids = match run.spill() {
+            Some(_) if step < nodes => Some(Table::build(run, 1, |run, part| run.nodes(part))?),
+            _ => None,
+        };
+        let mut first = 0;
+        while first < nodes {
+            run.progress("result", first / step, nodes.div_ceil(step))?;
+            let mut values = vec![T::default(); step.min(nodes - first) as usize];
+            let is_last = first + step >= nodes;
+            fill(run, &mut raw, teleport, first, &mut values, is_last, &mut |run, part| {
+                match &mut ids {
+                    Some(ids) => ids.with(part, |ids| Ok(ids.clone())),
+                    None => run.nodes(part),
+                }
+            })?;
+            let known = known.and_then(|(node, value)| Some((node.checked_sub(first)?, value)));
+            if let Some((at, value)) = known
+                && let Some(place) = values.get_mut(at as usize)
+            {
+                *place = value;
+            }
+            file.write_all(bytemuck::cast_slice(&values))?;
+            first += step;
+        }
+        Ok(())
+    };
+    let written = write(run, &mut *file);
+    if let Err(error) = written {
+        RealDisk.remove_file(&path)?;
+        if error.kind() == ErrorKind::NoSpace {
+            let text = format!("result `{}`: no space left on the device", path.display());
+            return Err(Error::new(ErrorKind::NoSpace, text)
+                .hint("free space, or choose another directory with --scratch"));
+        }
+        return Err(match error.kind() {
+            ErrorKind::Interrupted => error,
+            _ => error.context(format!("result `{}`", path.display())),
+        });
+    }
+    Ok(ResultFile { path, dtype: T::DTYPE, len: nodes })
+}
+
+/// Puts the values of the nodes from `first` on into `values`; `last`: the result is not wanted
+/// again.
+fn fill<T: NodeValue, R: Passes>(
+    run: &mut R,
+    raw: &mut Raw<T>,
+    teleport: &dyn Fn(u64) -> f64,
+    first: u64,
+    values: &mut [T],
+    last: bool,
+    nodes: &mut dyn FnMut(&mut R, usize) -> Result<Vec<u32>>,
+) -> Result<()> {
+    let mut put = |node: u32, value: T| {
+        if let Some(at) = u64::from(node).checked_sub(first)
+            && let Some(place) = values.get_mut(at as usize)
+        {
+            *place = value;
+        }
+    };
+    for part in 0..run.shape().partitions() {
+        let found = raw.by_partition.take(part, last)?;
+        for (node, value) in nodes(run, part)?.into_iter().zip(found) {
+            put(node, value);
         }
     }
+    let isolated = raw.isolated;
     run.isolated(&mut |nodes| {
         for &node in nodes {
-            values[node as usize] = match raw.isolated {
-                Isolated::Same(value) => value,
-                Isolated::Itself => T::of_node(node),
-                Isolated::Teleport(scale) => scale.scaled(teleport(u64::from(node))),
-            };
+            put(
+                node,
+                match isolated {
+                    Isolated::Same(value) => value,
+                    Isolated::Itself => T::of_node(node),
+                    Isolated::Teleport(scale) => scale.scaled(teleport(u64::from(node))),
+                },
+            );
         }
-    })?;
-    Ok(values)
+    })
 }

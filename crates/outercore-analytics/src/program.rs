@@ -1,7 +1,13 @@
 //! What an algorithm says, and what runs it.
 
+use std::sync::Arc;
+
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape};
+
+use crate::checkpoint::Checkpoints;
+use crate::schedule::Task;
+use crate::state::Spill;
 
 /// What happens along an arc. Called for one piece and one direction at a time.
 ///
@@ -68,6 +74,36 @@ pub trait Passes {
         targets: &mut [P::Target],
         select: &Selection<'_>,
     ) -> Result<()>;
+    /// The tasks of a pass, by target partition, each list in file order.
+    fn tasks(&self, select: &Selection<'_>) -> Vec<Vec<Task>>;
+    /// The partition that a task's values come from.
+    fn source_of(&self, task: Task) -> usize;
+    /// Some tasks of a pass, by target partition; `next` is what the next portion will do. Together,
+    /// and target by target in file order, they are a pass.
+    ///
+    /// # Errors
+    /// As [`Passes::pass`].
+    fn portion<P: EdgeProgram>(
+        &mut self,
+        program: &P,
+        sources: &[P::Source],
+        targets: &mut [P::Target],
+        weights: bool,
+        tasks: Vec<Vec<Task>>,
+        next: Option<Vec<Vec<Task>>>,
+    ) -> Result<()>;
+    /// Portions that follow count as one pass, until [`Passes::end_portions`].
+    fn begin_portions(&mut self) {}
+    /// The pass that was done in portions is over.
+    fn end_portions(&mut self) {}
+    /// Scratch files for state that memory has no room for, where there are any.
+    fn spill(&self) -> Option<Arc<Spill>> {
+        None
+    }
+    /// Where checkpoints are left, if they are.
+    fn checkpoints(&mut self) -> Option<&mut Checkpoints> {
+        None
+    }
     /// Says what the pass after the next one will probably want, so that it can be read while the
     /// next one ends and state is brought up to date (Fargraph+ 6.2). A hint for one pass: what
     /// turns out otherwise is read again, and reading node arrays in between forgets it.

@@ -1,107 +1,35 @@
 //! From a data set and a wish to a result: checks, grid, plan, run, delivery.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_fabric::FabricPlane;
-use outercore_far::segments::check_ratio;
-use outercore_far::{FarOptions, FarTier};
+use outercore_far::FarTier;
 use outercore_format::keys;
 use outercore_grid::{BuildOptions, Grid};
-use outercore_io::{Backend, CostModel, DeviceProfile, Engine, EngineConfig, RealDisk, Tier};
+use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, RealDisk, Tier};
 use outercore_store::dataset::DataSet;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::degrees::DegreeName;
 use crate::algorithms::pagerank::{PagerankOptions, Teleport};
 use crate::algorithms::{self, Found};
+use crate::checkpoint::{self, Checkpoints};
+use crate::config::RunConfig;
 use crate::far;
 use crate::output::{Counters, Need, Values};
 use crate::plan::{FarShare, PlanInput, RunPlan};
 use crate::profile::Profile;
 use crate::program::Flow;
 use crate::segments::segments;
+use crate::state::Spill;
 use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
 
 /// Reads in flight at most; segments are long, so that staging sets the limit.
 const DEPTH: usize = 64;
-
-/// What a run may use.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RunConfig {
-    /// Everything that is kept in memory, the result included.
-    pub memory: Bytes,
-    /// Threads that compute; by default one per core.
-    pub threads: Option<usize>,
-    /// How to read.
-    pub backend: Backend,
-    /// Whether to build a grid that is missing, stale or without the weights asked for.
-    pub build: bool,
-    /// Far memory for the blocks that do not stay in memory, where there is any.
-    pub far: Option<FarOptions>,
-    /// Share of the blocks' bytes that goes to far memory, even where the budget would keep more;
-    /// by default what the budget does not keep.
-    pub far_ratio: Option<f64>,
-    /// Whether to read while others compute, within a pass and from one to the next; without, a
-    /// segment is read, then computed (the baseline of Fargraph+ 6.2).
-    pub buffering: bool,
-    /// Whether to count what passes want of each segment: [`Outcome::profile`].
-    pub profile: bool,
-    /// The profile of an earlier run on the same grid, by which to choose what stays in memory.
-    pub reads_by_segment: Option<Vec<u32>>,
-}
-
-impl Default for RunConfig {
-    fn default() -> Self {
-        Self {
-            memory: Bytes::gib(1),
-            threads: None,
-            backend: Backend::Auto,
-            build: true,
-            far: None,
-            far_ratio: None,
-            buffering: true,
-            profile: false,
-            reads_by_segment: None,
-        }
-    }
-}
-
-impl RunConfig {
-    /// Threads to start.
-    ///
-    /// # Errors
-    /// `Invalid`: none.
-    pub fn effective_threads(&self) -> Result<usize> {
-        match self.threads {
-            Some(0) => Err(Error::invalid("threads is 0, expected at least 1")),
-            Some(threads) => Ok(threads),
-            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
-        }
-    }
-
-    /// How much goes to far memory.
-    ///
-    /// # Errors
-    /// `Invalid`: options out of range, a share of what is not there.
-    pub fn far_share(&self) -> Result<Option<FarShare>> {
-        self.far.as_ref().map_or(Ok(()), |far| far.validate().context("far memory"))?;
-        self.share_of(self.far.is_some())
-    }
-
-    /// The same, where it is known whether there is far memory.
-    fn share_of(&self, far: bool) -> Result<Option<FarShare>> {
-        let Some(ratio) = self.far_ratio else { return Ok(far.then_some(FarShare::Rest)) };
-        check_ratio(ratio)?;
-        if !far {
-            return Err(Error::invalid(format!("far ratio {ratio} without far memory"))
-                .hint("say where the memory server listens: --far HOST:PORT"));
-        }
-        Ok(Some(FarShare::Ratio(ratio)))
-    }
-}
 
 /// Which way to follow arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,6 +145,19 @@ impl Algorithm {
         }
     }
 
+    /// Whether a run of it can leave checkpoints.
+    pub fn leaves_checkpoints(&self) -> bool {
+        matches!(
+            self,
+            Self::Pagerank { .. }
+                | Self::Bfs { .. }
+                | Self::Sssp { .. }
+                | Self::Wcc {}
+                | Self::Kcore {}
+                | Self::LabelPropagation { .. }
+        )
+    }
+
     /// The edge array that it reads.
     pub fn weights(&self) -> Option<&str> {
         match self {
@@ -317,7 +258,7 @@ pub fn plan(data_set: &DataSet, algorithm: &Algorithm, config: &RunConfig) -> Re
     algorithm.validate(data_set.num_nodes())?;
     let grid = Grid::open(data_set)?;
     check_weights(data_set, &grid, algorithm.name(), algorithm.weights())?;
-    let need = algorithms::need(algorithm, &grid, 0);
+    let need = need(algorithm, &grid, 0, config);
     let purpose = Purpose { name: algorithm.name(), need, weighted: algorithm.weights().is_some() };
     divide(data_set, &grid, &purpose, config, config.far_share()?)
 }
@@ -362,18 +303,81 @@ pub fn run_through(
     };
     let (data_set, grid) =
         open_grid(data_set, algorithm.name(), algorithm.weights(), config, on_progress)?;
-    let need = algorithms::need(algorithm, &grid, personalized);
+    let need = need(algorithm, &grid, personalized, config);
     let purpose = Purpose { name: algorithm.name(), need, weighted: algorithm.weights().is_some() };
+    let checkpoints = checkpoints(&data_set, &grid, algorithm, &teleport, config)?;
     let mut run = open(far, &data_set, grid, &purpose, config, on_progress)?;
+    if let Some(checkpoints) = checkpoints {
+        run.leave_checkpoints(checkpoints);
+    }
     let plan = run.plan().clone();
     let found = algorithms::compute(&mut run, algorithm, &teleport)?;
     run.release();
-    let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport)?;
+    let file = plan.result_window.map(|window| (result_path(&data_set, config), window));
+    let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport, file)?;
     let mut counters = run.counters();
     counters.iterations =
         facts.get("iterations").and_then(serde_json::Value::as_u64).unwrap_or_default();
     let profile = run.profile();
     Ok(Outcome { values, plan, counters, facts, profile })
+}
+
+/// What an algorithm takes, checkpoints included.
+fn need(algorithm: &Algorithm, grid: &Grid, personalized: u64, config: &RunConfig) -> Need {
+    let mut need = algorithms::need(algorithm, grid, personalized);
+    need.fixed.0 += config.checkpoint.as_ref().map_or(0, |_| checkpoint::MEMORY.0);
+    need
+}
+
+/// Where scratch files of a run go.
+fn scratch<'c>(data_set: &'c DataSet, config: &'c RunConfig) -> &'c Path {
+    config.scratch.as_deref().unwrap_or(data_set.root())
+}
+
+/// A result that memory has no room for is put together there.
+fn result_path(data_set: &DataSet, config: &RunConfig) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    scratch(data_set, config).join(format!("result-{}-{number}.npy", std::process::id()))
+}
+
+/// The checkpoints that a run leaves, where it is to leave any.
+fn checkpoints(
+    data_set: &DataSet,
+    grid: &Grid,
+    algorithm: &Algorithm,
+    teleport: &Teleport,
+    config: &RunConfig,
+) -> Result<Option<Checkpoints>> {
+    let Some(wanted) = &config.checkpoint else { return Ok(None) };
+    let name = algorithm.name();
+    if !algorithm.leaves_checkpoints() {
+        let text = format!("{name} leaves no checkpoints");
+        return Err(Error::new(ErrorKind::Unsupported, text)
+            .hint("pagerank, bfs, sssp, wcc, kcore and label_propagation do"));
+    }
+    if !(0.0..=1e9).contains(&wanted.seconds) {
+        let seconds = wanted.seconds;
+        return Err(Error::invalid(format!(
+            "checkpoints {seconds} seconds apart, expected 0 to 1e9"
+        )));
+    }
+    let header = grid.header();
+    let fingerprint = serde_json::json!({
+        "algorithm": algorithm,
+        "teleport": teleport.digest(),
+        "graph": header.topology,
+        "grid": [
+            serde_json::json!(header.order),
+            serde_json::json!(header.partition_log2),
+            serde_json::json!(header.connected),
+        ],
+    });
+    let interval = Duration::from_secs_f64(wanted.seconds);
+    let disk = Arc::new(RealDisk);
+    Checkpoints::open(disk, &wanted.directory, fingerprint, interval, wanted.resume)
+        .with_context(|| format!("{name} of `{}`", data_set.root().display()))
+        .map(Some)
 }
 
 /// Opens a grid for passes of one's own, building it first where `config` says so.
@@ -538,6 +542,7 @@ fn divide(
         threads: config.effective_threads()?,
         shape: grid.shape(),
         pieces: grid.pieces().len(),
+        records: grid.pieces(),
         segments: &segments,
         weighted: purpose.weighted,
         need: purpose.need,
@@ -585,7 +590,17 @@ fn open<'a>(
         reads_by_segment: config.reads_by_segment.clone(),
     };
     let engine = engine(far.clone().map(|far| far as Arc<dyn Tier>))?;
+    let spill = match plan.spill {
+        Some(spill) => {
+            let slots = spill.slots(plan.result_window.unwrap_or(plan.state));
+            Some(Spill::create(scratch(data_set, config), config.backend, slots)?)
+        }
+        None => None,
+    };
     let mut run = StreamRun::open(data_set, grid, plan, engine, &options, on_progress)?;
+    if let Some(spill) = spill {
+        run.spill_to(spill);
+    }
     if let (Some(far), Some(counted)) = (far, counted) {
         run.prepare(far, counted, began)?;
     }

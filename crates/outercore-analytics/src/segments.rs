@@ -6,6 +6,8 @@ use outercore_core::Bytes;
 use outercore_grid::Piece;
 use outercore_io::Engine;
 
+use crate::schedule::Task;
+
 /// A segment is closed before it passes this; a single longer piece is one on its own.
 pub const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -72,6 +74,31 @@ pub fn longest(segments: &[Segment], weighted: bool) -> [u64; 2] {
 pub fn slot_bytes(segments: &[Segment], weighted: bool) -> Bytes {
     let [blocks, weights] = longest(segments, weighted).map(|read| Engine::slot_bytes(read).0);
     Bytes(if weighted { blocks + weights } else { blocks })
+}
+
+/// By piece: its segment.
+pub(crate) fn segment_of(segments: &[Segment], pieces: usize) -> Vec<u32> {
+    let mut segment_of = vec![0; pieces];
+    for (number, segment) in segments.iter().enumerate() {
+        segment_of[segment.pieces.clone()].fill(number as u32);
+    }
+    segment_of
+}
+
+/// The segments that tasks want, with the first and the last piece wanted of each, in file order.
+pub(crate) fn wanted<'a>(
+    tasks: impl Iterator<Item = &'a Task>,
+    segment_of: &[u32],
+    segments: usize,
+) -> Vec<(usize, usize, usize)> {
+    let mut wanted: Vec<Option<(usize, usize)>> = vec![None; segments];
+    for task in tasks {
+        let piece = task.piece();
+        let (first, last) = wanted[segment_of[piece] as usize].get_or_insert((piece, piece));
+        (*first, *last) = ((*first).min(piece), (*last).max(piece));
+    }
+    let found = (0..).zip(wanted);
+    found.filter_map(|(segment, wanted)| wanted.map(|(a, b)| (segment, a, b))).collect()
 }
 
 #[cfg(test)]

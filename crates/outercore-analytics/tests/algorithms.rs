@@ -116,7 +116,7 @@ fn graphs() -> impl Strategy<Value = Graph> {
 /// A result by node id.
 fn by_node<T: Copy + Default>(run: &mut MemoryRun, raw: &Raw<T>, id: impl Fn(u32) -> T) -> Vec<T> {
     let mut found = vec![T::default(); run.shape().nodes as usize];
-    for (partition, values) in raw.by_partition.iter().enumerate() {
+    for (partition, values) in raw.by_partition.here().iter().enumerate() {
         let nodes = run.nodes(partition).unwrap();
         assert_eq!(values.len(), nodes.len());
         for (node, &value) in nodes.into_iter().zip(values) {
@@ -290,9 +290,13 @@ fn results_do_not_depend_on_the_size_of_groups() {
                 let triangles = triangles::triangles(&mut run).unwrap();
                 groups.insert(triangles.facts["groups"].as_u64().unwrap());
                 [
-                    triangles.by_partition,
-                    kcore::kcore(&mut run).unwrap().by_partition,
-                    label_propagation::label_propagation(&mut run, 9).unwrap().by_partition,
+                    triangles.by_partition.here().to_vec(),
+                    kcore::kcore(&mut run).unwrap().by_partition.here().to_vec(),
+                    label_propagation::label_propagation(&mut run, 9)
+                        .unwrap()
+                        .by_partition
+                        .here()
+                        .to_vec(),
                 ]
             });
             assert!(groups.len() > 3 && groups.contains(&1), "{groups:?}");

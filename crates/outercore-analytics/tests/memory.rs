@@ -33,6 +33,13 @@ fn peak_memory_stays_within_the_budget() {
         (r#"{"algorithm":"bfs","source":1,"flow":"both"}"#, Bytes::mib(16), false),
         (r#"{"algorithm":"bfs","source":1,"flow":"both"}"#, Bytes::mib(16), true),
         (r#"{"algorithm":"wcc"}"#, Bytes::mib(20), false),
+        // Below the state: 12 MB of ranks, shares and degrees, and a result of 4.8 MB.
+        (
+            r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":4,"tolerance":0,"weights":null,"reverse":false}"#,
+            Bytes::mib(8),
+            false,
+        ),
+        (r#"{"algorithm":"sssp","source":1,"weights":null,"flow":"both"}"#, Bytes::mib(8), false),
     ] {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "run_in_a_process", "--nocapture"])
@@ -66,6 +73,7 @@ fn run_in_a_process() {
     let config = RunConfig { memory, threads: Some(2), build: false, far, ..RunConfig::default() };
     let mut quiet = |_: &str, _, _, _: &str| Ok(());
     let outcome = run(&data_set, &algorithm, Inputs::default(), &config, &mut quiet).unwrap();
+    assert_eq!(outcome.plan.spill.is_some(), memory < Bytes::mib(9));
     assert!(outcome.plan.pinned_segments < outcome.plan.segments, "all was pinned");
     assert_eq!(outcome.counters.far.is_some_and(|far| far.far_requests > 0), is_far);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -324,6 +324,7 @@ fn graphs_with_next_to_nothing_in_them_have_results_of_their_length() {
                     Values::I32(values) => values.len(),
                     Values::I64(values) => values.len(),
                     Values::F64(values) => values.len(),
+                    Values::File(file) => file.len as usize,
                 };
                 assert_eq!(len as u64, nodes, "{request} {edges:?}");
             }

@@ -5,6 +5,7 @@
 
 pub mod arena;
 mod backend;
+mod direct_disk;
 pub mod disk;
 mod engine;
 pub mod fault_disk;
@@ -26,6 +27,7 @@ mod uring;
 
 pub use arena::{Arena, Lease};
 pub use backend::{Availability, Backend, available_backends};
+pub use direct_disk::DirectDisk;
 pub use disk::{Disk, WriteFile};
 pub use engine::{Engine, EngineConfig};
 pub use fault_disk::{FaultDisk, FaultKind, FaultPlan};

@@ -128,7 +128,8 @@ fn plan_algorithm(py: Python<'_>, path: &str, request: &str) -> PyResult<String>
     .map_err(to_python)
 }
 
-/// Runs an algorithm; the values by node id, and plan, counters and facts as JSON.
+/// Runs an algorithm; the values by node id (or the path of an `.npy` with them, where memory has
+/// no room), and plan, counters and facts as JSON.
 ///
 /// `weights` of the nodes `ids` are the teleport vector, where there is one.
 #[pyfunction]
@@ -165,8 +166,13 @@ fn run_algorithm<'py>(
         }))?;
         Ok((outcome.values, described))
     });
-    let (values, described) = callback.settle(result, to_python)?;
+    // A run that came to its end before it could stop has a result, which nobody throws away.
+    let (values, described) = match result {
+        Ok(done) => done,
+        failed => callback.settle(failed, to_python)?,
+    };
     let values = match values {
+        Values::File(file) => file.path.into_pyobject(py)?.into_any(),
         Values::I32(values) => values.into_pyarray(py).into_any(),
         Values::I64(values) => values.into_pyarray(py).into_any(),
         Values::F64(values) => values.into_pyarray(py).into_any(),

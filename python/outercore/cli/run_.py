@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +15,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from outercore import mapped
 from outercore import record as records
 from outercore.cli import console, options
-from outercore.errors import DeviceError, InvalidError, NotFoundError
+from outercore.errors import DeviceError, InterruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
 from outercore.sizes import format_size
 
@@ -29,7 +31,6 @@ Direction = Annotated[
 ]
 EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
 
-_BLOCK = 1 << 16
 _COMPONENTS = ("wcc", "scc", "label_propagation")
 """Their values name a set of nodes; the largest sets are shown."""
 
@@ -84,6 +85,37 @@ class Job:
         Path | None,
         typer.Option("--by-profile", help="Keep in memory what this profile says is read most."),
     ] = None
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            "--scratch",
+            help="Directory for what memory has no room for; that of the data set by default.",
+        ),
+    ] = None
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            help="Leave checkpoints in this directory; `auto`: one beside the records.",
+            rich_help_panel="Checkpoints",
+        ),
+    ] = None
+    checkpoint_every: Annotated[
+        float,
+        typer.Option(
+            "--checkpoint-every",
+            help="Seconds from one to the next.",
+            rich_help_panel="Checkpoints",
+        ),
+    ] = 60.0
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on from the checkpoint, to the same bits; memory and threads may be others.",
+            rich_help_panel="Checkpoints",
+        ),
+    ] = False
     record: Annotated[
         Path | None,
         typer.Option(
@@ -92,6 +124,19 @@ class Job:
     ] = None
     no_record: Annotated[bool, typer.Option("--no-record", help="Keep no run record.")] = False
     json: options.Json = False
+
+    def checkpoint_directory(self, algorithm: str) -> Path | None:
+        """Where checkpoints go, if any are left."""
+        if self.checkpoint is None:
+            if self.resume:
+                raise InvalidError(
+                    "--resume without a checkpoint\n"
+                    "hint: say where it is: `--checkpoint DIR`, or `--checkpoint auto`"
+                )
+            return None
+        if self.checkpoint != "auto":
+            return Path(self.checkpoint)
+        return Path("runs") / f"{self.data_set.resolve().name}-{algorithm}-checkpoint"
 
     def far_options(self) -> FarOptions | None:
         """The memory server, where there is one."""
@@ -327,7 +372,8 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
     if job.out is not None and job.out.exists() and not job.overwrite:
         raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
     kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
-    with console.bars(quiet=job.json) as progress:
+    checkpoint = job.checkpoint_directory(algorithm)
+    with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
         done = analytics.run(
             algorithm,
             job.data_set,
@@ -336,13 +382,21 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             buffering=job.buffering,
             profile=job.profile is not None,
             reads_by_segment=None if job.by_profile is None else _reads(job.by_profile),
+            scratch=job.scratch,
+            checkpoint=checkpoint,
+            checkpoint_every=job.checkpoint_every,
+            resume=job.resume,
+            keep_checkpoint=True,
             progress=progress,
             **shared,
             **chosen,
         )
     _tell_lost(done)
     if job.out is not None:
-        np.save(job.out, done.values)
+        mapped.save(job.out, done.values)
+    if checkpoint is not None:
+        # Not before the values are where they were wanted.
+        analytics.forget_checkpoint(checkpoint)
     if job.profile is not None and done.profile is not None:
         _write(job.profile, done.profile)
     if kept is not None:
@@ -352,6 +406,19 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         console.json_data(_described(done, job.top, kept))
     else:
         _show(done, job, kept)
+
+
+@contextmanager
+def _going_on(checkpoint: Path | None) -> Iterator[None]:
+    """Says how a run that was stopped goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not (checkpoint / "checkpoint.json").exists():
+            raise
+        command = options.command_line()
+        again = command if "--resume" in command.split() else f"{command} --resume"
+        raise InterruptError(f"a checkpoint is in `{checkpoint}`\nhint: go on: {again}") from None
 
 
 def _keep(
@@ -399,6 +466,11 @@ def _show(done: Any, job: Job, record: Path | None) -> None:
             ("from far memory", format_size(far["far_bytes"])),
         ]
     kept = {"array": job.save, "file": job.out}
+    spilled, checkpoints = counters.get("spill"), counters.get("checkpoints", 0)
+    if spilled:
+        moved = (format_size(spilled["read"]), format_size(spilled["written"]))
+        rows.append(("state in scratch files", f"{moved[0]} read, {moved[1]} written"))
+    rows += [("checkpoints", f"{checkpoints:,}")] if checkpoints else []
     rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
     rows += [] if record is None else [("record", str(record))]
     facts = [row for row in console.flat(done.facts) if row[1] != "none"]
@@ -456,13 +528,23 @@ def _reads(path: Path) -> list[int]:
 
 
 def _plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
-    counts = ("segments", "pinned_segments", "passes")
+    spilled = ("spill: targets", "spill: sources", "spill: groups")
+    counts = ("segments", "pinned_segments", "passes", *spilled)
     return [
         (name, format_size(value))
         if isinstance(value, int) and not isinstance(value, bool) and name not in counts
         else (name, console.shown(name, value))
-        for name, value in planned.items()
+        for name, value in _plan_lines(planned)
     ]
+
+
+def _plan_lines(planned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The plan without what does not concern this run; that of scratch files with its names."""
+    for name, value in planned.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}: {part}", inner) for part, inner in value.items())
+        elif value is not None or name not in ("spill", "result_window"):
+            yield name, value
 
 
 def _number(value: float) -> str:
@@ -478,12 +560,12 @@ def _largest(algorithm: str, values: NDArray[Any], top: int) -> list[tuple[int, 
         return []
     if algorithm in _COMPONENTS:
         sizes = np.zeros(len(values), np.uint32)
-        for _, block in _blocks(values):
+        for _, block in mapped.blocks(values):
             names, nodes = np.unique(block, return_counts=True)
             sizes[names] += nodes.astype(np.uint32)
         values = sizes
     ids, best = np.empty(0, np.int64), values[:0]
-    for first, block in _blocks(values):
+    for first, block in mapped.blocks(values):
         wanted = block > 0 if algorithm in _COMPONENTS else np.isfinite(block)
         if len(best) == top:
             # Of equals the smaller ids, which are there already.
@@ -493,12 +575,6 @@ def _largest(algorithm: str, values: NDArray[Any], top: int) -> list[tuple[int, 
         order = np.lexsort((ids, -best.astype(np.float64)))[:top]
         ids, best = ids[order], best[order]
     return [(int(node), value.item()) for node, value in zip(ids, best, strict=True)]
-
-
-def _blocks(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Where each begins, and a part of the values."""
-    for first in range(0, len(values), _BLOCK):
-        yield first, values[first : first + _BLOCK]
 
 
 def _nodes(option: str, text: str) -> list[int]:

@@ -6,6 +6,7 @@ use outercore_grid::{Arcs, GridShape};
 use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::Parts;
 
 /// From which nodes shortest paths are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub fn need(shape: &GridShape) -> Need {
         output: Bytes(8 * shape.nodes),
         working: None,
         passes: None,
+        spill: None,
     }
 }
 
@@ -82,7 +84,7 @@ pub fn betweenness<R: Passes>(
     let mut facts = serde_json::Map::new();
     facts.insert("sources".into(), places.count.into());
     facts.insert("levels".into(), levels.into());
-    Ok(Raw { by_partition, isolated: Isolated::Same(0.0), facts })
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0.0), facts })
 }
 
 /// Where the sources are.

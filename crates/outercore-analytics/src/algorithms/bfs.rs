@@ -2,60 +2,127 @@
 
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
+use serde::{Deserialize, Serialize};
 
-use super::{all, each_partition, expect_same};
-use crate::output::{Isolated, Need, Raw};
+use super::{all, is_everywhere};
+use crate::output::{Isolated, Need, Raw, SpillNeed};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
 /// What a search takes.
-pub fn need(shape: &GridShape) -> Need {
-    Need { state_per_node: 5, output: Bytes(4 * shape.nodes), ..Need::default() }
-}
-
-/// A set of local ids.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Bits(Vec<u64>);
-
-impl Bits {
-    pub(crate) fn new(len: usize) -> Self {
-        Self(vec![0; len.div_ceil(64)])
-    }
-
-    #[inline(always)]
-    pub(crate) fn has(&self, at: usize) -> bool {
-        self.0[at / 64] >> (at % 64) & 1 != 0
-    }
-
-    #[inline(always)]
-    pub(crate) fn insert(&mut self, at: usize) {
-        self.0[at / 64] |= 1 << (at % 64);
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.fill(0);
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(at, &word)| {
-            let rest = |word: u64| (word != 0).then_some(word);
-            std::iter::successors(rest(word), move |word| rest(word & (word - 1)))
-                .map(move |word| at * 64 + word.trailing_zeros() as usize)
-        })
+pub fn need(shape: &GridShape, flow: Flow) -> Need {
+    Need {
+        state_per_node: 5,
+        output: Bytes(4 * shape.nodes),
+        spill: Some(SpillNeed {
+            shown: PerNode::new(0, 1),
+            fixed: PerNode::NONE,
+            own: PerNode::new(4, 0),
+            target: PerNode::new(4, 2),
+            traffic: TRAFFIC,
+            writes_own: true,
+            any_order: true,
+            flow,
+        }),
+        ..Need::default()
     }
 }
 
-struct Step {
+/// A level.
+struct Level {
+    step: Hop,
+}
+
+struct Hop {
     level: i32,
 }
 
+#[derive(Default)]
 struct Reached {
-    visited: Bits,
-    next: Bits,
     level: Vec<i32>,
+    /// Follows from the levels.
+    visited: Bits,
+    /// Empty between levels.
+    next: Bits,
+}
+
+impl Stored for Reached {
+    fn like(&self, len: usize) -> Self {
+        Self { level: vec![-1; len], visited: Bits::new(len), next: Bits::new(len) }
+    }
+
+    fn columns(&self) -> Vec<&[u8]> {
+        self.level.columns()
+    }
+
+    fn columns_mut(&mut self) -> Vec<&mut [u8]> {
+        self.level.columns_mut()
+    }
+
+    fn restored(&mut self, _: usize) {
+        for (local, &level) in self.level.iter().enumerate() {
+            if level >= 0 {
+                self.visited.insert(local);
+            }
+        }
+    }
+}
+
+impl Step for Level {
+    type Program = Hop;
+    /// The nodes of the level before.
+    type Shown = Bits;
+    type Fixed = ();
+    type Own = Reached;
+    type Target = Reached;
+    /// Nodes of this level, and of all so far.
+    type Report = (usize, usize);
+    const TRAFFIC: Traffic = TRAFFIC;
+    const ANY_ORDER: bool = true;
+    const QUIET: bool = true;
+
+    fn program(&self) -> &Hop {
+        &self.step
+    }
+
+    fn open(&self, _: usize, _: &Bits, (): &(), own: &mut Reached) -> Reached {
+        std::mem::take(own)
+    }
+
+    fn close(
+        &self,
+        _: usize,
+        mut target: Reached,
+        frontier: &mut Bits,
+        (): &(),
+        own: &mut Reached,
+    ) -> Closed<(usize, usize)> {
+        std::mem::swap(frontier, &mut target.next);
+        target.next.clear();
+        let new = frontier.count();
+        let report = (new, target.visited.count());
+        *own = target;
+        // Where nothing is new, nobody looks at what is shown before something is.
+        Closed { report, shown: new > 0, own: new > 0 }
+    }
+}
+
+const TRAFFIC: Traffic = Traffic {
+    open_shown: false,
+    open_fixed: false,
+    open_own: true,
+    close_shown: false,
+    close_fixed: false,
+};
+
+/// Where the loop is, between two levels.
+#[derive(Serialize, Deserialize)]
+struct At {
+    level: i32,
+    reached: u64,
+    levels: i32,
+    active: Vec<bool>,
+    open: Vec<bool>,
 }
 
 impl Reached {
@@ -67,7 +134,7 @@ impl Reached {
     }
 }
 
-impl EdgeProgram for Step {
+impl EdgeProgram for Hop {
     type Source = Bits;
     type Target = Reached;
 
@@ -115,48 +182,54 @@ impl EdgeProgram for Step {
 pub fn bfs<R: Passes>(run: &mut R, source: u64, flow: Flow) -> Result<Raw<i32>> {
     let parts = run.shape().partitions();
     let lens: Vec<usize> = (0..parts).map(|part| run.shape().partition_len(part)).collect();
-    let mut frontier: Vec<Bits> = lens.iter().map(|&len| Bits::new(len)).collect();
-    let mut targets: Vec<Reached> = lens
-        .iter()
-        .map(|&len| Reached { visited: Bits::new(len), next: Bits::new(len), level: vec![-1; len] })
-        .collect();
-    let mut active = vec![false; parts];
-    let mut open = all(parts);
-    if let Some((part, local)) = run.place(&[source])?[0] {
-        frontier[part].insert(local);
-        targets[part].visited.insert(local);
-        targets[part].level[local] = 0;
-        active[part] = true;
-    }
-    let mut reached = 1;
-    let mut levels = 0;
-    for level in 1.. {
-        if !active.contains(&true) || !open.contains(&true) {
-            break;
-        }
-        run.progress("level", level as u64, 0)?;
-        let select = Selection { sources: &active, targets: &open, flow, weights: false };
-        expect_same(run, &select);
-        run.pass(&Step { level }, &frontier, &mut targets, &select)?;
-        let mut both: Vec<(&mut Bits, &mut Reached)> =
-            frontier.iter_mut().zip(&mut targets).collect();
-        let counts = each_partition(run, &mut both, |_, (frontier, target)| {
-            std::mem::swap(*frontier, &mut target.next);
-            target.next.clear();
-            (frontier.count(), target.visited.count())
-        });
-        for (part, (new, visited)) in counts.into_iter().enumerate() {
-            active[part] = new > 0;
-            open[part] = visited < lens[part];
-            reached += new as u64;
+    let start = run.place(&[source])?[0];
+    let here = |part: usize| start.filter(|place| place.0 == part).map(|place| place.1);
+    let nothing = Table::nothing(run)?;
+    let (mut tables, at) = Tables::<Level>::begin(
+        run,
+        nothing,
+        |_, part, ()| {
+            let mut frontier = Bits::new(lens[part]);
+            here(part).into_iter().for_each(|local| frontier.insert(local));
+            Ok(frontier)
+        },
+        |_, part| {
+            let mut reached = Reached::default().like(lens[part]);
+            if let Some(local) = here(part) {
+                reached.level[local] = 0;
+                reached.visited.insert(local);
+            }
+            Ok(reached)
+        },
+    )?;
+    let mut at = at.unwrap_or_else(|| At {
+        level: 1,
+        reached: 1,
+        levels: 0,
+        active: (0..parts).map(|part| here(part).is_some()).collect(),
+        open: all(parts),
+    });
+    while at.active.contains(&true) && at.open.contains(&true) {
+        tables.checkpoint(run, &at)?;
+        run.progress("level", at.level as u64, 0)?;
+        let select = Selection { sources: &at.active, targets: &at.open, flow, weights: false };
+        let again = is_everywhere(&select);
+        let level = Level { step: Hop { level: at.level } };
+        let found = tables.sweep(run, &level, &select, again)?;
+        for (part, found) in found.into_iter().enumerate() {
+            let (new, visited) = found.unwrap_or((0, 0));
+            at.active[part] = new > 0;
+            at.open[part] &= visited < lens[part];
+            at.reached += new as u64;
             if new > 0 {
-                levels = level;
+                at.levels = at.level;
             }
         }
+        at.level += 1;
     }
     let mut facts = serde_json::Map::new();
-    facts.insert("reached".into(), reached.into());
-    facts.insert("levels".into(), levels.into());
-    let by_partition = targets.into_iter().map(|target| target.level).collect();
+    facts.insert("reached".into(), at.reached.into());
+    facts.insert("levels".into(), at.levels.into());
+    let by_partition = tables.own.into_parts(|found| found.level);
     Ok(Raw { by_partition, isolated: Isolated::Same(-1), facts })
 }

@@ -4,8 +4,9 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
-use crate::output::{Isolated, Need, Raw};
-use crate::program::{Degree, Passes};
+use crate::output::{Isolated, Need, Raw, SpillNeed};
+use crate::program::{Degree, Flow, Passes};
+use crate::state::{PerNode, Table, Traffic};
 
 /// Which arcs to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,16 @@ pub fn need(shape: &GridShape) -> Need {
         fixed: Bytes::mib(1),
         output: Bytes(8 * shape.nodes),
         passes: Some(0),
+        spill: Some(SpillNeed {
+            shown: PerNode::NONE,
+            fixed: PerNode::NONE,
+            own: PerNode::new(8, 0),
+            target: PerNode::new(8, 0),
+            traffic: Traffic::default(),
+            writes_own: false,
+            any_order: true,
+            flow: Flow::Once,
+        }),
         ..Need::default()
     }
 }
@@ -43,64 +54,74 @@ pub fn need(shape: &GridShape) -> Need {
 /// A failed read.
 pub fn degrees<R: Passes>(run: &mut R, which: DegreeName) -> Result<Raw<i64>> {
     let shape = *run.shape();
-    let mut by_partition: Vec<Vec<i64>> = Vec::with_capacity(shape.partitions());
-    for part in 0..shape.partitions() {
-        let first = if which == DegreeName::In { Degree::In } else { Degree::Out };
-        let counts = run.degrees(first, part)?;
-        by_partition.push(counts.into_iter().map(i64::from).collect());
-    }
+    let first = if which == DegreeName::In { Degree::In } else { Degree::Out };
+    let mut counts = Table::build(run, 1, |run, part| {
+        Ok(run.degrees(first, part)?.into_iter().map(i64::from).collect::<Vec<i64>>())
+    })?;
     if which == DegreeName::Total && !shape.symmetric {
-        for (part, counts) in by_partition.iter_mut().enumerate() {
+        counts.each(|part, counts| {
             for (count, more) in counts.iter_mut().zip(run.degrees(Degree::In, part)?) {
                 *count += i64::from(more);
             }
-        }
+            Ok(true)
+        })?;
     }
-    let facts = facts(&shape, &by_partition);
+    let facts = facts(&shape, &mut counts)?;
+    let by_partition = counts.into_parts(|counts| counts);
     Ok(Raw { by_partition, isolated: Isolated::Same(0), facts })
 }
 
-fn facts(shape: &GridShape, counts: &[Vec<i64>]) -> serde_json::Map<String, serde_json::Value> {
+fn facts(
+    shape: &GridShape,
+    counts: &mut Table<Vec<i64>>,
+) -> Result<serde_json::Map<String, serde_json::Value>> {
     let isolated = shape.nodes - shape.connected;
-    let all = || counts.iter().flatten().copied();
-    let max = all().max().unwrap_or(0);
     let zero = if isolated > 0 { Some(0) } else { None };
-    let min = all().min().into_iter().chain(zero).min().unwrap_or(0);
-    let total: i64 = all().sum();
+    let (mut min, mut max, mut total) = (zero, 0, 0);
     let mut histogram = vec![isolated];
-    for count in all() {
-        let class = (64 - (count as u64).leading_zeros()) as usize;
-        if histogram.len() <= class {
-            histogram.resize(class + 1, 0);
+    counts.each(|_, counts| {
+        for &count in counts.iter() {
+            min = Some(min.map_or(count, |min| count.min(min)));
+            max = count.max(max);
+            total += count;
+            let class = (64 - (count as u64).leading_zeros()) as usize;
+            if histogram.len() <= class {
+                histogram.resize(class + 1, 0);
+            }
+            histogram[class] += 1;
         }
-        histogram[class] += 1;
-    }
+        Ok(false)
+    })?;
     let mut facts = serde_json::Map::new();
-    facts.insert("min".into(), min.into());
+    facts.insert("min".into(), min.unwrap_or(0).into());
     facts.insert("mean".into(), (total as f64 / shape.nodes.max(1) as f64).into());
-    facts.insert("median".into(), median(shape, &histogram, counts).into());
+    facts.insert("median".into(), median(shape, &histogram, counts)?.into());
     facts.insert("max".into(), max.into());
     facts.insert("isolated".into(), isolated.into());
     facts.insert("histogram".into(), histogram.into());
-    facts
+    Ok(facts)
 }
 
 /// The lower median: its class from the histogram, then its value by halving the class.
-fn median(shape: &GridShape, histogram: &[u64], counts: &[Vec<i64>]) -> i64 {
+fn median(shape: &GridShape, histogram: &[u64], counts: &mut Table<Vec<i64>>) -> Result<i64> {
     let place = shape.nodes.saturating_sub(1) / 2;
     let mut before = 0;
     let class = histogram.iter().position(|&nodes| {
         before += nodes;
         before > place
     });
-    let Some(class @ 1..) = class else { return 0 };
+    let Some(class @ 1..) = class else { return Ok(0) };
     // Without arcs, and therefore not among `counts`.
     let isolated = shape.nodes - shape.connected;
     let (mut low, mut high) = (1i64 << (class - 1), (1i64 << class) - 1);
     while low < high {
         let middle = low + (high - low) / 2;
-        let connected = counts.iter().flatten().filter(|&&count| count <= middle).count() as u64;
+        let mut connected = 0;
+        counts.each(|_, counts| {
+            connected += counts.iter().filter(|&&count| count <= middle).count() as u64;
+            Ok(false)
+        })?;
         if connected + isolated > place { high = middle } else { low = middle + 1 }
     }
-    low
+    Ok(low)
 }

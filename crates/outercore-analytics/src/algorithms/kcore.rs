@@ -7,7 +7,9 @@ use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
 use super::all;
-use crate::gather::{Adjacency, Gathering, gather_counted, neighbour_counts, working};
+use crate::gather::{
+    Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
+};
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
 pub fn need(shape: &GridShape, largest: u64) -> Need {
@@ -17,6 +19,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
         output: Bytes(8 * shape.nodes),
         working: Some(working(shape, largest)),
         passes: None,
+        spill: Some(SPILL),
     }
 }
 
@@ -32,7 +35,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 /// core numbers are left unchanged. Partitions without a changed neighbour are left out.
 ///
 /// # Cost
-/// An iteration is a [gather](crate::gather::gather): one pass where all slots fit into memory. There are
+/// An iteration is a gather: one pass where all slots fit into memory. There are
 /// rarely more than a hundred iterations, though a path of n nodes takes n / 2. State: 12 bytes for
 /// each connected node.
 ///
@@ -47,43 +50,26 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let partitions = run.shape().partitions();
     let adjacency = Adjacency::of(run)?;
     let counts = neighbour_counts(run, Flow::Both)?;
-    let mut values = counts.clone();
-    let mut wanted = all(partitions);
-    let mut iterations = 0u64;
-    while wanted.contains(&true) {
-        run.progress("iteration", iterations, 0)?;
+    let begin =
+        |_: &mut R, partition, counts: &Vec<u32>| Ok(Numbers { partition, values: counts.clone() });
+    let step = Gathered::new(false, |bound, neighbours: &mut [u32]| h_index(bound, neighbours));
+    let (mut tables, at) = tables_of(&step, run, counts, begin)?;
+    let mut at = at.unwrap_or_else(|| At { iterations: 0, wanted: all(partitions) });
+    while at.wanted.contains(&true) {
+        tables.checkpoint(run, &at)?;
+        run.progress("iteration", at.iterations, 0)?;
         // Until nothing changes, which is known only afterwards.
-        let gathering = Gathering { flow: Flow::Both, loops: false, again: true };
-        let found = gather_counted(
-            run,
-            &counts,
-            &values,
-            &wanted,
-            gathering,
-            |partition, local, neighbours| h_index(values[partition][local], neighbours),
-        )?;
-        let mut changed = vec![false; partitions];
-        for (partition, found) in found.into_iter().enumerate() {
-            if let Some(found) = found {
-                changed[partition] = found != values[partition];
-                values[partition] = found;
-            }
-        }
-        wanted = adjacency.beside(&changed);
-        iterations += 1;
+        at.next(run, &adjacency, &step, &mut tables, true)?;
     }
-    let degeneracy = values.iter().flatten().max().copied().unwrap_or(0);
+    let mut degeneracy = 0;
+    tables.shown.each(|_, shown| {
+        degeneracy = shown.values.iter().copied().max().unwrap_or(0).max(degeneracy);
+        Ok(false)
+    })?;
     let mut facts = serde_json::Map::new();
     facts.insert("degeneracy".into(), degeneracy.into());
-    facts.insert("iterations".into(), iterations.into());
-    Ok(Raw {
-        by_partition: values
-            .into_iter()
-            .map(|values| values.into_iter().map(i64::from).collect())
-            .collect(),
-        isolated: Isolated::Same(0),
-        facts,
-    })
+    facts.insert("iterations".into(), at.iterations.into());
+    Ok(Raw { by_partition: results(tables.shown), isolated: Isolated::Same(0), facts })
 }
 
 /// The largest h, at most `bound`, for which h of `values` are h or more.

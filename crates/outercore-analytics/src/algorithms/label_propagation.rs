@@ -4,9 +4,12 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
 use super::all;
-use crate::gather::{Adjacency, Gathering, gather_counted, neighbour_counts, working};
+use crate::gather::{
+    Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
+};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
+use crate::state::Table;
 
 /// What [`label_propagation`] takes; `largest`: the most arcs of a partition, in and out taken
 /// together.
@@ -18,6 +21,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
         output: Bytes(8 * shape.nodes),
         working: Some(working(shape, largest)),
         passes: None,
+        spill: Some(SPILL),
     }
 }
 
@@ -31,7 +35,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 /// (whether the last iteration changed nothing).
 ///
 /// # Cost
-/// An iteration is a [gather](crate::gather::gather): one pass where all slots fit into
+/// An iteration is a gather: one pass where all slots fit into
 /// memory. State: 12 bytes for each connected node.
 ///
 /// # Errors
@@ -45,41 +49,24 @@ pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<
     let partitions = run.shape().partitions();
     let adjacency = Adjacency::of(run)?;
     let counts = neighbour_counts(run, Flow::Both)?;
-    let mut labels =
-        (0..partitions).map(|partition| run.nodes(partition)).collect::<Result<Vec<_>>>()?;
-    let mut wanted = all(partitions);
-    let mut iterations = 0;
-    while iterations < max_iterations && wanted.contains(&true) {
-        let (done, total) = (u64::from(iterations), u64::from(max_iterations));
-        run.progress("iteration", done, total)?;
-        let again = iterations + 1 < max_iterations;
-        let gathering = Gathering { flow: Flow::Both, loops: true, again };
-        let found =
-            gather_counted(run, &counts, &labels, &wanted, gathering, |_, _, neighbours| {
-                most_frequent(neighbours)
-            })?;
-        let mut changed = vec![false; partitions];
-        for (partition, found) in found.into_iter().enumerate() {
-            if let Some(found) = found {
-                changed[partition] = found != labels[partition];
-                labels[partition] = found;
-            }
-        }
-        wanted = adjacency.beside(&changed);
-        iterations += 1;
+    let begin = |run: &mut R, partition, _: &Vec<u32>| {
+        Ok(Numbers { partition, values: run.nodes(partition)? })
+    };
+    let step = Gathered::new(true, |_, neighbours: &mut [u32]| most_frequent(neighbours));
+    let (mut tables, at) = tables_of(&step, run, counts, begin)?;
+    let mut at = at.unwrap_or_else(|| At { iterations: 0, wanted: all(partitions) });
+    let max_iterations = u64::from(max_iterations);
+    while at.iterations < max_iterations && at.wanted.contains(&true) {
+        tables.checkpoint(run, &at)?;
+        run.progress("iteration", at.iterations, max_iterations)?;
+        let again = at.iterations + 1 < max_iterations;
+        at.next(run, &adjacency, &step, &mut tables, again)?;
     }
     let mut facts = serde_json::Map::new();
-    facts.insert("communities".into(), communities(run.shape(), &labels).into());
-    facts.insert("iterations".into(), iterations.into());
-    facts.insert("settled".into(), (!wanted.contains(&true)).into());
-    Ok(Raw {
-        by_partition: labels
-            .into_iter()
-            .map(|labels| labels.into_iter().map(i64::from).collect())
-            .collect(),
-        isolated: Isolated::Itself,
-        facts,
-    })
+    facts.insert("communities".into(), communities(run.shape(), &mut tables.shown)?.into());
+    facts.insert("iterations".into(), at.iterations.into());
+    facts.insert("settled".into(), (!at.wanted.contains(&true)).into());
+    Ok(Raw { by_partition: results(tables.shown), isolated: Isolated::Itself, facts })
 }
 
 /// The most frequent of some labels, of equally frequent ones the smallest.
@@ -95,13 +82,16 @@ fn most_frequent(labels: &mut [u32]) -> u32 {
 }
 
 /// Distinct labels, those of the nodes without arcs included.
-fn communities(shape: &GridShape, labels: &[Vec<u32>]) -> u64 {
+fn communities(shape: &GridShape, labels: &mut Table<Numbers>) -> Result<u64> {
     let mut seen = vec![0u64; shape.nodes.div_ceil(64) as usize];
-    for &label in labels.iter().flatten() {
-        seen[label as usize / 64] |= 1 << (label % 64);
-    }
+    labels.each(|_, labels| {
+        for &label in &labels.values {
+            seen[label as usize / 64] |= 1 << (label % 64);
+        }
+        Ok(false)
+    })?;
     let connected: u64 = seen.iter().map(|word| u64::from(word.count_ones())).sum();
-    connected + shape.nodes - shape.connected
+    Ok(connected + shape.nodes - shape.connected)
 }
 
 #[cfg(test)]

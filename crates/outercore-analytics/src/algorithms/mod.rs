@@ -12,13 +12,14 @@ pub mod sssp;
 pub mod triangles;
 pub mod wcc;
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 
-use outercore_core::Result;
+use outercore_core::{Bytes, Result};
 use outercore_grid::Grid;
 
 use self::pagerank::Teleport;
-use crate::output::{Need, NodeValue, Raw, Values, deliver};
+use crate::output::{Need, NodeValue, Raw, Values, deliver, deliver_file};
 use crate::program::{Passes, Selection};
 use crate::request::Algorithm;
 
@@ -52,8 +53,8 @@ pub(crate) fn need(algorithm: &Algorithm, grid: &Grid, personalized: u64) -> Nee
             let options = algorithm.pagerank_options().unwrap_or_default();
             pagerank::need(shape, &options, personalized)
         }
-        Algorithm::Bfs { .. } => bfs::need(shape),
-        Algorithm::Sssp { .. } => sssp::need(shape),
+        Algorithm::Bfs { flow, .. } => bfs::need(shape, (*flow).into()),
+        Algorithm::Sssp { flow, .. } => sssp::need(shape, (*flow).into()),
         Algorithm::Wcc {} => wcc::need(shape),
         Algorithm::Scc {} => scc::need(shape),
         Algorithm::Radii { .. } => radii::need(shape),
@@ -105,39 +106,45 @@ pub(crate) fn compute<R: Passes>(
 }
 
 impl AnyRaw {
-    /// Brings the result into the order of node ids.
+    /// Brings the result into the order of node ids; into a file, some bytes at a time, if asked.
     pub(crate) fn deliver<R: Passes>(
         self,
         run: &mut R,
         algorithm: &Algorithm,
         teleport: &Teleport,
+        file: Option<(PathBuf, Bytes)>,
     ) -> Result<Found> {
         fn typed<T: NodeValue, R: Passes>(
             run: &mut R,
             mut raw: Raw<T>,
             teleport: &Teleport,
+            known: Option<(u64, T)>,
+            file: Option<(PathBuf, Bytes)>,
         ) -> Result<Found> {
             let facts = std::mem::take(&mut raw.facts);
-            let values = deliver(run, raw, &|node| teleport.of(node))?;
+            let of = |node| teleport.of(node);
+            if let Some((path, window)) = file {
+                let file = deliver_file(run, raw, &of, known, path, window)?;
+                return Ok(Found { values: Values::File(file), facts });
+            }
+            let mut values = deliver(run, raw, &of)?;
+            if let Some((node, value)) = known
+                && let Some(place) = values.get_mut(node as usize)
+            {
+                *place = value;
+            }
             Ok(Found { values: T::wrap(values), facts })
         }
-        let mut found = match self {
-            Self::I32(raw) => typed(run, raw, teleport)?,
-            Self::I64(raw) => typed(run, raw, teleport)?,
-            Self::F64(raw) => typed(run, raw, teleport)?,
-        };
         // A source without arcs has no place in the grid, and still reaches itself.
-        match (algorithm, &mut found.values) {
-            (Algorithm::Bfs { source, .. }, Values::I32(levels)) => {
-                levels.get_mut(*source as usize).into_iter().for_each(|level| *level = 0);
-            }
-            (Algorithm::Sssp { source, .. }, Values::F64(distances)) => {
-                let own = distances.get_mut(*source as usize);
-                own.into_iter().for_each(|distance| *distance = 0.0);
-            }
-            _ => {}
+        let start = match algorithm {
+            Algorithm::Bfs { source, .. } | Algorithm::Sssp { source, .. } => Some(*source),
+            _ => None,
+        };
+        match self {
+            Self::I32(raw) => typed(run, raw, teleport, start.map(|node| (node, 0)), file),
+            Self::I64(raw) => typed(run, raw, teleport, None, file),
+            Self::F64(raw) => typed(run, raw, teleport, start.map(|node| (node, 0.0)), file),
         }
-        Ok(found)
     }
 }
 
@@ -146,12 +153,10 @@ pub(crate) fn all(partitions: usize) -> Vec<bool> {
     vec![true; partitions]
 }
 
-/// For a search that is in every partition by now: the next step will probably be in all of them
+/// Whether a search is in every partition by now: the next step will probably be in all of them
 /// too.
-pub(crate) fn expect_same<R: Passes>(run: &mut R, select: &Selection<'_>) {
-    if !select.sources.contains(&false) && !select.targets.contains(&false) {
-        run.expect(select);
-    }
+pub(crate) fn is_everywhere(select: &Selection<'_>) -> bool {
+    !select.sources.contains(&false) && !select.targets.contains(&false)
 }
 
 /// Calls `each(partition, its state)` for all partitions in parallel; results by partition.

@@ -1,11 +1,18 @@
 //! PageRank by power iteration.
 
+mod teleport;
+
 use outercore_core::{Bytes, Error, Result};
 use outercore_grid::{Arcs, GridShape, Side};
+use serde::{Deserialize, Serialize};
 
-use super::{all, each_partition};
-use crate::output::{Isolated, Need, Raw};
+pub use self::teleport::Teleport;
+use self::teleport::isolated_shares;
+use super::all;
+use crate::checkpoint::FloatBits;
+use crate::output::{Isolated, Need, Raw, SpillNeed};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
 /// What to compute; see [`pagerank`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,85 +65,6 @@ impl PagerankOptions {
     }
 }
 
-/// Where a walk begins anew: a distribution over the nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Teleport {
-    /// Every node alike; its share.
-    Uniform(f64),
-    /// The nodes that have a share, ascending, and their shares, which sum to 1.
-    Given(Vec<u64>, Vec<f64>),
-}
-
-impl Teleport {
-    /// Every one of `nodes` alike.
-    pub fn uniform(nodes: u64) -> Self {
-        Self::Uniform(1.0 / nodes.max(1) as f64)
-    }
-
-    /// In proportion to `weights` of `ids`, in any order; a node named twice gets both.
-    ///
-    /// # Errors
-    /// `Invalid`: a node that is none of `nodes`, a weight that is negative or not finite, nothing
-    /// but zeros.
-    pub fn given(nodes: u64, ids: Vec<u64>, weights: Vec<f64>) -> Result<Self> {
-        if ids.len() != weights.len() {
-            return Err(Error::invalid(format!(
-                "pagerank: personalization has {} nodes and {} weights",
-                ids.len(),
-                weights.len()
-            )));
-        }
-        for (&id, &weight) in ids.iter().zip(&weights) {
-            if id >= nodes {
-                return Err(Error::invalid(format!(
-                    "pagerank: personalization names node {id}, the graph has {nodes} nodes"
-                )));
-            }
-            if !weight.is_finite() || weight < 0.0 {
-                return Err(Error::invalid(format!(
-                    "pagerank: personalization of node {id} is {weight}, expected 0 or more"
-                )));
-            }
-        }
-        let (ids, mut weights) = if ids.is_sorted_by(|a, b| a < b) {
-            (ids, weights)
-        } else {
-            let mut pairs: Vec<(u64, f64)> = ids.into_iter().zip(weights).collect();
-            pairs.sort_by_key(|pair| pair.0);
-            pairs.dedup_by(|next, kept| {
-                let same = next.0 == kept.0;
-                if same {
-                    kept.1 += next.1;
-                }
-                same
-            });
-            pairs.into_iter().unzip()
-        };
-        // By the greatest first: a sum of finite weights may not be finite.
-        let most = weights.iter().copied().fold(0.0, f64::max);
-        if most <= 0.0 {
-            return Err(Error::invalid("pagerank: personalization is zero everywhere")
-                .hint("give at least one node a weight above 0"));
-        }
-        weights.iter_mut().for_each(|weight| *weight /= most);
-        let total: f64 = weights.iter().sum();
-        weights.iter_mut().for_each(|weight| *weight /= total);
-        Ok(Self::Given(ids, weights))
-    }
-
-    /// The share of a node.
-    pub fn of(&self, node: u64) -> f64 {
-        match self {
-            Self::Uniform(share) => *share,
-            // Where every node has an entry, its place is known.
-            Self::Given(ids, shares) if ids.get(node as usize) == Some(&node) => {
-                shares[node as usize]
-            }
-            Self::Given(ids, shares) => ids.binary_search(&node).map_or(0.0, |at| shares[at]),
-        }
-    }
-}
-
 /// What PageRank takes.
 pub fn need(shape: &GridShape, options: &PagerankOptions, personalized: u64) -> Need {
     let state = 20 + if personalized > 0 { 8 } else { 0 } + if options.weighted { 4 } else { 0 };
@@ -147,6 +75,19 @@ pub fn need(shape: &GridShape, options: &PagerankOptions, personalized: u64) -> 
         working: None,
         passes: (options.tolerance == 0.0)
             .then_some(u64::from(options.max_iterations) + u64::from(options.weighted)),
+        spill: Some(SpillNeed {
+            shown: PerNode::new(8, 0),
+            fixed: PerNode::new(
+                if options.weighted { 8 } else { 4 } + if personalized > 0 { 8 } else { 0 },
+                0,
+            ),
+            own: PerNode::new(8, 0),
+            target: PerNode::new(8, 0),
+            traffic: TRAFFIC,
+            writes_own: options.tolerance > 0.0,
+            any_order: false,
+            flow: if options.reverse { Flow::Against } else { Flow::Along },
+        }),
     }
 }
 
@@ -227,6 +168,118 @@ impl Divisor {
     }
 }
 
+impl Default for Divisor {
+    fn default() -> Self {
+        Self::Degrees(Vec::new())
+    }
+}
+
+impl Stored for Divisor {
+    fn like(&self, len: usize) -> Self {
+        match self {
+            Self::Degrees(degrees) => Self::Degrees(degrees.like(len)),
+            Self::Strengths(strengths) => Self::Strengths(strengths.like(len)),
+        }
+    }
+
+    fn columns(&self) -> Vec<&[u8]> {
+        match self {
+            Self::Degrees(degrees) => degrees.columns(),
+            Self::Strengths(strengths) => strengths.columns(),
+        }
+    }
+
+    fn columns_mut(&mut self) -> Vec<&mut [u8]> {
+        match self {
+            Self::Degrees(degrees) => degrees.columns_mut(),
+            Self::Strengths(strengths) => strengths.columns_mut(),
+        }
+    }
+}
+
+/// An iteration: shares flow, sums become ranks, ranks become shares.
+struct Iteration<'a> {
+    spread: Spread,
+    damping: f64,
+    teleport: &'a Teleport,
+    scalar: f64,
+    /// Whether it is the last one for certain, and whether it may be.
+    is_last: bool,
+    may_be_last: bool,
+}
+
+impl Step for Iteration<'_> {
+    type Program = Spread;
+    /// A node with a way on keeps what each of its arcs carries; one without keeps its rank, which
+    /// no arc reads.
+    type Shown = Vec<f64>;
+    /// The divisors, and the teleport vector where it is not uniform.
+    type Fixed = (Divisor, Option<Vec<f64>>);
+    /// Ranks.
+    type Own = Vec<f64>;
+    type Target = Vec<f64>;
+    /// By how much ranks have changed, and what is lost at nodes without a way on.
+    type Report = (f64, f64);
+    const TRAFFIC: Traffic = TRAFFIC;
+    const ANY_ORDER: bool = false;
+    const QUIET: bool = false;
+
+    fn program(&self) -> &Spread {
+        &self.spread
+    }
+
+    fn open(&self, _: usize, _: &Vec<f64>, _: &Self::Fixed, ranks: &mut Vec<f64>) -> Vec<f64> {
+        let mut sums = std::mem::take(ranks);
+        sums.fill(0.0);
+        sums
+    }
+
+    fn close(
+        &self,
+        _: usize,
+        mut sums: Vec<f64>,
+        shares: &mut Vec<f64>,
+        (divisors, given): &Self::Fixed,
+        ranks: &mut Vec<f64>,
+    ) -> Closed<(f64, f64)> {
+        let (mut change, mut lost) = (0.0, 0.0);
+        let uniform = if let Teleport::Uniform(share) = self.teleport { *share } else { 0.0 };
+        for (local, (share, sum)) in shares.iter_mut().zip(sums.iter_mut()).enumerate() {
+            let teleport = given.as_ref().map_or(uniform, |given| given[local]);
+            let rank = teleport * self.scalar + self.damping * *sum;
+            *sum = rank;
+            let divisor = divisors.of(local);
+            if divisor > 0.0 {
+                change += (rank - *share * divisor).abs();
+                *share = rank / divisor;
+            } else {
+                change += (rank - *share).abs();
+                *share = rank;
+                lost += rank;
+            }
+        }
+        *ranks = sums;
+        Closed { report: (change, lost), shown: !self.is_last, own: self.may_be_last }
+    }
+}
+
+const TRAFFIC: Traffic = Traffic {
+    open_shown: false,
+    open_fixed: false,
+    open_own: false,
+    close_shown: true,
+    close_fixed: true,
+};
+
+/// Where the loop is, between two iterations.
+#[derive(Serialize, Deserialize)]
+struct At {
+    iterations: u32,
+    dangling: FloatBits,
+    scalar: FloatBits,
+    change: FloatBits,
+}
+
 /// The ranks of a random walk that follows an arc with probability `damping` and else begins anew
 /// according to `teleport`, as it also does at nodes without a way on. They sum to 1.
 ///
@@ -250,78 +303,71 @@ pub fn pagerank<R: Passes>(
     teleport: &Teleport,
 ) -> Result<Raw<f64>> {
     options.validate()?;
-    let (nodes, parts) = (run.shape().nodes, run.shape().partitions());
-    let connected = run.shape().connected;
-    let everywhere = all(parts);
+    let (nodes, connected) = (run.shape().nodes, run.shape().connected);
+    let everywhere = all(run.shape().partitions());
     let flow = if options.reverse { Flow::Against } else { Flow::Along };
     let select =
         Selection { sources: &everywhere, targets: &everywhere, flow, weights: options.weighted };
-    let divisors = divisors(run, options)?;
+    let fixed = fixed(run, options, teleport)?;
     let isolated = isolated_shares(run, teleport)?;
-    let given = given_shares(run, teleport)?;
-    let lens: Vec<usize> = (0..parts).map(|part| run.shape().partition_len(part)).collect();
 
     let start = 1.0 / nodes.max(1) as f64;
-    let mut sums: Vec<Vec<f64>> = lens.iter().map(|&len| vec![0.0; len]).collect();
-    // A node with a way on keeps what each of its arcs carries; one without keeps its rank, which
-    // no arc reads.
-    let mut shares: Vec<Vec<f64>> = lens.iter().map(|&len| vec![start; len]).collect();
-    let lost = each_partition(run, &mut shares, |part, shares| {
-        let mut lost = 0.0;
-        for (local, share) in shares.iter_mut().enumerate() {
-            let divisor = divisors[part].of(local);
-            if divisor > 0.0 { *share /= divisor } else { lost += *share }
-        }
-        lost
-    });
-    let mut dangling: f64 = lost.iter().sum::<f64>() + start * (nodes - connected) as f64;
-    let mut scalar = f64::NAN;
-    let mut change = f64::INFINITY;
-    let mut iterations = 0;
-    while iterations < options.max_iterations {
-        run.progress("iteration", u64::from(iterations), u64::from(options.max_iterations))?;
-        each_partition(run, &mut sums, |_, sums| sums.fill(0.0));
-        // The change shrinks by the damping at least, so this one may be known to be the last.
-        let may_rest = options.tolerance > 0.0 && options.damping * change <= options.tolerance;
-        if iterations + 1 < options.max_iterations && !may_rest {
-            run.expect(&select);
-        }
-        run.pass(&Spread { weighted: options.weighted }, &shares, &mut sums, &select)?;
-        let before =
-            std::mem::replace(&mut scalar, (1.0 - options.damping) + options.damping * dangling);
-        let mut both: Vec<(&mut Vec<f64>, &mut Vec<f64>)> =
-            shares.iter_mut().zip(&mut sums).collect();
-        let parts = each_partition(run, &mut both, |part, (shares, sums)| {
-            let (mut change, mut lost) = (0.0, 0.0);
-            let uniform = if let Teleport::Uniform(share) = teleport { *share } else { 0.0 };
-            for (local, (share, sum)) in shares.iter_mut().zip(sums.iter_mut()).enumerate() {
-                let teleport = given.as_ref().map_or(uniform, |given| given[part][local]);
-                let rank = teleport * scalar + options.damping * *sum;
-                *sum = rank;
-                let divisor = divisors[part].of(local);
-                if divisor > 0.0 {
-                    change += (rank - *share * divisor).abs();
-                    *share = rank / divisor;
-                } else {
-                    change += (rank - *share).abs();
-                    *share = rank;
-                    lost += rank;
-                }
+    let mut lost = Vec::with_capacity(everywhere.len());
+    let (mut tables, at) = Tables::<Iteration<'_>>::begin(
+        run,
+        fixed,
+        |run, part, (divisors, _)| {
+            let mut shares = vec![start; run.shape().partition_len(part)];
+            let mut lost_here = 0.0;
+            for (local, share) in shares.iter_mut().enumerate() {
+                let divisor = divisors.of(local);
+                if divisor > 0.0 { *share /= divisor } else { lost_here += *share }
             }
-            (change, lost)
-        });
-        change = parts.iter().map(|part| part.0).sum::<f64>()
+            lost.push(lost_here);
+            Ok(shares)
+        },
+        |_, _| Ok(Vec::new()),
+    )?;
+    let mut at = at.unwrap_or_else(|| At {
+        iterations: 0,
+        dangling: (lost.iter().sum::<f64>() + start * (nodes - connected) as f64).into(),
+        scalar: f64::NAN.into(),
+        change: f64::INFINITY.into(),
+    });
+    while at.iterations < options.max_iterations {
+        tables.checkpoint(run, &at)?;
+        run.progress("iteration", u64::from(at.iterations), u64::from(options.max_iterations))?;
+        // The change shrinks by the damping at least, so this one may be known to be the last.
+        let may_rest =
+            options.tolerance > 0.0 && options.damping * at.change.value() <= options.tolerance;
+        let is_last = at.iterations + 1 == options.max_iterations;
+        let scalar = (1.0 - options.damping) + options.damping * at.dangling.value();
+        let step = Iteration {
+            spread: Spread { weighted: options.weighted },
+            damping: options.damping,
+            teleport,
+            scalar,
+            is_last,
+            may_be_last: is_last || options.tolerance > 0.0,
+        };
+        let parts = tables.sweep(run, &step, &select, !is_last && !may_rest)?;
+        let reports = || parts.iter().flatten();
+        let before = std::mem::replace(&mut at.scalar, scalar.into()).value();
+        let change = reports().map(|part| part.0).sum::<f64>()
             + if before.is_nan() {
                 isolated.first_change(start, scalar)
             } else {
                 isolated.total * (scalar - before).abs()
             };
-        dangling = parts.iter().map(|part| part.1).sum::<f64>() + isolated.total * scalar;
-        iterations += 1;
+        at.change = change.into();
+        let dangling = reports().map(|part| part.1).sum::<f64>() + isolated.total * scalar;
+        at.dangling = dangling.into();
+        at.iterations += 1;
         if options.tolerance > 0.0 && change <= options.tolerance {
             break;
         }
     }
+    let (iterations, change) = (at.iterations, at.change.value());
     if options.tolerance > 0.0 && change > options.tolerance {
         return Err(Error::invalid(format!(
             "pagerank: change {change:.1e} after {iterations} iterations, wanted {:e}",
@@ -332,78 +378,99 @@ pub fn pagerank<R: Passes>(
     let mut facts = serde_json::Map::new();
     facts.insert("iterations".into(), iterations.into());
     facts.insert("change".into(), change.into());
-    Ok(Raw { by_partition: sums, isolated: Isolated::Teleport(scalar), facts })
+    let isolated = Isolated::Teleport(at.scalar.value());
+    Ok(Raw { by_partition: tables.own.into_parts(|ranks| ranks), isolated, facts })
 }
 
-fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Vec<Divisor>> {
-    let parts = run.shape().partitions();
+/// By what ranks are divided, and the teleport vector in the grid's numbering.
+fn fixed<R: Passes>(
+    run: &mut R,
+    options: &PagerankOptions,
+    teleport: &Teleport,
+) -> Result<Table<(Divisor, Option<Vec<f64>>)>> {
+    let given = |run: &mut R, part: usize| -> Result<Option<Vec<f64>>> {
+        if matches!(teleport, Teleport::Uniform(_)) {
+            return Ok(None);
+        }
+        let ids = run.nodes(part)?;
+        Ok(Some(ids.iter().map(|&id| teleport.of(u64::from(id))).collect()))
+    };
+    let mut divisors = divisors(run, options)?;
+    // One array after the other: a run reads those of many partitions at once.
+    let mut given = Table::build(run, 1, given)?;
+    Table::build(run, 1, |_, part| Ok((divisors.take(part)?, given.take(part)?)))
+}
+
+fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Table<Divisor>> {
     if !options.weighted {
         let which = if options.reverse { Degree::In } else { Degree::Out };
-        return (0..parts).map(|part| run.degrees(which, part).map(Divisor::Degrees)).collect();
+        return Table::build(run, 1, |run, part| run.degrees(which, part).map(Divisor::Degrees));
     }
-    let everywhere = all(parts);
+    let everywhere = all(run.shape().partitions());
     // Strengths belong to where an arc starts, so they gather the other way.
     let flow = if options.reverse { Flow::Along } else { Flow::Against };
     let select = Selection { sources: &everywhere, targets: &everywhere, flow, weights: true };
-    let mut strengths: Vec<Vec<f64>> =
-        (0..parts).map(|part| vec![0.0; run.shape().partition_len(part)]).collect();
-    run.pass(&Strength, &vec![(); parts], &mut strengths, &select)?;
-    for (part, strengths) in strengths.iter().enumerate() {
-        if let Some(local) = strengths.iter().position(|strength| !strength.is_finite()) {
-            let node = run.nodes(part)?[local];
-            return Err(Error::invalid(format!(
-                "pagerank: the weights of node {node} sum to {}",
-                strengths[local]
-            )));
+    let mut tables = Tables::<Strengths>::once(run, &Divisor::Strengths(Vec::new()))?;
+    tables.sweep(run, &Strengths, &select, false)?;
+    let mut wrong = None;
+    tables.own.each(|part, divisor| {
+        if let Divisor::Strengths(strengths) = divisor
+            && wrong.is_none()
+            && let Some(local) = strengths.iter().position(|strength| !strength.is_finite())
+        {
+            wrong = Some((part, local, strengths[local]));
+        }
+        Ok(false)
+    })?;
+    if let Some((part, local, strength)) = wrong {
+        let node = run.nodes(part)?[local];
+        return Err(Error::invalid(format!(
+            "pagerank: the weights of node {node} sum to {strength}"
+        )));
+    }
+    Ok(tables.own)
+}
+
+/// The sums of weights, in one pass.
+struct Strengths;
+
+impl Step for Strengths {
+    type Program = Strength;
+    type Shown = ();
+    type Fixed = ();
+    type Own = Divisor;
+    type Target = Vec<f64>;
+    type Report = ();
+    const TRAFFIC: Traffic = Traffic {
+        open_shown: false,
+        open_fixed: false,
+        open_own: false,
+        close_shown: false,
+        close_fixed: false,
+    };
+    const ANY_ORDER: bool = false;
+    const QUIET: bool = false;
+
+    fn program(&self) -> &Strength {
+        &Strength
+    }
+
+    fn open(&self, _: usize, (): &(), (): &(), own: &mut Divisor) -> Vec<f64> {
+        match std::mem::take(own) {
+            Divisor::Strengths(strengths) => strengths,
+            Divisor::Degrees(_) => Vec::new(),
         }
     }
-    Ok(strengths.into_iter().map(Divisor::Strengths).collect())
-}
 
-/// The teleport vector in the grid's numbering; `None` where it is uniform.
-fn given_shares<R: Passes>(run: &mut R, teleport: &Teleport) -> Result<Option<Vec<Vec<f64>>>> {
-    if matches!(teleport, Teleport::Uniform(_)) {
-        return Ok(None);
+    fn close(
+        &self,
+        _: usize,
+        strengths: Vec<f64>,
+        (): &mut (),
+        (): &(),
+        own: &mut Divisor,
+    ) -> Closed<()> {
+        *own = Divisor::Strengths(strengths);
+        Closed { report: (), shown: false, own: true }
     }
-    let parts = run.shape().partitions();
-    let of_partition = |part| {
-        let ids = run.nodes(part)?;
-        Ok(ids.iter().map(|&id| teleport.of(u64::from(id))).collect())
-    };
-    (0..parts).map(of_partition).collect::<Result<_>>().map(Some)
-}
-
-/// The teleport vector over the nodes without arcs.
-struct IsolatedShares {
-    nodes: u64,
-    total: f64,
-    /// Those of a given vector that are not 0.
-    given: Vec<f64>,
-    uniform: f64,
-}
-
-impl IsolatedShares {
-    /// How far the first iteration takes them from `start`.
-    fn first_change(&self, start: f64, scalar: f64) -> f64 {
-        let given: f64 = self.given.iter().map(|share| (share * scalar - start).abs()).sum();
-        let others = (self.nodes - self.given.len() as u64) as f64;
-        given + others * (self.uniform * scalar - start).abs()
-    }
-}
-
-fn isolated_shares<R: Passes>(run: &mut R, teleport: &Teleport) -> Result<IsolatedShares> {
-    let nodes = run.shape().nodes - run.shape().connected;
-    if let &Teleport::Uniform(uniform) = teleport {
-        return Ok(IsolatedShares {
-            nodes,
-            total: uniform * nodes as f64,
-            given: Vec::new(),
-            uniform,
-        });
-    }
-    let mut given = Vec::new();
-    run.isolated(&mut |ids| {
-        given.extend(ids.iter().map(|&id| teleport.of(u64::from(id))).filter(|&share| share > 0.0));
-    })?;
-    Ok(IsolatedShares { nodes, total: given.iter().sum(), given, uniform: 0.0 })
 }

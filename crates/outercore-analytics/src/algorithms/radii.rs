@@ -3,9 +3,10 @@
 use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::{all, each_partition, expect_same};
+use super::{all, each_partition, is_everywhere};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::Parts;
 
 /// Searches that go side by side, a bit each.
 const TOGETHER: usize = 64;
@@ -18,6 +19,7 @@ pub fn need(shape: &GridShape) -> Need {
         output: Bytes(4 * shape.nodes),
         working: None,
         passes: None,
+        spill: None,
     }
 }
 
@@ -55,7 +57,7 @@ pub fn radii<R: Passes>(run: &mut R, sources: u32, seed: u64, flow: Flow) -> Res
     let mut facts = serde_json::Map::new();
     facts.insert("sources".into(), drawn.len().into());
     facts.insert("diameter_at_least".into(), widest.max(0).into());
-    Ok(Raw { by_partition: radii, isolated: Isolated::Same(-1), facts })
+    Ok(Raw { by_partition: Parts::Here(radii), isolated: Isolated::Same(-1), facts })
 }
 
 /// The places of the sources: of the first nodes of a permutation of all node ids those with arcs.
@@ -101,7 +103,9 @@ fn search<R: Passes>(
         // In every level: a long search can be stopped in the middle.
         run.progress("sources", done, total)?;
         let select = Selection { sources: &active, targets: &all, flow, weights: false };
-        expect_same(run, &select);
+        if is_everywhere(&select) {
+            run.expect(&select);
+        }
         run.pass(&Spread, &before, &mut reached, &select)?;
         let mut parts: Vec<_> = before.iter_mut().zip(&reached).zip(radii.iter_mut()).collect();
         active = each_partition(run, &mut parts, |_, ((before, reached), radii)| {

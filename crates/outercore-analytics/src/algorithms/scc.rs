@@ -6,6 +6,7 @@ use outercore_grid::{Arcs, GridShape, Side};
 use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::state::Parts;
 
 /// In a component already.
 const DONE: u8 = 1;
@@ -28,6 +29,7 @@ pub fn need(shape: &GridShape) -> Need {
         output: Bytes(8 * shape.nodes),
         working: None,
         passes: None,
+        spill: None,
     }
 }
 
@@ -404,6 +406,6 @@ impl Components {
                 named.collect()
             })
             .collect();
-        Ok(Raw { by_partition, isolated: Isolated::Itself, facts })
+        Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Itself, facts })
     }
 }

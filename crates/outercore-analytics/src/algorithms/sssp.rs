@@ -2,21 +2,136 @@
 
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
+use serde::{Deserialize, Serialize};
 
-use super::bfs::Bits;
-use super::{all, each_partition, expect_same};
-use crate::output::{Isolated, Need, Raw};
+use super::{all, is_everywhere};
+use crate::output::{Isolated, Need, Raw, SpillNeed};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
 /// What shortest paths take.
-pub fn need(shape: &GridShape) -> Need {
-    Need { state_per_node: 17, output: Bytes(8 * shape.nodes), ..Need::default() }
+pub fn need(shape: &GridShape, flow: Flow) -> Need {
+    Need {
+        state_per_node: 17,
+        output: Bytes(8 * shape.nodes),
+        spill: Some(SpillNeed {
+            shown: PerNode::new(8, 1),
+            fixed: PerNode::NONE,
+            own: PerNode::NONE,
+            target: PerNode::new(8, 1),
+            traffic: TRAFFIC,
+            writes_own: false,
+            any_order: true,
+            flow,
+        }),
+        ..Need::default()
+    }
 }
 
 /// Distances and which of them are new.
+#[derive(Clone, Default)]
 struct Reach {
     distance: Vec<f64>,
     changed: Bits,
+}
+
+impl Stored for Reach {
+    fn like(&self, len: usize) -> Self {
+        Self { distance: self.distance.like(len), changed: Bits::new(len) }
+    }
+
+    fn columns(&self) -> Vec<&[u8]> {
+        [self.distance.columns(), self.changed.columns()].concat()
+    }
+
+    fn columns_mut(&mut self) -> Vec<&mut [u8]> {
+        let mut columns = self.distance.columns_mut();
+        columns.extend(self.changed.columns_mut());
+        columns
+    }
+}
+
+/// Distances as they become; between passes they are those that are shown, and need no place of
+/// their own.
+#[derive(Default)]
+struct Kept(Reach);
+
+impl Stored for Kept {
+    fn like(&self, _: usize) -> Self {
+        Self::default()
+    }
+
+    fn columns(&self) -> Vec<&[u8]> {
+        Vec::new()
+    }
+
+    fn columns_mut(&mut self) -> Vec<&mut [u8]> {
+        Vec::new()
+    }
+}
+
+impl Step for Relax {
+    type Program = Self;
+    type Shown = Reach;
+    type Fixed = ();
+    type Own = Kept;
+    type Target = Reach;
+    /// Whether a distance has become shorter.
+    type Report = bool;
+    const TRAFFIC: Traffic = TRAFFIC;
+    const ANY_ORDER: bool = true;
+    const QUIET: bool = true;
+
+    fn program(&self) -> &Self {
+        self
+    }
+
+    fn open(&self, _: usize, shown: &Reach, (): &(), own: &mut Kept) -> Reach {
+        let mut target = std::mem::take(&mut own.0);
+        if target.distance.is_empty() {
+            target = Reach { distance: shown.distance.clone(), changed: shown.changed.clone() };
+            target.changed.clear();
+        }
+        target
+    }
+
+    fn close(
+        &self,
+        _: usize,
+        mut target: Reach,
+        shown: &mut Reach,
+        (): &(),
+        own: &mut Kept,
+    ) -> Closed<bool> {
+        let any = target.changed.count() > 0;
+        if shown.distance.is_empty() {
+            *shown = target;
+        } else {
+            std::mem::swap(&mut shown.changed, &mut target.changed);
+            target.changed.clear();
+            for local in shown.changed.iter() {
+                shown.distance[local] = target.distance[local];
+            }
+            own.0 = target;
+        }
+        // Where nothing is new, nobody looks at what is before something is.
+        Closed { report: any, shown: any, own: false }
+    }
+}
+
+const TRAFFIC: Traffic = Traffic {
+    open_shown: true,
+    open_fixed: false,
+    open_own: false,
+    close_shown: false,
+    close_fixed: false,
+};
+
+/// Where the loop is, between two passes.
+#[derive(Serialize, Deserialize)]
+struct At {
+    iterations: u64,
+    active: Vec<bool>,
 }
 
 struct Relax;
@@ -76,41 +191,49 @@ impl EdgeProgram for Relax {
 pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> Result<Raw<f64>> {
     let parts = run.shape().partitions();
     let lens: Vec<usize> = (0..parts).map(|part| run.shape().partition_len(part)).collect();
-    let new = |&len: &usize| Reach { distance: vec![f64::INFINITY; len], changed: Bits::new(len) };
-    let mut sources: Vec<Reach> = lens.iter().map(new).collect();
-    let mut targets: Vec<Reach> = lens.iter().map(new).collect();
-    let mut active = vec![false; parts];
-    let everywhere = all(parts);
-    if let Some((part, local)) = run.place(&[source])?[0] {
-        sources[part].distance[local] = 0.0;
-        sources[part].changed.insert(local);
-        targets[part].distance[local] = 0.0;
-        active[part] = true;
-    }
-    let mut iterations = 0u64;
-    while active.contains(&true) {
-        run.progress("iteration", iterations, 0)?;
-        let select = Selection { sources: &active, targets: &everywhere, flow, weights: weighted };
-        expect_same(run, &select);
-        run.pass(&Relax, &sources, &mut targets, &select)?;
-        let mut both: Vec<(&mut Reach, &mut Reach)> =
-            sources.iter_mut().zip(&mut targets).collect();
-        active = each_partition(run, &mut both, |_, (source, target)| {
-            std::mem::swap(&mut source.changed, &mut target.changed);
-            target.changed.clear();
-            for local in source.changed.iter() {
-                source.distance[local] = target.distance[local];
+    let start = run.place(&[source])?[0];
+    let here = |part: usize| start.filter(|place| place.0 == part).map(|place| place.1);
+    let nothing = Table::nothing(run)?;
+    let (mut tables, at) = Tables::<Relax>::begin(
+        run,
+        nothing,
+        |_, part, ()| {
+            let len = lens[part];
+            let mut reach = Reach { distance: vec![f64::INFINITY; len], changed: Bits::new(len) };
+            if let Some(local) = here(part) {
+                reach.distance[local] = 0.0;
+                reach.changed.insert(local);
             }
-            source.changed.count() > 0
-        });
-        iterations += 1;
+            Ok(reach)
+        },
+        |_, _| Ok(Kept::default()),
+    )?;
+    let mut at = at.unwrap_or_else(|| At {
+        iterations: 0,
+        active: (0..parts).map(|part| here(part).is_some()).collect(),
+    });
+    let everywhere = all(parts);
+    while at.active.contains(&true) {
+        tables.checkpoint(run, &at)?;
+        run.progress("iteration", at.iterations, 0)?;
+        let select =
+            Selection { sources: &at.active, targets: &everywhere, flow, weights: weighted };
+        let again = is_everywhere(&select);
+        let changed = tables.sweep(run, &Relax, &select, again)?;
+        at.active = changed.into_iter().map(|changed| changed.unwrap_or(false)).collect();
+        at.iterations += 1;
     }
-    let finite = targets.iter().flat_map(|target| &target.distance).filter(|d| d.is_finite());
-    let (reached, farthest) = finite.fold((0u64, 0f64), |(n, most), &d| (n + 1, most.max(d)));
+    let (mut reached, mut farthest) = (0u64, 0f64);
+    tables.shown.each(|_, shown| {
+        for &distance in shown.distance.iter().filter(|distance| distance.is_finite()) {
+            (reached, farthest) = (reached + 1, farthest.max(distance));
+        }
+        Ok(false)
+    })?;
     let mut facts = serde_json::Map::new();
     facts.insert("reached".into(), reached.max(1).into());
-    facts.insert("iterations".into(), iterations.into());
+    facts.insert("iterations".into(), at.iterations.into());
     facts.insert("farthest".into(), farthest.into());
-    let by_partition = targets.into_iter().map(|target| target.distance).collect();
+    let by_partition = tables.shown.into_parts(|shown| shown.distance);
     Ok(Raw { by_partition, isolated: Isolated::Same(f64::INFINITY), facts })
 }

@@ -10,6 +10,7 @@ use super::{all, each_partition};
 use crate::gather::neighbour_counts;
 use crate::output::{Isolated, Need, Raw, Working};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::Parts;
 
 /// Bytes beside the lists for each node of a group: where its list begins and how long it is.
 const PER_NODE: u64 = 12;
@@ -28,6 +29,7 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
             most: Bytes(lists(shape.edges, shape.connected).max(least)),
         }),
         passes: None,
+        spill: None,
     }
 }
 
@@ -81,7 +83,7 @@ pub fn triangles<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let mut facts = serde_json::Map::new();
     facts.insert("triangles".into(), (corners / 3).into());
     facts.insert("groups".into(), groups.len().into());
-    Ok(Raw { by_partition, isolated: Isolated::Same(0), facts })
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0), facts })
 }
 
 /// The number of a node here: partition and local id.
@@ -123,7 +125,7 @@ struct Count {
 
 impl Count {
     fn new<R: Passes>(run: &mut R) -> Result<Self> {
-        let degrees = neighbour_counts(run, Flow::Both)?;
+        let degrees = neighbour_counts(run, Flow::Both)?.into_here()?;
         let longest = degrees.iter().map(|degrees| vec![0; degrees.len()]).collect();
         let found = degrees
             .iter()

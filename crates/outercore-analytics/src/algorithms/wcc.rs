@@ -1,5 +1,7 @@
 //! Components of the graph without directions.
 
+mod smallest;
+
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use outercore_core::{Bytes, Result};
@@ -8,6 +10,7 @@ use outercore_grid::{Arcs, GridShape};
 use super::all;
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::Parts;
 
 /// What components take.
 pub fn need(shape: &GridShape) -> Need {
@@ -16,6 +19,7 @@ pub fn need(shape: &GridShape) -> Need {
         state_per_node: 16,
         output: Bytes(8 * shape.nodes),
         passes: Some(1),
+        spill: Some(smallest::NEED),
         ..Need::default()
     }
 }
@@ -79,8 +83,11 @@ impl EdgeProgram for Forest {
 
 /// The smallest node id of every node's component, directions ignored.
 ///
-/// One pass over the stored edges joins trees; which tree hangs under which depends on the order
-/// of work, the components do not.
+/// In memory, one pass over the stored edges joins trees; which tree hangs under which depends on the order
+/// of work, the components do not. Where the trees have no room, nodes that hang together inside a
+/// partition are joined once, and each such set then takes the smallest node id of its neighbours,
+/// pass by pass, until nothing changes: as many passes as a way through a component changes
+/// partitions, at most.
 ///
 /// Facts: `components`, `largest` (nodes of the largest), those without arcs included.
 ///
@@ -90,6 +97,9 @@ impl EdgeProgram for Forest {
 /// **Source**: union-find with hooking by compare-and-swap and path halving, as in Jayanti and
 /// Tarjan, "A randomized concurrent algorithm for disjoint set union" (2016), roots by number.
 pub fn wcc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
+    if run.spill().is_some() {
+        return smallest::wcc(run);
+    }
     let parts = run.shape().partitions();
     let isolated = run.shape().nodes - run.shape().connected;
     let mut starts = Vec::with_capacity(parts);
@@ -126,5 +136,5 @@ pub fn wcc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let mut facts = serde_json::Map::new();
     facts.insert("components".into(), components.into());
     facts.insert("largest".into(), largest.into());
-    Ok(Raw { by_partition, isolated: Isolated::Itself, facts })
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Itself, facts })
 }

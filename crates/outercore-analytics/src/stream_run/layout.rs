@@ -9,7 +9,7 @@ use outercore_io::{Engine, FileId, Kept, KeptRead, PlannedRead, Slots};
 use outercore_store::dataset::ArrayRef;
 
 use crate::schedule::Task;
-use crate::segments::{Segment, longest, slot_bytes};
+use crate::segments::{Segment, longest, slot_bytes, wanted};
 
 /// The grid of a run, cut into segments, and where its arrays are.
 pub(super) struct Layout {
@@ -146,16 +146,9 @@ impl Layout {
     /// What pass number `pass` has to read for `tasks`, besides what is held; in the order of the
     /// file.
     pub fn parts(&self, tasks: &[Vec<Task>], weights: bool, held: &[bool], pass: u64) -> Vec<Part> {
-        let mut wanted: Vec<Option<(usize, usize)>> = vec![None; self.segments.len()];
-        for task in tasks.iter().flatten() {
-            let piece = task.piece();
-            let (first, last) =
-                wanted[self.segment_of[piece] as usize].get_or_insert((piece, piece));
-            (*first, *last) = ((*first).min(piece), (*last).max(piece));
-        }
+        let wanted = wanted(tasks.iter().flatten(), &self.segment_of, self.segments.len());
         let mut parts = Vec::new();
-        for (segment, wanted) in wanted.into_iter().enumerate() {
-            let Some((first, last)) = wanted.filter(|_| !held[segment]) else { continue };
+        for (segment, first, last) in wanted.into_iter().filter(|wanted| !held[wanted.0]) {
             parts.push(if self.pins[segment] {
                 self.whole(segment, pass)
             } else {

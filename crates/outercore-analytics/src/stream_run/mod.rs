@@ -25,13 +25,15 @@ use self::node_arrays::{Dealt, NodeArray};
 use self::reader::Reader;
 use self::shared::Shared;
 use self::work::Hands;
+use crate::checkpoint::Checkpoints;
 use crate::output::{Counters, PassCounters};
 use crate::pins::choose;
 use crate::plan::RunPlan;
 use crate::profile::Profile;
-use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
-use crate::schedule::{Task, tasks};
-use crate::segments::segments;
+use crate::program::{Degree, EdgeProgram, Passes, Selection};
+use crate::schedule::{Task, ends, tasks};
+use crate::segments::{segment_of, segments};
+use crate::state::{Spill, SpillCounters};
 
 /// Told what a run does, how far it has come, how far it has to go (0: not known), and in which
 /// unit. An error stops the run.
@@ -56,8 +58,16 @@ pub struct StreamRun<'a> {
     pool: rayon::ThreadPool,
     threads: usize,
     dealt: Option<Dealt>,
-    /// What the pass after the next one will want.
-    expected: Option<Expected>,
+    /// The tasks of the pass after the next one, and whether it wants weights.
+    expected: Option<(Vec<Vec<Task>>, bool)>,
+    /// Of a pass in portions: what they have cost so far.
+    portions: Option<PassCounters>,
+    /// Bytes that had arrived when a portion was last counted.
+    bytes_seen: u64,
+    /// Scratch files for state, where it has no room, and what was moved when the pass began.
+    spill: Option<Arc<Spill>>,
+    spilled: SpillCounters,
+    checkpoints: Option<Checkpoints>,
     counters: Counters,
     /// By segment: how many passes wanted it, where that is asked for.
     wanted: Option<Vec<u32>>,
@@ -96,14 +106,6 @@ struct Phase {
     total: u64,
 }
 
-/// A selection of one's own.
-struct Expected {
-    sources: Vec<bool>,
-    targets: Vec<bool>,
-    flow: Flow,
-    weights: bool,
-}
-
 impl<'a> StreamRun<'a> {
     /// Prepares passes over `grid` as `plan` says; `engine` reads all files.
     ///
@@ -126,10 +128,7 @@ impl<'a> StreamRun<'a> {
         }
         let files = Files::register(&mut engine, &grid)?;
         let segments = segments(grid.pieces());
-        let mut segment_of = vec![0; grid.pieces().len()];
-        for (number, segment) in segments.iter().enumerate() {
-            segment_of[segment.pieces.clone()].fill(number as u32);
-        }
+        let segment_of = segment_of(&segments, grid.pieces().len());
         let sizes: Vec<u64> = segments.iter().map(|s| s.bytes(plan.weighted)).collect();
         let threads = options.threads.max(1);
         let pool = rayon::ThreadPoolBuilder::new()
@@ -159,6 +158,11 @@ impl<'a> StreamRun<'a> {
             phase: Phase { what: "pass".into(), done: 0, total: 0 },
             dealt: None,
             expected: None,
+            portions: None,
+            bytes_seen: 0,
+            spill: None,
+            spilled: SpillCounters::default(),
+            checkpoints: None,
             plan,
             pool,
             threads,
@@ -172,6 +176,8 @@ impl<'a> StreamRun<'a> {
         counters.reads = self.reader.engine().counters();
         counters.io = self.shared.lock().reader.counters;
         counters.far = self.far.as_ref().map(|(far, before)| far.counters().since(before));
+        counters.spill = self.spill.as_ref().map(|spill| spill.counters());
+        counters.checkpoints = self.checkpoints.as_ref().map_or(0, Checkpoints::written);
         counters.seconds = self.started.elapsed().as_secs_f64();
         counters
     }
@@ -250,13 +256,14 @@ impl<'a> StreamRun<'a> {
         let state = shared.lock();
         let held: Vec<bool> = state.data.iter().map(Option::is_some).collect();
         let pass = state.pass + 1;
-        let (reader_before, bytes_before) = (state.reader.counters, state.reader.bytes);
+        let reader_before = state.reader.counters;
+        // Of a pass in portions, what arrives between two of them counts too.
+        let bytes_before = self.portions.as_ref().map_or(state.reader.bytes, |_| self.bytes_seen);
         drop(state);
 
         let wanted = layout.parts(&tasks, weights, &held, pass);
-        let next = expected.map_or_else(Vec::new, |next| {
-            let tasks = next.tasks(&layout.grid);
-            layout.first_parts(layout.parts(&tasks, next.weights, &held, pass + 1))
+        let next = expected.map_or_else(Vec::new, |(tasks, weights)| {
+            layout.first_parts(layout.parts(&tasks, weights, &held, pass + 1))
         });
         let pinned_bytes = self.note_wanted(&tasks, &held, weights);
         let pieces = layout.grid.pieces();
@@ -271,10 +278,13 @@ impl<'a> StreamRun<'a> {
         }
 
         let phase = &self.phase;
-        let on_progress = &mut *self.on_progress;
-        let mut look_around = |done: u64| match phase.total {
-            0 => on_progress("pass", done, arcs, "arcs"),
-            total => on_progress(&phase.what, phase.done, total, "passes"),
+        let (on_progress, checkpoints) = (&mut *self.on_progress, &mut self.checkpoints);
+        let mut look_around = |done: u64| {
+            let told = match phase.total {
+                0 => on_progress("pass", done, arcs, "arcs"),
+                total => on_progress(&phase.what, phase.done, total, "passes"),
+            };
+            heed(told, checkpoints)
         };
         let ahead_bytes = shared.begin(tasks, wanted, next, threads);
         let decoders = &mut self.decoders[..threads];
@@ -283,7 +293,11 @@ impl<'a> StreamRun<'a> {
 
         let state = shared.lock();
         let reader = state.reader.counters;
+        self.bytes_seen = state.reader.bytes;
+        let moved = self.moved();
         self.count(PassCounters {
+            spill_read: moved.read.0,
+            spill_written: moved.written.0,
             seconds: began.elapsed().as_secs_f64(),
             bytes: state.reader.bytes - bytes_before,
             pinned_bytes,
@@ -318,8 +332,19 @@ impl<'a> StreamRun<'a> {
             .sum()
     }
 
-    /// Adds a pass to the counters.
+    /// What has been moved to and from scratch files since this was last asked for.
+    fn moved(&mut self) -> SpillCounters {
+        let Some(spill) = &self.spill else { return SpillCounters::default() };
+        let now = spill.counters();
+        now.since(&std::mem::replace(&mut self.spilled, now))
+    }
+
+    /// Adds a pass to the counters, or a portion to its pass.
     fn count(&mut self, pass: PassCounters) {
+        if let Some(portions) = &mut self.portions {
+            *portions += pass;
+            return;
+        }
         let counters = &mut self.counters;
         counters.passes += 1;
         counters.pinned_bytes += pass.pinned_bytes;
@@ -336,20 +361,21 @@ impl<'a> StreamRun<'a> {
         }
     }
 
+    /// Keeps state in scratch files, which the plan has asked for.
+    pub(crate) fn spill_to(&mut self, spill: Spill) {
+        self.spill = Some(Arc::new(spill));
+    }
+
+    /// Leaves checkpoints between passes.
+    pub(crate) fn leave_checkpoints(&mut self, checkpoints: Checkpoints) {
+        self.checkpoints = Some(checkpoints);
+    }
+
     /// The part of a node array that belongs to a partition.
     fn node_array(&mut self, what: NodeArray, partition: usize) -> Result<Vec<u32>> {
         self.shared.drop_ahead();
         let layout = &self.shared.layout;
         layout.node_array(&mut self.reader.engine(), &mut self.dealt, what, partition)
-    }
-}
-
-impl Expected {
-    /// The tasks of such a pass.
-    fn tasks(&self, grid: &Grid) -> Vec<Vec<Task>> {
-        let Self { sources, targets, flow, weights } = self;
-        let select = Selection { sources, targets, flow: *flow, weights: *weights };
-        tasks(grid.pieces(), grid.shape().symmetric, &select)
     }
 }
 
@@ -360,12 +386,68 @@ impl Passes for StreamRun<'_> {
 
     fn expect(&mut self, next: &Selection<'_>) {
         let possible = !next.weights || self.plan.weighted;
-        self.expected = (self.shared.layout.buffering && possible).then(|| Expected {
-            sources: next.sources.to_vec(),
-            targets: next.targets.to_vec(),
-            flow: next.flow,
-            weights: next.weights,
+        self.expected =
+            (self.shared.layout.buffering && possible).then(|| (self.tasks(next), next.weights));
+    }
+
+    fn tasks(&self, select: &Selection<'_>) -> Vec<Vec<Task>> {
+        let grid = &self.shared.layout.grid;
+        tasks(grid.pieces(), grid.shape().symmetric, select)
+    }
+
+    fn source_of(&self, task: Task) -> usize {
+        ends(&self.shared.layout.grid.pieces()[task.piece()], task.side()).0
+    }
+
+    fn portion<P: EdgeProgram>(
+        &mut self,
+        program: &P,
+        sources: &[P::Source],
+        targets: &mut [P::Target],
+        weights: bool,
+        tasks: Vec<Vec<Task>>,
+        next: Option<Vec<Vec<Task>>>,
+    ) -> Result<()> {
+        if self.shared.layout.buffering
+            && let Some(next) = next
+        {
+            self.expected = Some((next, weights));
+        }
+        let shared = Arc::clone(&self.shared);
+        let pieces = shared.layout.grid.pieces();
+        let targets: Vec<Mutex<&mut P::Target>> = targets.iter_mut().map(Mutex::new).collect();
+        let hands = Hands::Many(&|target, task, arcs| {
+            let (source, _) = ends(&pieces[task.piece()], task.side());
+            // Never contended: a list is claimed by one thread at a time.
+            let mut target = targets[target].lock().unwrap_or_else(PoisonError::into_inner);
+            program.apply(arcs, &sources[source], &mut target);
+            Ok(())
         });
+        self.drive(tasks, weights, hands)
+    }
+
+    fn begin_portions(&mut self) {
+        // What was moved between passes belongs to none.
+        self.moved();
+        self.bytes_seen = self.shared.lock().reader.bytes;
+        self.portions = Some(PassCounters::default());
+    }
+
+    fn end_portions(&mut self) {
+        let moved = self.moved();
+        if let Some(mut pass) = self.portions.take() {
+            pass.spill_read += moved.read.0;
+            pass.spill_written += moved.written.0;
+            self.count(pass);
+        }
+    }
+
+    fn spill(&self) -> Option<Arc<Spill>> {
+        self.spill.clone()
+    }
+
+    fn checkpoints(&mut self) -> Option<&mut Checkpoints> {
+        self.checkpoints.as_mut()
     }
 
     fn pass<P: EdgeProgram>(
@@ -375,19 +457,8 @@ impl Passes for StreamRun<'_> {
         targets: &mut [P::Target],
         select: &Selection<'_>,
     ) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let grid = &shared.layout.grid;
-        let tasks = tasks(grid.pieces(), grid.shape().symmetric, select);
-        let targets: Vec<Mutex<&mut P::Target>> = targets.iter_mut().map(Mutex::new).collect();
-        let hands = Hands::Many(&|target, task, arcs| {
-            let piece = &grid.pieces()[task.piece()];
-            let (source, _) = task.side().ends(piece.row_part, piece.col_part);
-            // Never contended: a list is claimed by one thread at a time.
-            let mut target = targets[target].lock().unwrap_or_else(PoisonError::into_inner);
-            program.apply(arcs, &sources[source as usize], &mut target);
-            Ok(())
-        });
-        self.drive(tasks, select.weights, hands)
+        let tasks = self.tasks(select);
+        self.portion(program, sources, targets, select.weights, tasks, None)
     }
 
     fn stream(
@@ -437,6 +508,15 @@ impl Passes for StreamRun<'_> {
 
     fn progress(&mut self, what: &str, done: u64, total: u64) -> Result<()> {
         self.phase = Phase { what: what.to_owned(), done, total };
-        (self.on_progress)(what, done, total, "passes")
+        heed((self.on_progress)(what, done, total, "passes"), &mut self.checkpoints)
+    }
+}
+
+/// What the caller wants after a report of progress: the wish to stop waits for a checkpoint, where
+/// one will be left.
+fn heed(told: Result<()>, checkpoints: &mut Option<Checkpoints>) -> Result<()> {
+    match (told, checkpoints) {
+        (Err(error), Some(checkpoints)) => checkpoints.wait_for_pass(error),
+        (told, _) => told,
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Pure: sizes go in, a plan comes out. The run follows it.
 
+mod spill;
+
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_far::segments::check_ratio;
-use outercore_grid::GridShape;
+use outercore_grid::{GridShape, Piece};
 use outercore_io::CostModel;
 use serde::{Deserialize, Serialize};
 
+pub use self::spill::SpillPlan;
 use crate::output::Need;
 use crate::pins::choose;
 use crate::segments::{Segment, slot_bytes};
@@ -64,6 +67,13 @@ pub struct RunPlan {
     /// The bytes that are.
     #[serde(default)]
     pub far_bytes: Bytes,
+    /// Bytes of the result that are put together at a time, in a file, where memory has no room for
+    /// all of it.
+    #[serde(default)]
+    pub result_window: Option<Bytes>,
+    /// How state goes through memory that has no room for all of it.
+    #[serde(default)]
+    pub spill: Option<SpillPlan>,
 }
 
 /// Everything that [`RunPlan::new`] looks at.
@@ -79,6 +89,8 @@ pub struct PlanInput<'a> {
     pub shape: &'a GridShape,
     /// Pieces of the grid.
     pub pieces: usize,
+    /// Their records, where state may go to scratch files; the plan looks into them.
+    pub records: &'a [Piece],
     /// Its segments.
     pub segments: &'a [Segment],
     /// Whether weights are read.
@@ -110,8 +122,7 @@ impl RunPlan {
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
         let PlanInput { budget, need, weighted, .. } = *input;
         let state = need.state_per_node * input.shape.connected + need.fixed.0;
-        let index = INDEX_PER_PIECE * input.pieces as u64;
-        let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
+        let (index, scratch) = buffers(input);
         let sizes: Vec<u64> =
             input.segments.iter().map(|segment| segment.bytes(weighted)).collect();
         let two_slots = 2 * slot_bytes(input.segments, weighted).0;
@@ -130,10 +141,24 @@ impl RunPlan {
         let least = (index + scratch + state + least_working + least_buffers + kept)
             .max(index + result + least_buffers);
         if streaming + least_working + kept > budget.0 || delivering > budget.0 {
-            if budget.0 < least {
-                return Err(too_small(input, Bytes(least)));
+            if budget.0 >= least {
+                return Ok(Self::with_least_buffers(input, &sizes, local));
             }
-            return Ok(Self::with_least_buffers(input, &sizes, local));
+            // The result can be put together in a file, and state can go to scratch files.
+            let held = result - need.output.0;
+            let least = (index + scratch + state + least_working + least_buffers + kept)
+                .max(index + held + least_buffers + spill::LEAST_WINDOW);
+            if budget.0 >= least {
+                let mut plan = Self::with_least_buffers(input, &sizes, local);
+                let window = budget.0 - (index + held + least_buffers);
+                plan.result_window = Some(Bytes(window.min(need.output.0)));
+                plan.output = Bytes(held + window.min(need.output.0));
+                return Ok(plan);
+            }
+            return match need.spill.filter(|_| input.far.is_none() && !input.records.is_empty()) {
+                Some(spill) => spill::plan(input, &spill, Bytes(least)),
+                None => Err(too_small(input, Bytes(least))),
+            };
         }
         let rest = budget.0 - streaming - kept;
         // A far ratio says what pins take: all the rest may save passes.
@@ -148,8 +173,7 @@ impl RunPlan {
         let need = input.need;
         let two_slots = 2 * slot_bytes(input.segments, input.weighted).0;
         let state = need.state_per_node * input.shape.connected + need.fixed.0;
-        let index = INDEX_PER_PIECE * input.pieces as u64;
-        let scratch = SCRATCH_PER_THREAD.0 * input.threads as u64;
+        let (index, scratch) = buffers(input);
         let working = need.working.map_or(0, |working| working.least.0);
         let (staging, window) = (STAGING.0.0, WINDOW.0.0.max(two_slots));
         Self::assemble(input, sizes, local, [state, index, scratch, staging, window, working])
@@ -190,6 +214,8 @@ impl RunPlan {
             seconds,
             far_ratio: far_bytes as f64 / total.max(1) as f64,
             far_bytes: Bytes(far_bytes),
+            result_window: None,
+            spill: None,
         }
     }
 
@@ -199,6 +225,11 @@ impl RunPlan {
         let streaming = buffers + self.state.0 + self.scratch.0 + self.working.0 + self.pinned.0;
         Bytes(streaming.max(buffers + self.output.0))
     }
+}
+
+/// Records and tasks of pieces, and decoded ones.
+fn buffers(input: &PlanInput<'_>) -> (u64, u64) {
+    (INDEX_PER_PIECE * input.pieces as u64, SCRATCH_PER_THREAD.0 * input.threads as u64)
 }
 
 /// Bytes of segments that a far ratio keeps, where one is given.
@@ -233,6 +264,9 @@ fn too_small(input: &PlanInput<'_>, least: Bytes) -> Error {
         ),
     )
     .hint(match input.far {
+        None if input.need.spill.is_none() && !input.records.is_empty() => {
+            "raise --memory, or use fewer threads: the state of this algorithm has to fit"
+        }
         Some(FarShare::Ratio(_)) => "raise --memory or --far-ratio, or use fewer threads",
         _ => "raise --memory, or use fewer threads",
     })
@@ -276,6 +310,7 @@ mod tests {
             threads: 2,
             shape: &shape(1_000_000),
             pieces: 400,
+            records: &[],
             segments: &segments,
             weighted: false,
             need,

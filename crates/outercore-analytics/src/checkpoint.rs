@@ -1,0 +1,344 @@
+//! Checkpoints: the state of the nodes between two passes, so that a long run can go on later.
+//!
+//! A checkpoint does not know of budgets, threads or scratch files: the state is written in the
+//! order of the partitions, wherever it lies, and a run that goes on may have another budget.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_io::{Disk, WriteFile};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// The version that this build writes and reads.
+const VERSION: u32 = 1;
+
+/// What says which state counts; replaced atomically.
+const RECORD: &str = "checkpoint.json";
+
+const STATES: [&str; 2] = ["state-0.bin", "state-1.bin"];
+
+/// Written at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Memory for writing one.
+pub(crate) const MEMORY: Bytes = Bytes(CHUNK as u64);
+
+/// Of a run's time at most this share goes into checkpoints, however short the interval.
+const SHARE: u32 = 10;
+
+/// Takes the next bytes of a state.
+pub(crate) type WriteTo<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
+/// `checkpoint.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    version: u32,
+    generation: u64,
+    /// What was run on what, as far as results depend on it.
+    fingerprint: Value,
+    /// Where the algorithm's loop was.
+    at: Value,
+    bytes: u64,
+    checksum: String,
+}
+
+/// When to leave checkpoints, and where.
+pub struct Checkpoints {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    fingerprint: Value,
+    interval: Duration,
+    generation: u64,
+    /// When the last checkpoint was complete, and how long it took.
+    last: Instant,
+    took: Duration,
+    written: u64,
+    saved: Option<(Saved, Value)>,
+    /// Whether the algorithm leaves checkpoints: from its first pass on.
+    begun: bool,
+    /// The wish to stop, until there is a checkpoint.
+    stopping: Option<Error>,
+}
+
+impl Checkpoints {
+    /// Checkpoints in `directory`, of a run that `fingerprint` describes, `interval` apart (zero: after every
+    /// pass). With
+    /// `resume` the run goes on from the one that is there.
+    ///
+    /// # Errors
+    /// `NotFound`: nothing to go on from. `Invalid`: there is a checkpoint, and it is not to be
+    /// gone on from; or it is one of another run. `Version`, `Corrupt`.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        fingerprint: Value,
+        interval: Duration,
+        resume: bool,
+    ) -> Result<Self> {
+        let shown = directory.display();
+        let found = Record::load(directory)?;
+        let (generation, saved) = match (found, resume) {
+            (None, true) => {
+                let text = format!("checkpoint `{shown}` does not exist");
+                return Err(Error::new(ErrorKind::NotFound, text)
+                    .hint("leave --resume away to begin with the first pass"));
+            }
+            (Some(_), false) => {
+                return Err(Error::invalid(format!("checkpoint `{shown}` exists"))
+                    .hint("go on from it with --resume, or remove the directory to begin anew"));
+            }
+            (None, false) => (0, None),
+            (Some(record), true) => {
+                record.check(&fingerprint).with_context(|| format!("checkpoint `{shown}`"))?;
+                let saved = Saved::open(directory, &record)?;
+                (record.generation + 1, Some((saved, record.at)))
+            }
+        };
+        disk.create_dir_all(directory)?;
+        Ok(Self {
+            disk,
+            directory: directory.to_owned(),
+            fingerprint,
+            interval,
+            generation,
+            last: Instant::now(),
+            took: Duration::ZERO,
+            written: 0,
+            saved,
+            begun: false,
+            stopping: None,
+        })
+    }
+
+    /// How many have been left.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The state to go on from and where the loop was; once.
+    pub(crate) fn resume(&mut self) -> Option<(Saved, Value)> {
+        self.saved.take()
+    }
+
+    /// From here on the algorithm asks after every pass whether a checkpoint is due.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+        self.last = Instant::now();
+    }
+
+    /// Takes the wish to stop, to be granted once there is a checkpoint; gives it back where none
+    /// will come or where it is the second.
+    pub(crate) fn wait_for_pass(&mut self, error: Error) -> Result<()> {
+        if !self.begun || self.stopping.is_some() || error.kind() != ErrorKind::Interrupted {
+            return Err(error);
+        }
+        self.stopping = Some(error);
+        Ok(())
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        let wait = match self.interval {
+            // After every pass, whatever it costs.
+            Duration::ZERO => Duration::ZERO,
+            interval => interval.max(self.took * SHARE),
+        };
+        self.stopping.is_some() || self.last.elapsed() >= wait
+    }
+
+    /// Writes a checkpoint: `state` writes its bytes, in pieces, to what it is given. Up to the
+    /// last rename the one before counts.
+    ///
+    /// # Errors
+    /// A failed write; the wish to stop, afterwards.
+    pub(crate) fn write(
+        &mut self,
+        at: Value,
+        state: &mut dyn FnMut(WriteTo<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let write = |this: &mut Self| -> Result<()> {
+            let path = this.directory.join(STATES[this.generation as usize % 2]);
+            let mut sink = Sink::new(this.disk.create(&path)?);
+            state(&mut |bytes| sink.write(bytes))?;
+            let (bytes, checksum) = sink.end()?;
+            this.disk.sync_dir(&this.directory)?;
+            let record = Record {
+                version: VERSION,
+                generation: this.generation,
+                fingerprint: this.fingerprint.clone(),
+                at,
+                bytes,
+                checksum,
+            };
+            let text = serde_json::to_vec_pretty(&record)
+                .map_err(|error| Error::internal(error.to_string()))?;
+            this.disk.replace(&this.directory.join(RECORD), &text)
+        };
+        let shown = self.directory.display().to_string();
+        write(self).map_err(|error| match error.kind() {
+            ErrorKind::NoSpace => {
+                let text = format!("checkpoint `{shown}`: no space left on the device");
+                Error::new(ErrorKind::NoSpace, text).hint("free space, then go on with --resume")
+            }
+            _ => error.context(format!("checkpoint `{shown}`")),
+        })?;
+        self.generation += 1;
+        self.written += 1;
+        self.took = began.elapsed();
+        self.last = Instant::now();
+        match self.stopping.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Record {
+    fn load(directory: &Path) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let path = directory.join(RECORD);
+        let describe = || format!("checkpoint `{}`", path.display());
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(describe),
+        };
+        let corrupt = |error| {
+            Error::corrupt(format!("{}: {error}", describe())).hint("remove it and begin anew")
+        };
+        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
+        if found.version != VERSION {
+            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
+            return Err(Error::new(ErrorKind::Version, text)
+                .hint("go on with the release that wrote it, or begin anew"));
+        }
+        serde_json::from_slice(&text).map(Some).map_err(corrupt)
+    }
+
+    /// Whether it is one of the run that `expected` describes.
+    fn check(&self, expected: &Value) -> Result<()> {
+        let (Value::Object(found), Value::Object(expected)) = (&self.fingerprint, expected) else {
+            return Err(Error::corrupt("it does not say what was run"));
+        };
+        for (what, expected) in expected {
+            let found = found.get(what).unwrap_or(&Value::Null);
+            if found != expected {
+                return Err(Error::invalid(format!("{what} {found}, expected {expected}"))
+                    .hint("it is one of another run: choose another directory"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state of a checkpoint, to be read from its beginning to its end.
+pub(crate) struct Saved {
+    file: File,
+    path: PathBuf,
+    left: u64,
+    sum: Xxh3Default,
+    checksum: String,
+}
+
+impl Saved {
+    fn open(directory: &Path, record: &Record) -> Result<Self> {
+        let path = directory.join(STATES[record.generation as usize % 2]);
+        let file = File::open(&path).with_context(|| format!("checkpoint `{}`", path.display()))?;
+        let checksum = record.checksum.clone();
+        Ok(Self { file, path, left: record.bytes, sum: Xxh3Default::new(), checksum })
+    }
+
+    /// The next bytes.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<()> {
+        if (into.len() as u64) > self.left {
+            return Err(self.damaged("too short"));
+        }
+        let path = &self.path;
+        self.file.read_exact(into).with_context(|| format!("checkpoint `{}`", path.display()))?;
+        self.sum.update(into);
+        self.left -= into.len() as u64;
+        Ok(())
+    }
+
+    /// All has been read: checks it.
+    pub(crate) fn end(self) -> Result<()> {
+        if self.left > 0 {
+            return Err(self.damaged(&format!("{} bytes too long", self.left)));
+        }
+        let found = format!("{:016x}", self.sum.digest());
+        if found != self.checksum {
+            return Err(self.damaged(&format!("checksum {found}, expected {}", self.checksum)));
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        Error::corrupt(format!("checkpoint `{}`: {what}", self.path.display()))
+            .hint("remove it and begin anew")
+    }
+}
+
+/// A file that is written in long pieces.
+struct Sink {
+    file: Box<dyn WriteFile>,
+    chunk: Vec<u8>,
+    sum: Xxh3Default,
+    bytes: u64,
+}
+
+impl Sink {
+    fn new(file: Box<dyn WriteFile>) -> Self {
+        Self { file, chunk: Vec::with_capacity(CHUNK), sum: Xxh3Default::new(), bytes: 0 }
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.sum.update(bytes);
+        self.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(bytes.len().min(CHUNK - self.chunk.len()));
+            self.chunk.extend_from_slice(part);
+            bytes = rest;
+            if self.chunk.len() == CHUNK {
+                self.file.write_all(&self.chunk)?;
+                self.chunk.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it durable; its length and checksum.
+    fn end(mut self) -> Result<(u64, String)> {
+        if !self.chunk.is_empty() {
+            self.file.write_all(&self.chunk)?;
+        }
+        self.file.sync()?;
+        Ok((self.bytes, format!("{:016x}", self.sum.digest())))
+    }
+}
+
+/// A number of a loop as its bits: JSON rounds, and knows no infinity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct FloatBits(u64);
+
+impl From<f64> for FloatBits {
+    fn from(value: f64) -> Self {
+        Self(value.to_bits())
+    }
+}
+
+impl FloatBits {
+    pub(crate) fn value(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}

@@ -1,0 +1,278 @@
+//! The memory plan where the state of the nodes has no room: how many partitions are in memory at
+//! once, and what a pass then moves. Pure: goes through a pass as a run does, without the bytes.
+
+use outercore_core::{Bytes, Result};
+use outercore_grid::Piece;
+use serde::{Deserialize, Serialize};
+
+use super::{PlanInput, RunPlan, STAGING, WINDOW, buffers, too_small};
+use crate::output::{SpillNeed, Working};
+use crate::pins::choose;
+use crate::program::Selection;
+use crate::schedule::{Task, ends, tasks};
+use crate::segments::{Segment, segment_of, wanted};
+use crate::state::spill::BUFFERS;
+use crate::state::steps::{Cached, plan_group};
+use crate::state::{PerNode, Slots};
+
+/// A result is put together for so many bytes at a time at least.
+pub(super) const LEAST_WINDOW: u64 = 64 << 10;
+
+/// So many ways to divide memory between targets and sources are compared.
+const CANDIDATES: usize = 8;
+
+/// How state goes through memory.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct SpillPlan {
+    /// Target partitions in memory at once.
+    pub targets: u64,
+    /// Source partitions, besides the one that is being loaded.
+    pub sources: u64,
+    /// Groups of targets in a pass over everything.
+    pub groups: u64,
+    /// Bytes of state that such a pass reads.
+    pub read_per_pass: Bytes,
+    /// Bytes of state that it writes.
+    pub written_per_pass: Bytes,
+    /// Bytes of scratch files.
+    pub scratch: Bytes,
+}
+
+impl SpillPlan {
+    /// What a run needs of it; `room` once passes are over.
+    pub fn slots(&self, room: Bytes) -> Slots {
+        Slots { group: self.targets as usize, sources: self.sources as usize, room }
+    }
+}
+
+/// What the parts of a plan take that do not depend on how state is divided.
+struct Fixed {
+    index: u64,
+    scratch: u64,
+    staging: u64,
+    window: u64,
+    /// Of the algorithm, of scratch files, and of a partition that is opened or closed.
+    rest: u64,
+}
+
+impl Fixed {
+    fn total(&self) -> u64 {
+        self.index + self.scratch + self.staging + self.window + self.rest
+    }
+}
+
+/// A way to divide memory, and what a pass over everything then moves.
+#[derive(Clone, Copy)]
+struct Division {
+    group: usize,
+    sources: usize,
+    pinned: u64,
+    groups: u64,
+    loads: u64,
+    first_pass: u64,
+    later_pass: u64,
+}
+
+/// The plan with state in scratch files; `otherwise` is the least that works without.
+///
+/// # Errors
+/// `Budget`, with the least that works.
+pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed, otherwise: Bytes) -> Result<RunPlan> {
+    let shape = input.shape;
+    // The first partition is the longest.
+    let len = shape.partition_len(0) as u64;
+    let shown = need.shown.total(len);
+    // Gathered values are as many as arcs: on average for a group, at their most for a partition.
+    let (target, largest) = match input.need.working {
+        Some(Working { least, most }) => (most.0.div_ceil(shape.partitions() as u64), least.0),
+        None => (need.target.total(len), need.target.total(len)),
+    };
+    let sizes: Vec<u64> =
+        input.segments.iter().map(|segment| segment.bytes(input.weighted)).collect();
+    let longest = sizes.iter().copied().max().unwrap_or(0);
+    let (index, scratch) = buffers(input);
+    let fixed = Fixed {
+        index,
+        scratch,
+        staging: STAGING.0.0,
+        window: WINDOW.0.0.max(2 * longest),
+        rest: input.need.fixed.0 + BUFFERS.0 + shown + need.fixed.total(len),
+    };
+    // A target, a source and the next one.
+    let passing = fixed.total() + largest + 2 * shown;
+    let result = fixed.index + fixed.staging + fixed.window + fixed.rest + delivering(input);
+    let least = passing.max(result + LEAST_WINDOW.min(input.need.output.0));
+    if input.budget.0 < least {
+        return Err(too_small(input, otherwise.min(Bytes(least))));
+    }
+    let room = input.budget.0 - fixed.total();
+    let division = divide(input, need, &sizes, room, [target, largest, shown]);
+    let targets = (division.group as u64 * target).max(largest);
+    let sources = (division.sources as u64 + 1) * shown;
+    let gathers = input.need.working.is_some();
+    let of_all = |kind: PerNode| -> u64 {
+        (0..shape.partitions()).map(|part| kind.moved(shape.partition_len(part) as u64)).sum()
+    };
+    let traffic = need.traffic;
+    let times = |kind: PerNode, often: &[bool]| {
+        often.iter().filter(|&&reads| reads).count() as u64 * of_all(kind)
+    };
+    let read = times(need.shown, &[traffic.open_shown, traffic.close_shown])
+        + times(need.fixed, &[traffic.open_fixed, traffic.close_fixed])
+        + times(need.own, &[traffic.open_own])
+        + division.loads;
+    let written = of_all(need.shown) + times(need.own, &[need.writes_own]);
+    let rest = input.budget.0 - fixed.index - fixed.staging - fixed.window - fixed.rest;
+    let whole = input.need.output.0 + delivering(input) <= rest;
+    let spill = SpillPlan {
+        // Gathers are bound by their working memory alone.
+        targets: if gathers { shape.partitions() as u64 } else { division.group as u64 },
+        sources: division.sources as u64,
+        groups: division.groups,
+        read_per_pass: Bytes(read),
+        written_per_pass: Bytes(written),
+        scratch: Bytes(2 * of_all(need.shown) + of_all(need.fixed) + of_all(need.own)),
+    };
+    let pinned_segments = choose(&sizes, division.pinned, input.reads_by_segment)
+        .into_iter()
+        .filter(|pinned| *pinned)
+        .count() as u64;
+    let window = (rest - delivering(input)).min(input.need.output.0);
+    let seconds = input.need.passes.map(|passes| {
+        let moved = read + written;
+        let first = input.cost.seconds(sizes.len() as u64, Bytes(division.first_pass + moved));
+        let later = input.cost.seconds(sizes.len() as u64, Bytes(division.later_pass + moved));
+        if passes == 0 { 0.0 } else { first + (passes - 1) as f64 * later }
+    });
+    Ok(RunPlan {
+        budget: input.budget,
+        state: Bytes(if gathers { sources } else { targets + sources } + fixed.rest),
+        output: Bytes(fixed.rest + delivering(input) + window),
+        index: Bytes(fixed.index),
+        staging: Bytes(fixed.staging),
+        window: Bytes(fixed.window),
+        scratch: Bytes(fixed.scratch),
+        working: Bytes(if gathers { targets } else { 0 }),
+        pinned: Bytes(division.pinned),
+        segments: sizes.len() as u64,
+        pinned_segments,
+        weighted: input.weighted,
+        passes: input.need.passes,
+        bytes_first_pass: Bytes(division.first_pass),
+        bytes_per_pass: Bytes(division.later_pass),
+        seconds,
+        far_ratio: 0.0,
+        far_bytes: Bytes(0),
+        result_window: (!whole).then_some(Bytes(window)),
+        spill: Some(spill),
+    })
+}
+
+/// Memory while a result is put together besides its window: ids and values of a partition.
+fn delivering(input: &PlanInput<'_>) -> u64 {
+    let per_node = input.need.output.0.div_ceil(input.shape.nodes.max(1));
+    (2 * per_node + 4) * input.shape.partition_len(0) as u64
+}
+
+/// The best of some ways to divide `room` between targets, sources and pins.
+fn divide(
+    input: &PlanInput<'_>,
+    need: &SpillNeed,
+    sizes: &[u64],
+    room: u64,
+    [target, largest, shown]: [u64; 3],
+) -> Division {
+    let partitions = input.shape.partitions();
+    let all = vec![true; partitions];
+    let select =
+        Selection { sources: &all, targets: &all, flow: need.flow, weights: input.weighted };
+    let lists = tasks(input.records, input.shape.symmetric, &select);
+    let segment_of = segment_of(input.segments, input.records.len());
+    let total: u64 = sizes.iter().sum();
+    let mut best: Option<Division> = None;
+    let (mut tried, mut groups) = (0, 1);
+    while tried < CANDIDATES && groups <= partitions {
+        let group = partitions.div_ceil(groups);
+        groups = (groups + 1).max(if tried > 3 { groups + groups / 4 } else { 0 });
+        let taken = (group as u64 * target).max(largest);
+        if taken + 2 * shown > room {
+            continue;
+        }
+        let slots = ((room - taken) / shown.max(1) - 1).min(partitions as u64) as usize;
+        let left = room - taken - (slots as u64 + 1) * shown;
+        let pins = choose(sizes, left, input.reads_by_segment);
+        let mut pass = Pass {
+            input,
+            segment_of: &segment_of,
+            pins: &pins,
+            held: vec![false; sizes.len()],
+            sizes,
+            first: 0,
+            later: 0,
+        };
+        let pinned = sizes.iter().zip(&pins).filter(|pin| *pin.1).map(|pin| pin.0).sum();
+        let mut cached = Cached::new(partitions, slots);
+        let order: Vec<usize> = (0..partitions).collect();
+        let source_of = |task: Task| ends(&input.records[task.piece()], task.side()).0;
+        let (mut loads, mut count) = (0, 0);
+        for group in order.chunks(group) {
+            count += 1;
+            for step in plan_group(group, &lists, &source_of, need.any_order, &mut cached) {
+                let len = |part| input.shape.partition_len(part) as u64;
+                loads += step.load.map_or(0, |source| need.shown.moved(len(source)));
+                pass.step(&step.tasks);
+            }
+        }
+        let division = Division {
+            group,
+            sources: slots,
+            pinned,
+            groups: count,
+            loads,
+            first_pass: pass.first,
+            later_pass: pass.later,
+        };
+        let moved = |division: &Division| division.loads + division.later_pass;
+        if best.as_ref().is_none_or(|best| moved(&division) < moved(best)) {
+            best = Some(division);
+        }
+        tried += 1;
+    }
+    best.unwrap_or(Division {
+        group: 1,
+        sources: 1,
+        pinned: 0,
+        groups: partitions as u64,
+        loads: 0,
+        first_pass: total,
+        later_pass: total,
+    })
+}
+
+/// Counts the bytes of edges that a pass reads.
+struct Pass<'a> {
+    input: &'a PlanInput<'a>,
+    segment_of: &'a [u32],
+    pins: &'a [bool],
+    held: Vec<bool>,
+    sizes: &'a [u64],
+    first: u64,
+    later: u64,
+}
+
+impl Pass<'_> {
+    fn step(&mut self, tasks: &[(usize, Vec<Task>)]) {
+        let tasks = tasks.iter().flat_map(|tasks| &tasks.1);
+        for (segment, first, last) in wanted(tasks, self.segment_of, self.pins.len()) {
+            if self.pins[segment] {
+                let new = !std::mem::replace(&mut self.held[segment], true);
+                self.first += if new { self.sizes[segment] } else { 0 };
+                continue;
+            }
+            let records: &[Piece] = self.input.records;
+            let bytes = Segment::between(records, first, last).bytes(self.input.weighted);
+            self.first += bytes;
+            self.later += bytes;
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Scratch files for state that memory has no room for.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_io::{
+    Arena, Backend, DirectDisk, Disk, Engine, EngineConfig, FileId, Lease, RealDisk, WriteFile,
+};
+use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::stored::{PAGE, Stored};
+
+/// Memory for reads in flight.
+const STAGING: Bytes = Bytes::kib(512);
+
+/// What is written at a time.
+const CHUNK: usize = 128 << 10;
+
+/// Memory of a [`Spill`] itself.
+pub(crate) const BUFFERS: Bytes = Bytes(STAGING.0 + CHUNK as u64);
+
+/// Numbers scratch directories, so that runs of a process do not share one.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// How many partitions are in memory at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Target partitions.
+    pub group: usize,
+    /// Source partitions, besides the one that is being loaded.
+    pub sources: usize,
+    /// Bytes in which a result can be put together, once passes are over.
+    pub room: Bytes,
+}
+
+/// What has been moved between memory and scratch files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SpillCounters {
+    /// Bytes read: whole pages.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Seconds of reading and writing.
+    pub seconds: f64,
+}
+
+impl SpillCounters {
+    /// What was moved since these were `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            read: Bytes(self.read.0 - before.read.0),
+            written: Bytes(self.written.0 - before.written.0),
+            seconds: self.seconds - before.seconds,
+        }
+    }
+}
+
+/// Scratch files of a run, gone when it ends: their names are removed as soon as they are open.
+pub struct Spill {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    slots: Slots,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    files: Vec<(FileId, Box<dyn WriteFile>)>,
+    /// Page-aligned, so that writes can be direct.
+    chunk: Lease,
+    counters: SpillCounters,
+}
+
+impl Spill {
+    /// Scratch space in a new directory below `parent`, read by `backend`.
+    ///
+    /// # Errors
+    /// The directory cannot be made; the back end does not work.
+    pub fn create(parent: &Path, backend: Backend, slots: Slots) -> Result<Self> {
+        // A mapping and direct writes would not agree on what is there.
+        let disk: Arc<dyn Disk> = match backend {
+            Backend::Mmap => Arc::new(RealDisk),
+            _ => Arc::new(DirectDisk),
+        };
+        Self::create_on(disk, parent, backend, slots)
+    }
+
+    /// The same on a disk of the caller's, for tests with faults.
+    ///
+    /// # Errors
+    /// As [`Spill::create`].
+    pub fn create_on(
+        disk: Arc<dyn Disk>,
+        parent: &Path,
+        backend: Backend,
+        slots: Slots,
+    ) -> Result<Self> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = parent.join(format!("spill-{}-{number}", std::process::id()));
+        disk.create_dir_all(&directory).map_err(|error| in_scratch(error, parent))?;
+        let engine = EngineConfig { backend, staging: STAGING, depth: 16, tier: None };
+        let no_memory = || Error::internal("no memory to write state from");
+        let chunk = Arena::new(Bytes(CHUNK as u64))?.lease(CHUNK).ok_or_else(no_memory)?;
+        let inner = Inner {
+            engine: Engine::open(engine)?,
+            files: Vec::new(),
+            chunk,
+            counters: SpillCounters::default(),
+        };
+        Ok(Self { disk, directory, slots, inner: Mutex::new(inner) })
+    }
+
+    /// How many partitions are in memory at once.
+    pub fn slots(&self) -> Slots {
+        self.slots
+    }
+
+    /// What has been moved so far.
+    pub fn counters(&self) -> SpillCounters {
+        self.inner().counters
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new file of `bytes`, without a name.
+    pub(super) fn file(&self, bytes: u64) -> Result<usize> {
+        let mut inner = self.inner();
+        let path = self.directory.join(inner.files.len().to_string());
+        let mut open = || {
+            let mut file = self.disk.create(&path)?;
+            file.set_len(bytes.max(1))?;
+            let id = inner.engine.register(&path)?;
+            self.disk.remove_file(&path)?;
+            inner.files.push((id, file));
+            Ok(inner.files.len() - 1)
+        };
+        open().map_err(|error| in_scratch(error, &self.directory))
+    }
+
+    /// Writes a value at `offset`, a multiple of a page; returns its checksum.
+    pub(super) fn write<T: Stored>(&self, file: usize, offset: u64, value: &T) -> Result<u64> {
+        let mut inner = self.inner();
+        let Inner { files, chunk, counters, .. } = &mut *inner;
+        let began = Instant::now();
+        let mut sum = Xxh3Default::new();
+        let (mut filled, mut at) = (0, offset);
+        let file = &mut files[file].1;
+        let mut flush = |bytes: &[u8], at: &mut u64| {
+            file.write_at(*at, bytes).map_err(|error| in_scratch(error, &self.directory))?;
+            *at += bytes.len() as u64;
+            Ok::<(), Error>(())
+        };
+        for mut column in value.columns() {
+            sum.update(column);
+            while !column.is_empty() {
+                let len = column.len().min(CHUNK - filled);
+                chunk[filled..filled + len].copy_from_slice(&column[..len]);
+                (filled, column) = (filled + len, &column[len..]);
+                if filled == CHUNK {
+                    flush(&chunk[..CHUNK], &mut at)?;
+                    filled = 0;
+                }
+            }
+        }
+        let padded = filled.next_multiple_of(PAGE as usize);
+        chunk[filled..padded].fill(0);
+        if padded > 0 {
+            flush(&chunk[..padded], &mut at)?;
+        }
+        counters.written.0 += at - offset;
+        counters.seconds += began.elapsed().as_secs_f64();
+        Ok(sum.digest())
+    }
+
+    /// Fills a value with what was written at `offset`.
+    pub(super) fn read<T: Stored>(
+        &self,
+        file: usize,
+        offset: u64,
+        sum: u64,
+        value: &mut T,
+    ) -> Result<()> {
+        let mut inner = self.inner();
+        let Inner { engine, files, counters, .. } = &mut *inner;
+        let began = Instant::now();
+        let mut found = Xxh3Default::new();
+        let mut at = offset;
+        for column in value.columns_mut() {
+            engine
+                .read_into(files[file].0, at, column)
+                .map_err(|error| in_scratch(error, &self.directory))?;
+            found.update(column);
+            at += column.len() as u64;
+        }
+        counters.read.0 += (at - offset).next_multiple_of(PAGE);
+        counters.seconds += began.elapsed().as_secs_f64();
+        drop(inner);
+        if found.digest() != sum {
+            let error = Error::corrupt(format!("byte {offset}: other bytes than were written"));
+            return Err(in_scratch(error, &self.directory).hint("the device is failing"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        self.inner().files.clear();
+        // What is left takes no room that matters, and there is nobody to tell.
+        let _ = self.disk.remove_dir_all(&self.directory);
+    }
+}
+
+/// Says what the file was for, and what helps.
+fn in_scratch(error: Error, directory: &Path) -> Error {
+    let what = format!("state of the nodes in scratch directory `{}`", directory.display());
+    if error.kind() == ErrorKind::NoSpace {
+        return Error::new(ErrorKind::NoSpace, format!("{what}: no space left on the device"))
+            .hint("free space, choose another directory with --scratch, or raise --memory");
+    }
+    error.context(what)
+}

@@ -1,0 +1,43 @@
+"""Arrays that may be larger than memory: in memory, or mapped from a file."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 1 << 16
+"""Rows that are looked at together."""
+
+
+def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Where each begins, and a part of the values; of a mapped array, what was seen is let go.
+
+    Example:
+        >>> [(first, len(block)) for first, block in blocks(np.zeros(5), rows=2)]
+        [(0, 2), (2, 2), (4, 1)]
+    """
+    for first in range(0, len(values), rows):
+        yield first, values[first : first + rows]
+        forget(values)
+
+
+def forget(values: NDArray[Any]) -> None:
+    """Gives back the memory that a mapped array has come to take by being read."""
+    mapping = getattr(values, "_mmap", None)
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def save(path: Path, values: NDArray[Any]) -> None:
+    """Writes an `.npy`, a block at a time."""
+    with path.open("wb") as file:
+        header = np.lib.format.header_data_from_array_1_0(np.empty(0, values.dtype))
+        header["shape"] = values.shape
+        np.lib.format.write_array_header_1_0(file, header)
+        for _, block in blocks(values):
+            file.write(np.ascontiguousarray(block).view(np.uint8).data)

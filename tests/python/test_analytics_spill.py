@@ -1,0 +1,167 @@
+"""Budgets below the state of the nodes, and checkpoints, from Python and the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import outercore as oc
+from outercore import analytics, mapped
+from outercore.cli import run as command
+
+RANKS = {"max_iterations": 6, "tolerance": 0.0}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph whose state is larger than the buffers of a run."""
+    root = tmp_path_factory.mktemp("spill") / "graph"
+    nodes = 600_000
+    generator = np.random.default_rng(0)
+    edges = generator.integers(0, nodes, (1_200_000, 2))
+    np.save(root.parent / "edges.npy", edges)
+    assert command(["import", str(root.parent / "edges.npy"), "--out", str(root)]) == 0
+    oc.grid(root, partition_log2=13)
+    return root
+
+
+def least(algorithm: str, graph: Path, **options: object) -> int:
+    """The least budget that works, by the message of one that does not."""
+    with pytest.raises(oc.BudgetError, match="the least that works is") as caught:
+        analytics.plan(algorithm, graph, memory=1, threads=2, **options)
+    return oc.sizes.parse_size(str(caught.value).split("works is ")[1].split("\n")[0])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), [("pagerank", RANKS), ("sssp", {"source": 3}), ("wcc", {})]
+)
+def test_values_below_the_state_are_those_in_memory(
+    large: Path, algorithm: str, options: dict[str, object]
+) -> None:
+    expected = analytics.run(algorithm, large, **options)
+    memory = least(algorithm, large, **options)
+    before = sorted(large.iterdir())
+    done = analytics.run(algorithm, large, memory=memory, threads=2, **options)
+    assert done.plan["spill"]["groups"] > 1
+    assert isinstance(done.values, np.memmap)
+    assert done.values.tobytes() == expected.values.tobytes()
+    assert done.facts == expected.facts
+    assert sorted(large.iterdir()) == before
+
+
+def test_a_result_without_room_is_saved_and_shown(
+    large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = str(least("pagerank", large, **RANKS))
+    out = tmp_path / "ranks.npy"
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    arguments = ["run", "pagerank", str(large), "--max-iterations", "6", "--tolerance", "0"]
+    arguments += ["--memory", memory, "--threads", "2", "--out", str(out), "--save", "rank"]
+    arguments += ["--scratch", str(scratch), "--no-record"]
+    assert command([*arguments, "--plan"]) == 0
+    assert "spill: groups" in capsys.readouterr().out
+    assert command(arguments) == 0
+    assert "state in scratch files" in capsys.readouterr().out
+    expected = oc.pagerank(large, **RANKS)
+    assert np.load(out).tobytes() == expected.tobytes()
+    assert oc.open(large).array("rank")[:].tobytes() == expected.tobytes()
+    assert not list(scratch.iterdir())
+
+
+def test_mapped_arrays_are_written_in_blocks(tmp_path: Path) -> None:
+    values = np.arange(1000, dtype=np.float64)
+    np.save(tmp_path / "a.npy", values)
+    found = np.load(tmp_path / "a.npy", mmap_mode="r")
+    mapped.save(tmp_path / "b.npy", found)
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+def _started(large: Path, where: Path, *more: str) -> subprocess.Popen[str]:
+    arguments = ["run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0"]
+    arguments += ["--no-record", "--out", "ranks.npy", "--checkpoint", "auto", *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "outercore", *arguments],
+        cwd=where,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _iterations(checkpoint: str) -> int:
+    return int(json.loads(checkpoint)["at"]["iterations"])
+
+
+def _wait_for(path: Path, wanted: Callable[[str], bool] = bool) -> None:
+    end = time.monotonic() + 120
+    while not (path.exists() and wanted(path.read_text())):
+        assert time.monotonic() < end, f"{path} does not come"
+        time.sleep(0.01)
+
+
+def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "runs" / f"{large.name}-pagerank-checkpoint"
+    killed = _started(large, tmp_path, "--checkpoint-every", "0")
+    _wait_for(directory / "checkpoint.json")
+    killed.kill()
+    killed.communicate()
+    first = _iterations((directory / "checkpoint.json").read_text())
+
+    again = _started(large, tmp_path)
+    assert again.wait(timeout=60) == 1
+    _, said = again.communicate()
+    assert "exists" in said
+    assert "--resume" in said
+
+    stopped = _started(large, tmp_path, "--resume", "--checkpoint-every", "0")
+    _wait_for(directory / "checkpoint.json", lambda text: _iterations(text) > first)
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=120)
+    assert stopped.returncode == 130, said
+    assert "a checkpoint is in" in said
+    assert "hint: go on: " in said
+    second = _iterations((directory / "checkpoint.json").read_text())
+    assert second > first
+
+    ends = ["run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0"]
+    ends += ["--no-record", "--checkpoint", str(directory), "--resume", "--json", "--top", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "outercore", *ends, "--out", "ranks.npy"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["counters"]["passes"] == 120 - second
+    assert not directory.exists()
+    expected = oc.pagerank(large, max_iterations=120, tolerance=0.0)
+    assert np.load(tmp_path / "ranks.npy").tobytes() == expected.tobytes()
+
+
+def test_checkpoints_of_something_else_are_refused(large: Path, tmp_path: Path) -> None:
+    with pytest.raises(oc.InvalidError, match="resume without a checkpoint"):
+        analytics.run("pagerank", large, resume=True)
+    with pytest.raises(oc.NotFoundError, match="does not exist"):
+        analytics.run("pagerank", large, checkpoint=tmp_path / "none", resume=True)
+    with pytest.raises(oc.UnsupportedError, match="scc leaves no checkpoints"):
+        analytics.run("scc", large, checkpoint=tmp_path / "none")
+    there = tmp_path / "there"
+    analytics.run(
+        "pagerank", large, checkpoint=there, checkpoint_every=0, keep_checkpoint=True, **RANKS
+    )
+    with pytest.raises(oc.InvalidError, match="exists"):
+        analytics.run("pagerank", large, checkpoint=there, **RANKS)
+    with pytest.raises(oc.InvalidError, match="expected"):
+        analytics.run("pagerank", large, checkpoint=there, resume=True, damping=0.5)
+    done = analytics.run("pagerank", large, checkpoint=there, resume=True, **RANKS)
+    assert done.values.tobytes() == oc.pagerank(large, **RANKS).tobytes()
+    assert not there.exists()
