@@ -121,6 +121,25 @@ def test_ranks_are_those_of_a_naive_loop(config: ModelConfig) -> None:
     assert found(result.filtered_by_side["head"]) == pytest.approx(metrics(ranks[15:]))
 
 
+def test_without_loops_an_entity_is_no_candidate_for_its_own_neighbour() -> None:
+    config = ModelConfig(dim=DIM)
+    store, test = a_store(config), random_triples(15, 7)
+    test[3, 2] = test[3, 0]
+    loops = {(each, relation, each) for each in range(ENTITIES) for relation in range(RELATIONS)}
+    everyone = list(range(ENTITIES))
+    model = build_model(config)
+    for known in ([], [store.triples, test, torch.tensor(sorted(loops)[::5])]):
+        result = evaluate(store, model, test, known=known, loops=False, group=4)
+        triples = {tuple(triple) for part in known for triple in part.tolist()}
+        raw = metrics(naive_ranks(config, store, test, loops, everyone))
+        assert found(result.raw) == pytest.approx(raw)
+        if known:
+            ranks = naive_ranks(config, store, test, triples | loops, everyone)
+            assert found(result.filtered) == pytest.approx(metrics(ranks))
+        assert 0.0 <= result.raw.auc <= 1.0
+        assert "the node itself left out" in result.protocol
+
+
 def test_a_known_triple_that_stands_twice_counts_once() -> None:
     config = ModelConfig(dim=DIM)
     store, test = a_store(config), random_triples(15, 7)

@@ -112,6 +112,7 @@ def assess(
             # Ranking reads: it needs none of what training does with a store.
             cast("Store", FinishedTables(embedding)),
             held_out,
+            loops=data.loops,
             degrees=degrees,
             memory=parse_size(memory),
             observer=observer,

@@ -81,6 +81,11 @@ class EmbedData:
         """Whether training triples have weights."""
         return isinstance(self.train, Triples) and self.train.weights is not None
 
+    @property
+    def loops(self) -> bool:
+        """Whether an entity can be its own neighbour; a plain graph's links join two nodes."""
+        return isinstance(self.train, Triples)
+
     def ranked(self, config: EvaluationConfig) -> int:
         """How many triples of all held-out parts are ranked."""
         most = {"valid": config.valid_triples, "test": config.test_triples}
@@ -108,7 +113,7 @@ class EmbedData:
         """How many training triples each entity is in, int64 [entities]."""
         counts = np.zeros(self.entities, np.int64)
         for chunk in self.train.chunks():
-            np.add.at(counts, chunk[:, [0, 2]].reshape(-1), 1)
+            counts += np.bincount(chunk[:, [0, 2]].reshape(-1), minlength=self.entities)
         return counts
 
 

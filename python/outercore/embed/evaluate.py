@@ -118,6 +118,7 @@ def evaluate(
     reciprocal: bool = False,
     known: Sequence[Tensor] = (),
     known_of: Callable[[Tensor], Tensor] | None = None,
+    loops: bool = True,
     candidates: Candidates | None = None,
     degrees: Tensor | None = None,
     group: int = 1 << 16,
@@ -127,7 +128,9 @@ def evaluate(
 
     `known` need not have more than the triples that share head and relation, or relation and
     tail, with one of `triples`; see `outercore.embed.known`. `known_of` gives these for some of
-    the triples instead, where all of them would take too much memory. `after_block` is told how
+    the triples instead, where all of them would take too much memory. Without `loops` an entity is
+    no candidate for its own neighbour: under an inner product its own row is the best by far,
+    whatever was learned. `after_block` is told how
     many rows of the table were compared, and may stop the evaluation by an exception.
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degrees`
@@ -152,7 +155,9 @@ def evaluate(
                 of_these = known_of(some)
                 answers = {side: _known(of_these, side) for side in _SIDES}
             sides = [
-                _Questions(store, model, some, side, answers[side], reciprocal=reciprocal)
+                _Questions(
+                    store, model, some, side, answers[side], reciprocal=reciprocal, loops=loops
+                )
                 for side in _SIDES
             ]
             for entities, rows in store.blocks() if sampled is None else [sampled]:
@@ -167,7 +172,7 @@ def evaluate(
             found[side] = _Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
     return _evaluation(
         found,
-        _protocol(store, candidates, len(triples), filtered=filtered),
+        _protocol(store, candidates, len(triples), filtered=filtered, loops=loops),
         filtered=filtered,
     )
 
@@ -184,6 +189,7 @@ class _Questions:
         known: KnownTargets | None,
         *,
         reciprocal: bool,
+        loops: bool,
     ) -> None:
         self.side: Side = side
         self._model = model
@@ -204,10 +210,18 @@ class _Questions:
         self._higher = torch.zeros(2, count, dtype=torch.int64)
         self._not_lower = torch.zeros(2, count, dtype=torch.int64)
         self._compared = torch.zeros(2, count, dtype=torch.int64)
+        # What is no candidate, whatever is filtered: (question, entity).
+        self._out_rows, self._out = torch.arange(count), question.targets
+        if not loops:
+            others = (question.anchors != question.targets).nonzero().squeeze(1)
+            self._out_rows, order = torch.cat([self._out_rows, others]).sort(stable=True)
+            self._out = torch.cat([self._out, question.anchors[others]])[order]
         rows, others = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
         if known is not None:
             rows, others = known.of(question.anchors, triples[:, 1])
             rest = others != question.targets[rows]
+            if not loops:
+                rest &= others != question.anchors[rows]
             rows, others = rows[rest], others[rest]
         by_entity = torch.argsort(others, stable=True)
         self._known_rows, self._known_entities = rows[by_entity], others[by_entity]
@@ -215,8 +229,7 @@ class _Questions:
     def compare(self, entities: Tensor, rows: Tensor) -> None:
         """Counts a block of candidates; `entities` ascend and may repeat."""
         device = self._anchors.device
-        questions = torch.arange(len(self._targets))
-        own = occurrences(entities, questions, self._targets).to(device)
+        out = occurrences(entities, self._out_rows, self._out).to(device)
         ends = torch.stack([entities[0], entities[-1] + 1])
         first, last = torch.searchsorted(self._known_entities, ends).tolist()
         order = torch.argsort(self._known_rows[first:last], stable=True)
@@ -229,18 +242,18 @@ class _Questions:
         for start in range(0, len(self._targets), step):
             stop = min(start + step, len(self._targets))
             self._compare_some(
-                slice(start, stop), rows, own.between(start, stop), known.between(start, stop)
+                slice(start, stop), rows, out.between(start, stop), known.between(start, stop)
             )
 
-    def _compare_some(self, some: slice, rows: Tensor, own: Masked, known: Masked) -> None:
+    def _compare_some(self, some: slice, rows: Tensor, out: Masked, known: Masked) -> None:
         scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)
         above, below = self._above[some], self._below[some]
-        scores[own.rows, own.columns] = -torch.inf
+        scores[out.rows, out.columns] = -torch.inf
         of_known = scores[known.rows, known.columns]
         count = len(above)
         higher = (scores > above.unsqueeze(1)).sum(dim=1)
         not_lower = (scores >= below.unsqueeze(1)).sum(dim=1)
-        compared = len(rows) - torch.bincount(own.rows, minlength=count)
+        compared = len(rows) - torch.bincount(out.rows, minlength=count)
         known_higher = torch.bincount(known.rows[of_known > above[known.rows]], minlength=count)
         known_not_lower = torch.bincount(known.rows[of_known >= below[known.rows]], minlength=count)
         known_compared = torch.bincount(known.rows, minlength=count)
@@ -293,12 +306,16 @@ def _require_finite(entities: Tensor, rows: Tensor) -> None:
         raise InvalidError(f"entity {int(entities[row])}: its embedding is not finite")
 
 
-def _protocol(store: Store, candidates: Candidates, triples: int, *, filtered: bool) -> str:
+def _protocol(
+    store: Store, candidates: Candidates, triples: int, *, filtered: bool, loops: bool
+) -> str:
     among = f"all {store.entity_count:,} entities"
     if candidates.kind != "all":
         how = "uniformly" if candidates.kind == "uniform" else "by degree"
         among = f"{candidates.count:,} entities drawn {how} (seed {candidates.seed})"
     both = "filtered and raw" if filtered else "raw, other true answers count as wrong"
+    if not loops:
+        among += ", the node itself left out"
     return (
         f"{triples:,} triples, heads and tails, among {among}; {both}; "
         "ties: mean of the optimistic and the pessimistic rank"

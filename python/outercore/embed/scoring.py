@@ -59,12 +59,17 @@ class Scoring:
         store: Store,
         held_out: Iterable[HeldOut],
         *,
+        loops: bool,
         degrees: Tensor | None = None,
         memory: int = 1 << 28,
         observer: Observer | None = None,
         stop: StopRequest | None = None,
     ) -> None:
-        """`memory` is for a group of questions; `degrees` [entities] for draws by degree."""
+        """`memory` is for a group of questions; `degrees` [entities] for draws by degree.
+
+        `loops` says whether an entity is a candidate for its own neighbour.
+        """
+        self._loops = loops
         self._config = config
         self._model = model
         self._store = store
@@ -143,6 +148,7 @@ class Scoring:
             held.triples,
             reciprocal=self._config.model.reciprocal,
             known_of=known_of if evaluation.filtered else None,
+            loops=self._loops,
             candidates=Candidates(kind, evaluation.count, self._config.run.seed),
             degrees=self._degrees,
             group=self._group,

@@ -193,6 +193,7 @@ class Session:
             self._model,
             self._store,
             held_out,
+            loops=self._data.loops,
             degrees=self._degrees(),
             memory=self._placement.for_evaluation,
             observer=self._observer,
