@@ -30,7 +30,7 @@ pub struct RunConfig {
     /// Whether to read while others compute, within a pass and from one to the next; without, a
     /// segment is read, then computed (the baseline of Fargraph+ 6.2).
     pub buffering: bool,
-    /// Whether to count what passes want of each segment: [`Outcome::profile`].
+    /// Whether to count what passes want of each segment: [`Outcome::profile`](crate::Outcome::profile).
     pub profile: bool,
     /// The profile of an earlier run on the same grid, by which to choose what stays in memory.
     pub reads_by_segment: Option<Vec<u32>>,
