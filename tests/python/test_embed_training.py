@@ -451,3 +451,22 @@ def test_complex_reaches_what_it_should_on_small_knowledge_graphs(
 
     trainer.fit(lambda: mrr("valid"))
     assert mrr("test") > least
+
+
+def test_a_linear_schedule_is_a_smaller_rate_in_each_epoch() -> None:
+    config = config_of(
+        optimiser={"epochs": 2, "schedule": "linear", "relation_learning_rate": 0.05}
+    )
+    rate = config.optimiser.learning_rate / 2
+    halved = replace(
+        config.optimiser, schedule="constant", learning_rate=rate, relation_learning_rate=0.025
+    )
+    triples = torch.randint(5, (40, 3), generator=torch.Generator().manual_seed(0))
+    falling, constant = trainer_of(config, triples), trainer_of(config, triples)
+    falling.train_epoch(0)
+    falling.train_epoch(1)
+    constant.train_epoch(0)
+    constant.config = replace(config, optimiser=halved)
+    constant.train_epoch(1)
+    for found, expected in zip(tables(falling), tables(constant), strict=True):
+        assert torch.equal(found, expected)

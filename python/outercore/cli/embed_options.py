@@ -89,6 +89,12 @@ Optimiser = Annotated[
 LearningRate = Annotated[
     float | None, typer.Option("--learning-rate", "--lr", rich_help_panel=_TRAINING)
 ]
+Schedule = Annotated[
+    str | None,
+    typer.Option(
+        help="constant, or linear: the rate falls over the epochs.", rich_help_panel=_TRAINING
+    ),
+]
 Regulariser = Annotated[
     str | None, typer.Option(help="`none`, `n3` or `l2`.", rich_help_panel=_TRAINING)
 ]

@@ -14,6 +14,7 @@ NegativeKind = Literal["sampled", "all"]
 Filter = Literal["none", "own", "known"]
 Correction = Literal["none", "frequency"]
 OptimiserName = Literal["adagrad", "row-adagrad", "adam"]
+Schedule = Literal["constant", "linear"]
 RegulariserName = Literal["none", "n3", "l2"]
 Device = Literal["auto", "cpu", "cuda"]
 OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
@@ -105,6 +106,8 @@ class OptimiserConfig:
     relations: OptimiserName = "adagrad"
     relation_learning_rate: float = 0.0
     """0 takes that of the entities."""
+    schedule: Schedule = "constant"
+    """`linear`: both rates fall from epoch to epoch, to a part of `1 / epochs` in the last one."""
     epochs: int = 30
     batch_size: int = 1000
     """Triples an update."""
@@ -121,6 +124,16 @@ class OptimiserConfig:
         for name in ("epochs", "batch_size", "chunk_size", "validate_every"):
             positive(f"optimiser.{name}", getattr(self, name))
         within("optimiser.patience", self.patience, 0, None)
+
+    def factor(self, epoch: int) -> float:
+        """What both rates are multiplied by in an epoch, the first of which is 0.
+
+        Example:
+            >>> options = OptimiserConfig(schedule="linear", epochs=4)
+            >>> [options.factor(epoch) for epoch in range(4)]
+            [1.0, 0.75, 0.5, 0.25]
+        """
+        return 1.0 if self.schedule == "constant" else max(1, self.epochs - epoch) / self.epochs
 
 
 @dataclass(frozen=True)

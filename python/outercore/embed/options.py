@@ -35,6 +35,7 @@ PLACES: dict[str, tuple[str, str]] = {
     "learning_rate": ("optimiser", "learning_rate"),
     "relation_optimiser": ("optimiser", "relations"),
     "relation_learning_rate": ("optimiser", "relation_learning_rate"),
+    "schedule": ("optimiser", "schedule"),
     "epochs": ("optimiser", "epochs"),
     "batch_size": ("optimiser", "batch_size"),
     "chunk_size": ("optimiser", "chunk_size"),

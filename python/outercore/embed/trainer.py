@@ -188,7 +188,8 @@ class Trainer:
                 "hint: lower the learning rate, or strengthen the regulariser"
             )
         options = self.config.optimiser
-        rate = options.learning_rate
+        factor = options.factor(at[0])
+        rate = options.learning_rate * factor
         self._entity_steps.step(pool.entities, pool.entity_state, entities, to_entities, rate)
         if self.store.relations.size(1):
             relations, to_relations = found.relations()
@@ -197,7 +198,7 @@ class Trainer:
                 self.store.relation_state,
                 relations,
                 to_relations,
-                options.relation_learning_rate or rate,
+                options.relation_learning_rate * factor or rate,
             )
         return loss
 
