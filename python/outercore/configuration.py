@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -88,12 +89,12 @@ def _value(hint: Any, value: Any, path: str) -> Any:
 
 def positive(name: str, value: float) -> None:
     """Errors: `InvalidError` where `value` is not above zero."""
-    if value <= 0:
+    if not 0 < value < math.inf:
         raise InvalidError(f"{name}: expected a positive number, found {value}")
 
 
 def within(name: str, value: float, least: float, most: float | None) -> None:
     """Errors: `InvalidError` where `value` is not in `least` to `most`; None is no bound."""
-    if value < least or (most is not None and value > most):
+    if not (least <= value < math.inf) or (most is not None and value > most):
         limits = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
         raise InvalidError(f"{name}: expected {limits}, found {value}")

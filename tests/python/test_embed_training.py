@@ -345,6 +345,19 @@ def test_a_loss_that_is_not_finite_stops_with_the_tables_of_the_batch_before() -
     assert all(torch.equal(*pair) for pair in zip(tables(trainer), before, strict=True))
 
 
+def test_a_gradient_of_a_relation_that_is_not_finite_moves_nothing() -> None:
+    config = config_of(model={"kind": "distmult", "dim": 4}, loss={"kind": "logistic"})
+    trainer = trainer_of(config, shifts())
+    entities, _, relations, _ = tables(trainer)
+    entities.fill_(1e21)
+    relations.fill_(1e-7)
+    before = [table.clone() for table in tables(trainer)]
+    with pytest.raises(InvalidError, match="expected a finite loss and gradient"):
+        trainer.train_epoch(0)
+    for found, expected in zip(tables(trainer), before, strict=True):
+        assert torch.equal(found, expected)
+
+
 def test_training_stops_early_and_leaves_the_best_tables() -> None:
     config = config_of(optimiser={"epochs": 20, "validate_every": 2, "patience": 2})
     trainer = trainer_of(config, shifts())

@@ -180,8 +180,9 @@ class Trainer:
                     negatives = sampler.draw(random)
                     value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
         loss = float(value)
-        entities, to_entities = found.entities()
-        if not (math.isfinite(loss) and math.isfinite(float(to_entities.sum()))):
+        has_relations = self.store.relations.size(1) > 0
+        gradients = [found.entities(), *([found.relations()] if has_relations else [])]
+        if not all(map(math.isfinite, (loss, *(float(sums.sum()) for _, sums in gradients)))):
             raise DivergedError(
                 f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
                 f"{loss}; the tables are as the batch before left them\n"
@@ -190,14 +191,12 @@ class Trainer:
         options = self.config.optimiser
         factor = options.factor(at[0])
         rate = options.learning_rate * factor
-        self._entity_steps.step(pool.entities, pool.entity_state, entities, to_entities, rate)
-        if self.store.relations.size(1):
-            relations, to_relations = found.relations()
+        self._entity_steps.step(pool.entities, pool.entity_state, *gradients[0], rate)
+        if has_relations:
             self._relation_steps.step(
                 self.store.relations,
                 self.store.relation_state,
-                relations,
-                to_relations,
+                *gradients[1],
                 options.relation_learning_rate * factor or rate,
             )
         return loss
