@@ -665,7 +665,8 @@ def run(
 def forget_checkpoint(directory: str | os.PathLike[str]) -> None:
     """Removes a checkpoint, whose run has come to its end, and nothing else."""
     directory = Path(directory)
-    for name in ("checkpoint.json", "checkpoint.tmp", "state-0.bin", "state-1.bin"):
+    names = ("checkpoint.json", "checkpoint.tmp", "state-0.bin", "state-1.bin", "checkpoint.lock")
+    for name in names:
         (directory / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         directory.rmdir()

@@ -98,7 +98,7 @@ def _started(large: Path, where: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def _iterations(checkpoint: str) -> int:
-    return int(json.loads(checkpoint)["at"]["iterations"])
+    return int(json.loads(checkpoint)["record"]["at"]["iterations"])
 
 
 def _wait_for(path: Path, wanted: Callable[[str], bool] = bool) -> None:

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
-use outercore_io::{Disk, WriteFile};
+use outercore_format::Checksum;
+use outercore_io::{Disk, FileLock, WriteFile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -20,6 +21,9 @@ const VERSION: u32 = 1;
 
 /// What says which state counts; replaced atomically.
 const RECORD: &str = "checkpoint.json";
+
+/// Held by the run that leaves checkpoints.
+const LOCK: &str = "checkpoint.lock";
 
 const STATES: [&str; 2] = ["state-0.bin", "state-1.bin"];
 
@@ -35,11 +39,18 @@ const SHARE: u32 = 10;
 /// Takes the next bytes of a state.
 pub(crate) type WriteTo<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// `checkpoint.json`.
+/// `checkpoint.json`: a record, and what it is checked against.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    version: u32,
+    record: Value,
+    checksum: String,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
-    version: u32,
     generation: u64,
     /// What was run on what, as far as results depend on it.
     fingerprint: Value,
@@ -49,8 +60,9 @@ struct Record {
     checksum: String,
 }
 
-/// When to leave checkpoints, and where.
+/// When to leave checkpoints, and where; holds the directory against other runs.
 pub struct Checkpoints {
+    _lock: FileLock,
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     fingerprint: Value,
@@ -83,13 +95,20 @@ impl Checkpoints {
         resume: bool,
     ) -> Result<Self> {
         let shown = directory.display();
+        let nothing = || {
+            let text = format!("checkpoint `{shown}` does not exist");
+            Error::new(ErrorKind::NotFound, text)
+                .hint("leave --resume away to begin with the first pass")
+        };
+        if resume && !directory.exists() {
+            return Err(nothing());
+        }
+        disk.create_dir_all(directory)?;
+        let lock = FileLock::acquire(&directory.join(LOCK))
+            .with_context(|| format!("checkpoint `{shown}`"))?;
         let found = Record::load(directory)?;
         let (generation, saved) = match (found, resume) {
-            (None, true) => {
-                let text = format!("checkpoint `{shown}` does not exist");
-                return Err(Error::new(ErrorKind::NotFound, text)
-                    .hint("leave --resume away to begin with the first pass"));
-            }
+            (None, true) => return Err(nothing()),
             (Some(_), false) => {
                 return Err(Error::invalid(format!("checkpoint `{shown}` exists"))
                     .hint("go on from it with --resume, or remove the directory to begin anew"));
@@ -101,8 +120,8 @@ impl Checkpoints {
                 (record.generation + 1, Some((saved, record.at)))
             }
         };
-        disk.create_dir_all(directory)?;
         Ok(Self {
+            _lock: lock,
             disk,
             directory: directory.to_owned(),
             fingerprint,
@@ -170,15 +189,13 @@ impl Checkpoints {
             let (bytes, checksum) = sink.end()?;
             this.disk.sync_dir(&this.directory)?;
             let record = Record {
-                version: VERSION,
                 generation: this.generation,
                 fingerprint: this.fingerprint.clone(),
                 at,
                 bytes,
                 checksum,
             };
-            let text = serde_json::to_vec_pretty(&record)
-                .map_err(|error| Error::internal(error.to_string()))?;
+            let text = record.seal().map_err(|error| Error::internal(error.to_string()))?;
             this.disk.replace(&this.directory.join(RECORD), &text)
         };
         let shown = self.directory.display().to_string();
@@ -222,7 +239,19 @@ impl Record {
             return Err(Error::new(ErrorKind::Version, text)
                 .hint("go on with the release that wrote it, or begin anew"));
         }
-        serde_json::from_slice(&text).map(Some).map_err(corrupt)
+        let sealed: Sealed = serde_json::from_slice(&text).map_err(corrupt)?;
+        let found = Checksum::of(sealed.record.to_string().as_bytes());
+        if found != sealed.checksum {
+            let text = format!("{}: checksum {found}, expected {}", describe(), sealed.checksum);
+            return Err(Error::corrupt(text).hint("remove it and begin anew"));
+        }
+        serde_json::from_value(sealed.record).map(Some).map_err(corrupt)
+    }
+
+    fn seal(&self) -> serde_json::Result<Vec<u8>> {
+        let record = serde_json::to_value(self)?;
+        let checksum = Checksum::of(record.to_string().as_bytes());
+        serde_json::to_vec_pretty(&Sealed { version: VERSION, record, checksum })
     }
 
     /// Whether it is one of the run that `expected` describes.

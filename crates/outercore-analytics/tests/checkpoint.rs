@@ -14,7 +14,7 @@ use outercore_analytics::{
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Order;
-use outercore_io::{Backend, Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
+use outercore_io::{Backend, Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk};
 use outercore_testkit::Csc;
 
 use fixture::Pair;
@@ -239,7 +239,17 @@ fn checkpoints_of_something_else_are_refused() {
     std::fs::write(&record, &text[..text.len() / 2]).unwrap();
     let error = execute(&pair, PAGERANK, &resumed, quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    let other = text.replace("\"bytes\": ", "\"bytes\": 1");
+    assert_ne!(other, text);
+    std::fs::write(&record, other).unwrap();
+    let error = execute(&pair, PAGERANK, &resumed, quiet).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("checksum"), "{error}");
     std::fs::write(&record, text).unwrap();
+    let held = FileLock::acquire(&pair.root().join("kept/checkpoint.lock")).unwrap();
+    let error = execute(&pair, PAGERANK, &resumed, quiet).unwrap_err();
+    assert!(error.to_string().contains("another process holds it"), "{error}");
+    drop(held);
     for state in ["state-0.bin", "state-1.bin"] {
         let path = pair.root().join("kept").join(state);
         let mut bytes = std::fs::read(&path).unwrap();

@@ -44,7 +44,11 @@ impl Loaded {
 
     /// Puts what a read has brought; what stays until the run ends gets memory of its own.
     pub fn put(&mut self, into: Into, bytes: Kept, stays: bool) {
-        let aligned = bytes.as_ptr().addr().is_multiple_of(align_of::<u64>());
+        let alignment = match into {
+            Into::Blocks => align_of::<u64>(),
+            Into::Weights => align_of::<f32>(),
+        };
+        let aligned = bytes.as_ptr().addr().is_multiple_of(alignment);
         let body = if stays || !aligned { Body::copied(&bytes) } else { Body::Read(bytes) };
         match into {
             Into::Blocks => self.blocks = body,
