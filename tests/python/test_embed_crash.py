@@ -241,6 +241,36 @@ def test_a_checkpoint_in_memory_survives_a_fault_at_every_operation(
         store.close()
 
 
+def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Blocks of a few rows, the last one shorter.
+    monkeypatch.setattr("outercore.embed.store._BLOCK_NUMBERS", 100)
+    setting = setting_of("memory")
+    for directory in (tmp_path / "run", None):
+        store = setting.in_memory(directory)
+        best = store.entities.clone(), store.relations.clone()
+        store.keep()
+        tables = store.entities, store.relations
+        for table in tables:
+            table.fill_(3.0)
+        store.restore()
+        for table, expected in zip(tables, best, strict=True):
+            assert torch.equal(table, expected)
+        assert store.entities is tables[0]
+        assert store.relations is tables[1]
+        if directory is not None:
+            path = directory / "kept-0" / "entities.npy"
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-1])
+            with pytest.raises(CorruptError, match=r"entities\.npy"):
+                store.restore()
+            np.save(path, best[0][1:].numpy())
+            with pytest.raises(CorruptError, match=r"expected float32 \[61, 8\], found"):
+                store.restore()
+            assert torch.equal(store.entities, best[0])
+
+
 def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused(
     tmp_path: Path,
 ) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from embed_stores import (
     config_of,
     dealt,
     order_of,
+    random_triples,
     table_of,
     train,
 )
@@ -31,9 +35,11 @@ from outercore.embed.evaluate import Candidates, evaluate
 from outercore.embed.links import Links
 from outercore.embed.models import build_model
 from outercore.embed.partitions import PartitionStore
+from outercore.embed.planning import Size, place
+from outercore.embed.planning import order_of as order_of_run
 from outercore.embed.store import Progress
 from outercore.embed.trainer import Trainer, table_layout
-from outercore.errors import BudgetError, InvalidError, NotFoundError
+from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 
 
 @pytest.fixture(autouse=True)
@@ -230,6 +236,87 @@ def test_a_table_is_trained_by_one_process_and_in_its_turn(tmp_path: Path) -> No
     with pytest.raises(NotFoundError):
         PartitionStore.open(tmp_path / "nowhere", MEMORY)
     assert PartitionStore.open(directory, MEMORY).relation_count == RELATIONS
+
+
+def test_a_table_that_is_there_stays_as_it_is_when_another_is_to_be_created(tmp_path: Path) -> None:
+    setting = Setting(order_of(6, 3))
+    store = setting.create(tmp_path)
+    train(setting, store, 1)
+    directory, expected = store.directory, table_of(store)
+    other = Setting(order_of(4, 3))
+    other.triples = other.triples[:300]
+    buckets = (directory / "buckets.bin").read_bytes()
+    with pytest.raises(InvalidError, match="another process holds it"):
+        other.create(tmp_path)
+    store.close()
+    with pytest.raises(InvalidError, match="holds a table"):
+        other.create(tmp_path)
+    assert (directory / "buckets.bin").read_bytes() == buckets
+    again = PartitionStore.open(directory, MEMORY)
+    assert torch.equal(table_of(again), expected)
+    again.close()
+    other.create(tmp_path / "other").close()
+    shutil.copy(tmp_path / "other" / "table" / "buckets.bin", directory)
+    with pytest.raises(CorruptError, match=r"buckets\.bin.*as the table has"):
+        PartitionStore.open(directory, MEMORY)
+
+
+def test_too_little_memory_is_said_before_a_table_is_written(tmp_path: Path) -> None:
+    setting = Setting(order_of(4, 3), entities=20_000)
+    with pytest.raises(BudgetError, match="which is"):
+        setting.create(tmp_path, memory=1 << 20)
+    assert not (tmp_path / "table" / "partitions.bin").exists()
+    setting.create(tmp_path)
+
+
+def test_the_least_that_a_plan_says_is_enough(tmp_path: Path) -> None:
+    entities, count = 20_000, 2_000_000
+    config = config_of(
+        model={"dim": 16},
+        budget={"memory": "1", "partitions": 4},
+        optimiser={"batch_size": 1000, "chunk_size": 100},
+    )
+    size = Size(entities, RELATIONS, count)
+    with pytest.raises(BudgetError, match="which is") as raised:
+        place(config, size)
+    found = re.search(r"which is (\d+) bytes", str(raised.value))
+    assert found is not None
+    config = replace(config, budget=replace(config.budget, memory=found[1]))
+    placement = place(config, size)
+    setting = Setting(order_of_run(config, placement), entities, config)
+    setting.triples = random_triples(count, entities)
+    store = setting.create(tmp_path, memory=placement.for_partitions)
+    assert sum(store.memory_plan().values()) <= placement.for_partitions
+    assert next(store.pools(0)).triples.shape[1] == 3
+
+
+def test_a_pool_that_is_given_back_keeps_no_triples(tmp_path: Path) -> None:
+    store = Setting(order_of(6, 3), weights=torch.ones(700)).create(tmp_path)
+    before = None
+    for pool in store.pools(0):
+        assert len(pool.triples) > 0
+        assert pool.weights is not None
+        assert len(pool.weights) == len(pool.triples)
+        assert before is None or (len(before.triples), before.weights) == (0, None)
+        before = pool
+
+
+def test_slots_are_given_back_before_a_table_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Setting(order_of(6, 3)).create(tmp_path)
+    pools = store.pools(0)
+    assert not next(pools).ends_state
+    slots = weakref.ref(store._entities)
+    opened = store._open
+
+    def reopened() -> None:
+        assert slots() is None
+        opened()
+
+    monkeypatch.setattr(store, "_open", reopened)
+    store.restore()
+    assert store._entities.shape[1] == 8
 
 
 def test_a_pool_outlives_its_store(tmp_path: Path) -> None:

@@ -116,7 +116,10 @@ impl Journal {
         }
         let journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
         let partitions = journal.layout.partitioning().partitions();
-        let sound = journal.partitions.len() == partitions
+        // As many rows as a slot can have, so that no product of sizes is too large.
+        let rows = journal.layout.partitioning().most_rows();
+        let sound = rows <= u64::from(u32::MAX)
+            && journal.partitions.len() == partitions
             && journal.partitions.iter().all(|record| record.copy < 2)
             && journal.slots.iter().flatten().all(|&partition| partition < partitions);
         if !sound {

@@ -23,11 +23,28 @@ pub const PAGE: usize = 4096;
 /// # Ok::<(), outercore_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "PartitioningFields")]
 pub struct Partitioning {
     nodes: u64,
     partitions: usize,
     seed: u64,
+}
+
+/// A [`Partitioning`] as it is read: any numbers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartitioningFields {
+    nodes: u64,
+    partitions: usize,
+    seed: u64,
+}
+
+impl TryFrom<PartitioningFields> for Partitioning {
+    type Error = Error;
+
+    fn try_from(fields: PartitioningFields) -> Result<Self> {
+        Self::new(fields.nodes, fields.partitions, fields.seed)
+    }
 }
 
 /// Where a node lies.
@@ -235,11 +252,28 @@ impl Shuffle {
 /// # Ok::<(), outercore_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "LayoutFields")]
 pub struct TableLayout {
     partitioning: Partitioning,
     dim: u32,
     state_width: u32,
+}
+
+/// A [`TableLayout`] as it is read: any numbers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayoutFields {
+    partitioning: Partitioning,
+    dim: u32,
+    state_width: u32,
+}
+
+impl TryFrom<LayoutFields> for TableLayout {
+    type Error = Error;
+
+    fn try_from(fields: LayoutFields) -> Result<Self> {
+        Self::new(fields.partitioning, fields.dim as usize, fields.state_width as usize)
+    }
 }
 
 impl TableLayout {

@@ -189,7 +189,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
     let least = {
         let directory = tempfile::tempdir().unwrap();
         let buckets = table.buckets(directory.path());
-        let error = plan_memory(&table.layout, &order, &buckets, 0, Bytes(1)).unwrap_err();
+        let error = plan_memory(&table.layout, &order, &buckets, Bytes(1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
         let text = error.to_string();
         let (_, least) = text.split_once("which is ").unwrap();
@@ -200,7 +200,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
         let directory = tempfile::tempdir().unwrap();
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut buckets = table.buckets(directory.path());
-        let plan = plan_memory(&table.layout, &order, &buckets, 0, Bytes(memory)).unwrap();
+        let plan = plan_memory(&table.layout, &order, &buckets, Bytes(memory)).unwrap();
         assert!(plan.total().0 <= memory, "{plan:?}");
         if plan.keeps_triples() {
             buckets.keep_all().unwrap();
@@ -218,7 +218,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
     assert!(found.iter().all(|numbers| *numbers == found[0]));
     let directory = tempfile::tempdir().unwrap();
     let buckets = table.buckets(directory.path());
-    plan_memory(&table.layout, &order, &buckets, 0, Bytes(least - 1)).unwrap_err();
+    plan_memory(&table.layout, &order, &buckets, Bytes(least - 1)).unwrap_err();
 }
 
 #[test]
@@ -316,6 +316,75 @@ fn a_table_is_neither_created_twice_nor_with_another_number_of_partitions() {
     assert!(error.unwrap_err().to_string().contains("an order of 6 partitions for a table of 5"));
     let missing = table.open(Arc::new(RealDisk), &new).err().unwrap();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_lies_beside_a_table_is_not_touched_when_there_is_one_or_somebody_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    let fill = &mut |_: usize, _: &mut [f32], _: &mut [f32]| Ok(());
+    let mut prepared = 0;
+    let mut create = || {
+        let (disk, path) = (Arc::new(RealDisk), directory.path());
+        let prepare = &mut || {
+            prepared += 1;
+            Ok(())
+        };
+        Executor::create_with(disk, path, &table.layout, &table.order, &[0; 4], prepare, fill)
+    };
+    create().unwrap();
+    assert!(create().unwrap_err().to_string().contains("holds a table"));
+    let _executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    assert!(create().unwrap_err().to_string().contains("another process holds it"));
+    assert_eq!(prepared, 1);
+}
+
+#[test]
+fn counts_that_cannot_be_are_refused_before_they_are_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    table.buckets(directory.path());
+    let buckets = directory.path().join("buckets.bin");
+    let journal = directory.path().join("journal.json");
+    let (of_buckets, of_journal) =
+        (std::fs::read(&buckets).unwrap(), std::fs::read_to_string(&journal).unwrap());
+    // The header with other text, a page as before.
+    let damaged = |old: &str, new: &str| {
+        let (page, rest) = of_buckets.split_at(4096);
+        let at = page.windows(old.len()).position(|some| some == old.as_bytes()).unwrap();
+        let mut page = [&page[..at], new.as_bytes(), &page[at + old.len()..]].concat();
+        page.resize(4096, b' ');
+        [&page, rest].concat()
+    };
+    let nodes = format!("\"nodes\":{}", table.layout.partitioning().nodes());
+    let dim = format!("\"dim\":{}", table.layout.dim());
+    for (old, new) in [
+        ("\"partitions\":5", "\"partitions\":0"),
+        ("\"partitions\":5", "\"partitions\":4000000000"),
+        (&*nodes, "\"nodes\":2"),
+        (&*nodes, "\"nodes\":18446744073709551615"),
+        (&*dim, "\"dim\":0"),
+    ] {
+        std::fs::write(&journal, of_journal.replacen(old, new, 1)).unwrap();
+        let error = table.open(Arc::new(RealDisk), directory.path()).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{new}: {error}");
+        if old == dim {
+            continue;
+        }
+        std::fs::write(&buckets, damaged(old, new)).unwrap();
+        let opened = Buckets::open(&buckets, engine());
+        // Another number of nodes is what the caller has to compare.
+        if let Err(error) = opened {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{new}: {error}");
+        } else {
+            assert_eq!(old, nodes, "{new}");
+        }
+    }
+    let triples = format!("\"triples\":{}", table.triples.len());
+    std::fs::write(&buckets, damaged(&triples, "\"triples\":18446744073709551615")).unwrap();
+    let error = Buckets::open(&buckets, engine()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
 #[test]

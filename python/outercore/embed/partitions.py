@@ -51,7 +51,8 @@ class PartitionStore:
     A pool is a step of the core's executor: the buckets that a buffer state newly allows, in place
     those of the partition that leaves first. Its rows lie in the slots of the executor.
 
-    Memory: the budget that it is opened with, and the relations' tables.
+    Memory: the budget that it is opened with, a pool's triples as training takes them, and the
+    relations' tables.
     """
 
     def __init__(self, directory: Path, memory: int, *, degrees: bool = False) -> None:
@@ -80,6 +81,8 @@ class PartitionStore:
         embeddings, state = self._core.slots()
         self._entities = torch.from_numpy(embeddings)
         self._state = torch.from_numpy(state)
+        # The one that was asked for last.
+        self._pool: Pool | None = None
         # Whether a state's partitions are being trained, so that nothing else can be done.
         self._within_state = False
 
@@ -156,7 +159,7 @@ class PartitionStore:
             weights = step["weights"]
             resident = step["resident"]
             place = {partition: number for number, (partition, _, _) in enumerate(resident)}
-            yield Pool(
+            self._pool = Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
                 entities=self._entities,
@@ -167,6 +170,12 @@ class PartitionStore:
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
             )
+            # The next pool's triples are made when nobody has these any more.
+            del step, weights
+            yield self._pool
+            if self._pool is not None:
+                self._pool.release()
+                self._pool = None
 
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
         """Degrees by slot row, those of the partitions that are there."""
@@ -247,10 +256,13 @@ class PartitionStore:
         """Lets go of the table, which another process may then train; nothing else can be done."""
         # The core lets go of the table's lock when nothing refers to it any more; pools that
         # somebody still holds keep the memory that they lie in, and no more.
-        self.__dict__.pop("_core", None)
+        for name in ("_core", "_entities", "_state"):
+            self.__dict__.pop(name, None)
+        self._pool = None
 
     def _reopen(self) -> None:
         """Goes back to the last checkpoint."""
+        # The slots go with the views of them, before others are made.
         self.close()
         self._open()
 

@@ -108,6 +108,11 @@ class Pool:
     one. `None`: any with any.
     """
 
+    def release(self) -> None:
+        """Lets go of the triples and weights, whoever still holds the pool."""
+        object.__setattr__(self, "triples", self.triples.new_empty(0, 3))
+        object.__setattr__(self, "weights", None)
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -205,6 +210,7 @@ _KEPT = ("entities", "relations")
 _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
 _VERSION = 1
+_BLOCK_NUMBERS = 1 << 20
 _DAMAGED = "hint: go on from a copy of the directory, or train again"
 
 
@@ -373,10 +379,10 @@ class MemoryStore:
         if self.directory is not None and self._kept_on_disk is not None:
             kept = self.directory / f"kept-{self._kept_on_disk}"
             for name in _KEPT:
-                table = getattr(self, name)
-                setattr(self, name, read_npy(kept / f"{name}.npy").to(table.device))
+                _read_into(kept / f"{name}.npy", getattr(self, name))
         elif self._kept is not None:
-            self.entities, self.relations = (table.clone() for table in self._kept)
+            for name, table in zip(_KEPT, self._kept, strict=True):
+                getattr(self, name).copy_(table)
 
     def pools(self, epoch: int) -> Iterator[Pool]:
         """See `Store`."""
@@ -459,6 +465,25 @@ def _read_journal(directory: Path) -> dict[str, Any]:
             "hint: go on with the Outercore that wrote it"
         )
     return saved
+
+
+def _read_into(path: Path, table: Tensor) -> None:
+    """Puts a table that `write_npy` wrote in the place of `table`, some rows at a time.
+
+    Errors: `CorruptError` where there is none, or not a whole one of this shape.
+    """
+    try:
+        found = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise CorruptError(f"array `{path}`: {error}\n{_DAMAGED}") from error
+    if found.dtype != np.float32 or found.shape != tuple(table.shape):
+        raise CorruptError(
+            f"array `{path}`: expected float32 {list(table.shape)}, "
+            f"found {found.dtype} {list(found.shape)}\n{_DAMAGED}"
+        )
+    step = max(1, _BLOCK_NUMBERS // max(1, table[:1].numel()))
+    for first in range(0, len(table), step):
+        table[first : first + step] = torch.from_numpy(np.array(found[first : first + step]))
 
 
 def _overlay(name: str, given: Tensor, rows: Tensor) -> None:

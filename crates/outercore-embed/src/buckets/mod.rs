@@ -24,6 +24,7 @@ pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
 
 const MAGIC: &[u8] = b"outercore buckets\n";
 const VERSION: u32 = 1;
+const DAMAGED: &str = "go on from a copy of the file, or train again";
 
 /// What buckets are made from; other triples or another division make other buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +128,11 @@ impl Header {
             return Err(Error::new(ErrorKind::Version, text));
         }
         let header: Self = serde_json::from_slice(text).map_err(unreadable)?;
+        let bytes = file.metadata()?.len();
+        if header.triples > bytes / 12 {
+            let text = format!("{} triples in a file of {bytes} bytes", header.triples);
+            return Err(Error::corrupt(text));
+        }
         let mut words = vec![0u64; 3 * header.buckets()];
         file.read_exact(bytemuck::cast_slice_mut(&mut words))?;
         let sum = Checksum::of(bytemuck::cast_slice(&words));
@@ -134,9 +140,9 @@ impl Header {
             let text = format!("table of buckets: found {sum}, expected {}", header.table);
             return Err(Error::corrupt(text));
         }
-        let (found, expected) = (file.metadata()?.len(), header.places().end);
-        if found != expected {
-            return Err(Error::corrupt(format!("file has {found} bytes, expected {expected}")));
+        let expected = header.places().end;
+        if bytes != expected {
+            return Err(Error::corrupt(format!("file has {bytes} bytes, expected {expected}")));
         }
         let rows = words.as_chunks::<3>().0.iter();
         let entries = rows.map(|&[start, count, sum]| Entry { start, count, sum }).collect();
@@ -184,9 +190,8 @@ impl Buckets {
     /// `NotFound`; `Version`; `Corrupt`.
     pub fn open(path: &Path, engine: EngineConfig) -> Result<Self> {
         let describe = || format!("buckets `{}`", path.display());
-        let (header, entries) = Header::load(path)
-            .with_context(describe)
-            .map_err(|error| error.hint("remove the file; it is made again from the triples"))?;
+        let (header, entries) =
+            Header::load(path).with_context(describe).map_err(|error| error.hint(DAMAGED))?;
         let mut engine = Engine::open(engine)?;
         let file = engine.register(path)?;
         Ok(Self { path: path.to_owned(), header, entries, engine, file, all: None })
@@ -360,7 +365,7 @@ impl Buckets {
                 index % partitions,
                 entry.sum
             ))
-            .hint("remove the file; it is made again from the triples"));
+            .hint(DAMAGED));
         }
         Ok(())
     }

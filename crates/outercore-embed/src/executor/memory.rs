@@ -45,8 +45,8 @@ impl ExecutorMemory {
 /// Divides `memory`: slots, the largest pool of triples and a little staging first, then more
 /// staging, then all triples if they fit. Only speed depends on it.
 ///
-/// `copies` are bytes that the caller takes for each triple of a step beside those that are read;
-/// what else it needs for itself (relations, batches, gradients) is not part of `memory`.
+/// What the caller needs for itself (copies of a step's triples, relations, batches, gradients) is
+/// not part of `memory`.
 ///
 /// # Errors
 /// `Budget`: less than the least that works, which is named.
@@ -54,18 +54,16 @@ pub fn plan_memory(
     layout: &TableLayout,
     order: &Order,
     buckets: &Buckets,
-    copies: u64,
     memory: Bytes,
 ) -> Result<ExecutorMemory> {
     let slots = order.slots.min(order.partitions);
     let weighted = buckets.weighted();
     let table = BUCKET * (order.partitions as u64).pow(2);
-    let largest = buckets.largest_pool(order);
     let mut plan = ExecutorMemory {
         slots: Bytes(layout.partition_bytes().0 * slots as u64),
         staging: Bytes(LEAST_STAGING),
         bucket_staging: Bytes(LEAST_STAGING),
-        pool: Bytes(pool_bytes(largest, weighted).0 + copies * largest + table),
+        pool: Bytes(pool_bytes(buckets.largest_pool(order), weighted).0 + table),
         triples: Bytes(0),
     };
     let least = plan.total();

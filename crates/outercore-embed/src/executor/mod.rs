@@ -153,6 +153,23 @@ impl Executor {
         resident: &[u8],
         fill: Fill<'_>,
     ) -> Result<()> {
+        Self::create_with(disk, directory, layout, order, resident, &mut || Ok(()), fill)
+    }
+
+    /// The same with something beside the table: `prepare` is called when the directory is held
+    /// and known to have no table, before anything of the table is written.
+    ///
+    /// # Errors
+    /// As [`Executor::create`]; those of `prepare`.
+    pub fn create_with(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        layout: &TableLayout,
+        order: &Order,
+        resident: &[u8],
+        prepare: &mut dyn FnMut() -> Result<()>,
+        fill: Fill<'_>,
+    ) -> Result<()> {
         let (found, expected) = (order.partitions, layout.partitioning().partitions());
         if found != expected {
             return Err(Error::invalid(format!(
@@ -177,6 +194,7 @@ impl Executor {
             return Err(Error::invalid(format!("`{}` holds a table", directory.display()))
                 .hint("go on with it, or choose another directory"));
         }
+        prepare()?;
         let (_memory, mut memory) = SlotMemory::new(layout, 1)?;
         let sums = PartitionFile::create(&*disk, directory, layout, &mut memory[0], fill)?;
         let checksum = journal::save_order(&*disk, directory, order)?;

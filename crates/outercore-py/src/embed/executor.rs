@@ -60,13 +60,16 @@ pub fn create_partitions(
         let order: Order = parse("order of partitions", order)?;
         let partitioning = Partitioning::new(creation.nodes, creation.partitions, creation.seed)?;
         let layout = TableLayout::new(partitioning, creation.dim, creation.state_width)?;
-        std::fs::create_dir_all(&directory)?;
-        make_buckets(&directory, &creation, partitioning)?;
+        let mut prepare = || {
+            make_buckets(&directory, &creation, partitioning)?;
+            // So that too little memory is said before a table is written.
+            plan(&directory, &layout, &order, creation.memory).map(|_| ())
+        };
         let mut fill = |partition: usize, embeddings: &mut [f32], _: &mut [f32]| {
             fill_rows(&layout, partition, embeddings, &rows, &mut raised)
         };
         let disk = Arc::new(RealDisk);
-        Executor::create(disk, &directory, &layout, &order, resident, &mut fill)
+        Executor::create_with(disk, &directory, &layout, &order, resident, &mut prepare, &mut fill)
     });
     match raised {
         Some(error) => Err(error),
@@ -175,7 +178,7 @@ impl PartitionExecutor {
     /// The slots' embeddings [slots x slot rows, dim] and state, as arrays that lie in them.
     ///
     /// Only the rows of the last step's partitions may be touched, until the next step is asked
-    /// for.
+    /// for or another method moves partitions: a thread writes and reads the others meanwhile.
     fn slots<'py>(&self, py: Python<'py>) -> PyResult<(Table<'py>, Table<'py>)> {
         let (views, layout, slots) = {
             let state = self.lock();
@@ -333,21 +336,36 @@ impl State {
     }
 }
 
-/// Bytes of each triple of a pool as training takes it, with its place in the order of training.
-fn copies(buckets: &Buckets) -> u64 {
-    24 + 8 + if buckets.weighted() { 4 } else { 0 }
+fn engine(staging: Bytes) -> EngineConfig {
+    EngineConfig { staging, ..EngineConfig::default() }
+}
+
+/// What memory is for, by the buckets that are there.
+fn plan(
+    directory: &Path,
+    layout: &TableLayout,
+    order: &Order,
+    memory: Bytes,
+) -> Result<ExecutorMemory> {
+    let path = directory.join(BUCKETS);
+    let buckets = Buckets::open(&path, engine(LEAST_STAGING))?;
+    if buckets.made_from().partitioning != layout.partitioning() {
+        return Err(Error::corrupt(format!(
+            "buckets `{}`: of {:?}, expected {:?} as the table has",
+            path.display(),
+            buckets.made_from().partitioning,
+            layout.partitioning()
+        ))
+        .hint("go on from a copy of the directory, or train again"));
+    }
+    plan_memory(layout, order, &buckets, memory)
 }
 
 fn open(directory: &Path, memory: Bytes) -> Result<State> {
-    let path = directory.join(BUCKETS);
-    let engine = |staging| EngineConfig { staging, ..EngineConfig::default() };
     let (layout, order) = Executor::describe(directory)?;
-    let plan = {
-        let buckets = Buckets::open(&path, engine(LEAST_STAGING))?;
-        plan_memory(&layout, &order, &buckets, copies(&buckets), memory)?
-    };
+    let plan = plan(directory, &layout, &order, memory)?;
     let executor = Executor::open(Arc::new(RealDisk), directory, engine(plan.staging))?;
-    let mut buckets = Buckets::open(&path, engine(plan.bucket_staging))?;
+    let mut buckets = Buckets::open(&directory.join(BUCKETS), engine(plan.bucket_staging))?;
     if plan.keeps_triples() {
         buckets.keep_all()?;
     }
@@ -373,7 +391,11 @@ fn array_over<'py>(
     let view = unsafe {
         ArrayView2::from_shape_ptr((rows, width).into_shape_with_order(), range.start.cast::<f32>())
     };
-    // SAFETY: `memory` owns what `view` looks at. Rust reads and writes the same bytes only within
-    // `advance`, `commit` and their like, when Python's code by contract does not.
+    // SAFETY: `memory` owns what `view` looks at. The array covers all slots, of which Python may
+    // touch the rows of the last step's partitions only, from the return of `advance` until the
+    // next call of any method that moves partitions. Within these calls Rust reads and writes any
+    // row; between them its worker stores and loads one slot, which is never one of the last
+    // step's. The borrow checker sees none of this: `PartitionStore` has to keep to it, and hands
+    // out the ranges of rows that may be touched with every pool.
     Ok(unsafe { PyArray2::borrow_from_array(&view, memory.clone().into_any()) })
 }
