@@ -89,6 +89,26 @@ def test_a_plain_graph_is_embedded_by_its_links(friends: Path, outcome: Any) -> 
     assert "among all 300 entities" in out
 
 
+def test_a_plain_graphs_run_is_not_ranked_without_its_configuration(
+    friends: Path, outcome: Any
+) -> None:
+    assert outcome("embed", friends, *SMALL, "--out", "run", "--held-out", "0.1")[0] == 0
+    Path("run/config.json").unlink()
+    code, _, err = outcome("embedding", "evaluate", "run")
+    assert code == 1
+    assert "no `config.json` there, and it alone says which links were held out" in err
+    assert "hint: give the run directory with all that was in it" in err
+
+
+def test_a_rate_far_too_high_leaves_the_best_tables_or_no_run(friends: Path, outcome: Any) -> None:
+    words = ("--loss", "logistic", "--lr", "1e30", "--seed", "5", "--held-out", "0.3")
+    code, _, err = outcome("embed", friends, *SMALL, *words, "--out", "run")
+    assert code == 1
+    assert "hint: lower the learning rate" in err
+    kept = "the best tables, of epoch" in err
+    assert Path("run/config.json").exists() == Path("run/embedding.json").exists() == kept
+
+
 def test_nothing_held_out_means_no_figures(friends: Path, outcome: Any) -> None:
     code, out, err = outcome("embed", friends, *SMALL, "--out", "run", "--held-out", "0")
     assert code == 0, err
@@ -121,7 +141,7 @@ def test_ctrl_c_says_how_to_go_on_and_that_goes_on(
 
 def test_a_run_goes_on_with_its_own_configuration_only(facts: Path, outcome: Any) -> None:
     assert outcome("embed", facts, *SMALL, "--out", "run")[0] == 0
-    for word in (("--dim", "3"), ("--raw",), ("--weight", "0.1"), ("--out", "x")):
+    for word in (("--dim", "3"), ("--raw",), ("--weight", "0.1"), ("--out", "x"), ("--from", "y")):
         code, _, err = outcome("embed", "--resume", "run", *word)
         assert code == 1
         assert f"error: {word[0]}: a run goes on with its own configuration" in err

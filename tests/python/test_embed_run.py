@@ -13,11 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import outercore as oc
 from outercore import _native
+from outercore.embed.data import Triples
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.options import configuration
+from outercore.embed.randomness import Purpose, generator
+from outercore.embed.run_directory import EmbedDirectory
+from outercore.embed.scoring import Scoring, choose
 from outercore.embed.trainer import DivergedError, Trainer
 from outercore.errors import (
     BudgetError,
@@ -298,6 +303,67 @@ def test_first_values_that_overflow_stop_the_run(facts: Path, tmp_path: Path) ->
         oc.embed(facts, small(model={"init_scale": 1e30}), out=tmp_path / "run")
 
 
+def test_a_failed_run_with_tables_stays_whole_without_a_checkpoint(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer._step
+
+    def fails_in_the_third_epoch(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        if at[0] == 2:
+            raise DivergedError("found inf\nhint: less")
+        return step(self, context, places, at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_step", fails_in_the_third_epoch)
+        with pytest.raises(DivergedError, match="the best tables, of epoch 2, are in"):
+            oc.embed(facts, small(run={"checkpoint_seconds": 1e6}), out=tmp_path / "run")
+    assert not (tmp_path / "run/table/checkpoint.json").exists()
+    left = {item.name for item in (tmp_path / "run").iterdir()}
+    assert left >= {"config.json", "record.json", "embedding.json", "table", "tensorboard"}
+    oc.embed.resume(tmp_path / "run")
+    oc.embed(facts, small(), out=tmp_path / "whole")
+    assert_same_bits(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("what", ["entities", "relations"])
+def test_a_validation_that_is_not_finite_keeps_the_best_tables(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    oc.embed(facts, small(optimiser={"epochs": 2}), out=tmp_path / "good")
+    step = Trainer._step
+
+    def overflows_in_the_fourth_epoch(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        loss = step(self, context, places, at)
+        if at[0] == 3 and at[2] == 216 // 16:
+            table = context.pool.entities if what == "entities" else self.store.relations
+            table[:] = float("inf")
+        return loss
+
+    monkeypatch.setattr(Trainer, "_step", overflows_in_the_fourth_epoch)
+    with pytest.raises(DivergedError) as caught:
+        oc.embed(facts, small(), out=tmp_path / "run")
+    assert str(caught.value).startswith("validation after epoch 4: ")
+    assert "is not finite; the best tables, of epoch 2, are in" in str(caught.value)
+    assert "\nhint: lower the learning rate" in str(caught.value)
+    assert_same_bits(tmp_path / "run", tmp_path / "good")
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert (record["status"], record["result"]["best_epoch"]) == ("failed", 1)
+
+
+def test_final_figures_that_are_not_finite_leave_the_tables(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Scoring) -> list[dict[str, Any]]:
+        raise InvalidError("triple [0, 0, 1]: its score is not finite")
+
+    oc.embed(facts, small(), out=tmp_path / "good")
+    monkeypatch.setattr(Scoring, "final", fails)
+    with pytest.raises(DivergedError, match=r"final figures: .*; the best tables, of epoch"):
+        oc.embed(facts, small(), out=tmp_path / "run")
+    assert_same_bits(tmp_path / "run", tmp_path / "good")
+    assert json.loads((tmp_path / "run/embedding.json").read_text())["metrics"] == []
+
+
 def test_a_run_starts_from_the_rows_of_another(facts: Path, tmp_path: Path) -> None:
     first = oc.embed(facts, small(), out=tmp_path / "first")
     config = small(optimiser={"epochs": 1, "learning_rate": 1e-9, "validate_every": 1})
@@ -396,6 +462,52 @@ def test_a_run_is_not_made_twice_nor_gone_on_with_after_a_change(
         oc.embed.resume(tmp_path / "run")
 
 
+def test_a_failed_start_takes_away_only_what_it_made(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise InvalidError("no")
+
+    for name in ("table", "tensorboard"):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "notes").write_text("mine")
+    monkeypatch.setattr("outercore.embed.session.device_of", fails)
+    for out in ("mine", "new"):
+        with pytest.raises(InvalidError, match="no"):
+            oc.embed(facts, small(), out=tmp_path / out)
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "mine/config.json").exists()
+    for name in ("table", "tensorboard"):
+        assert (tmp_path / "mine" / name / "notes").read_text() == "mine"
+
+
+def test_arrays_that_an_embedding_does_not_read_may_come_meanwhile(
+    facts: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(facts, tmp_path / "facts")
+    with pytest.raises(InterruptError):
+        oc.embed(tmp_path / "facts", small(), out=tmp_path / "run", observer=After(5, interrupt))
+    oc.open(tmp_path / "facts").add_node_array("rank", np.arange(ENTITIES))
+    oc.embed.resume(tmp_path / "run")
+    oc.embed(facts, small(), out=tmp_path / "whole")
+    assert_same_bits(tmp_path / "run", tmp_path / "whole")
+
+
+def test_of_a_plain_graph_only_the_topology_and_names_tell_it_from_another(tmp_path: Path) -> None:
+    def generated(name: str, seed: int) -> oc.Graph:
+        shape = {"nodes": 100, "degree": 4, "features": 1, "classes": 4, "seed": seed}
+        _native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+        return oc.open(tmp_path / name)
+
+    graph = generated("graph", 1)
+    before = EmbedDirectory.identity_of(graph)
+    graph.add_node_array("rank", np.arange(100))
+    graph.add_edge_array("cost", np.ones(graph.num_edge_rows))
+    assert EmbedDirectory.identity_of(oc.open(graph.root)) == before
+    assert EmbedDirectory.identity_of(generated("same", 1)) == before
+    assert EmbedDirectory.identity_of(generated("other", 2)) != before
+
+
 def test_only_one_process_trains_a_run(facts: Path, tmp_path: Path) -> None:
     def resume_meanwhile() -> None:
         with pytest.raises(InvalidError, match="another `outercore embed` writes it"):
@@ -422,6 +534,25 @@ def test_some_of_the_held_out_triples_are_ranked_and_said(facts: Path, tmp_path:
     assert found == {"valid": "4 of 12", "test": "5 of 12"}
 
 
+def test_chosen_triples_are_collected_a_chunk_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.random.default_rng(1).integers(0, 1000, (1000, 3))
+    rows.tofile(tmp_path / "rows")
+    triples = Triples("triples/valid", tmp_path / "rows", 0, len(rows))
+    np.testing.assert_array_equal(choose("valid", triples, 0, 7).triples.numpy(), rows)
+    np.testing.assert_array_equal(choose("valid", triples, 1000, 7).triples.numpy(), rows)
+    chunks = Triples.chunks
+    monkeypatch.setattr(Triples, "chunks", lambda self: chunks(self, 64))
+    monkeypatch.setattr(Triples, "read", None)
+    for most in (1, 63, 400, 999):
+        random = generator(7, Purpose.CANDIDATES, 1)
+        places = torch.randperm(1000, generator=random)[:most].sort().values
+        found = choose("valid", triples, most, 7)
+        np.testing.assert_array_equal(found.triples.numpy(), rows[places.numpy()])
+        assert found.of == 1000
+
+
 def test_options_are_laid_on_a_file_and_the_file_on_a_recipe(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"optimiser": {"epochs": 7, "batch_size": 64}}))
@@ -433,6 +564,8 @@ def test_options_are_laid_on_a_file_and_the_file_on_a_recipe(tmp_path: Path) -> 
     assert configuration(plain_graph=True, model="distmult").model.kind == "distmult"
     with pytest.raises(InvalidError, match="unknown option `epoch`\nhint: did you mean `epochs`"):
         configuration(epoch=3)
+    with pytest.raises(InvalidError, match="unknown option `backend`"):
+        configuration(backend="uring")
     with pytest.raises(InvalidError, match=r"unknown key `model\.dims`"):
         configuration({"model": {"dims": 3}})
     with pytest.raises(NotFoundError, match=r"nowhere\.json"):

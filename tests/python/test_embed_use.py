@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from outercore.embed.matching import match_names
 from outercore.embed.models import build_model
 from outercore.embed.neighbours import neighbours, neighbours_of_all
 from outercore.embed.predict import predict
+from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.topk import TopK
 from outercore.embed.warm_start import warm_start
 from outercore.errors import (
@@ -198,6 +200,21 @@ def test_another_data_set_than_the_embedded_one_is_refused(
     other = facts(tmp_path / "other", random_triples(3, entities=50))
     with pytest.raises(InvalidError, match="50 entities now, the embedding 60"):
         assert Embedding.open(embedding.root, data_set=other.root).named
+
+
+def test_a_data_set_that_was_imported_anew_is_refused(tmp_path: Path) -> None:
+    graph = facts(tmp_path / "facts", random_triples(1))
+    embedding = embed(tmp_path / "run", graph)
+    path = embedding.root / "embedding.json"
+    described = json.loads(path.read_text())
+    described["fingerprint"] = EmbedDirectory.identity_of(graph)
+    path.write_text(json.dumps(described))
+    graph.add_node_array("rank", np.arange(ENTITIES))
+    assert Embedding.open(embedding.root).entity_names([0]) == ["n0"]
+    shutil.rmtree(graph.root)
+    facts(graph.root, random_triples(1)[::-1])
+    with pytest.raises(InvalidError, match=r"other triples, links or names now\n.*--data"):
+        Embedding.open(embedding.root).neighbours("n0")
 
 
 # Top k

@@ -170,6 +170,22 @@ def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_p
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
+def test_a_failed_start_takes_away_only_what_it_made(data_set: Path, tmp_path: Path) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise InvalidError("no")
+
+    names = ("checkpoints", "tensorboard")
+    for name in names:
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "notes").write_text("mine")
+    for out in ("mine", "new"):
+        with pytest.raises(InvalidError, match="no"):
+            train(data_set, config(), out=tmp_path / out, open_graph=FakeGraph, open_loader=fails)
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "mine/config.json").exists()
+    assert [(tmp_path / "mine" / name / "notes").exists() for name in names] == [True] * 2
+
+
 def test_resuming_a_finished_run_gives_its_result_again(data_set: Path, tmp_path: Path) -> None:
     finished = fit(data_set, tmp_path / "run", config(epochs=2))
     again = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)

@@ -126,7 +126,8 @@ def embed(
         "checkpoint_seconds": checkpoint_seconds,
     }
     if resume is not None:
-        _require_nothing_else({**chosen, "recipe": recipe, "config": config, "out": out})
+        others = {"recipe": recipe, "config": config, "out": out, "from": start_from}
+        _require_nothing_else({**chosen, **others})
     else:
         # Read before PyTorch is imported: a mistake is told at once.
         from outercore.embed.options import configuration

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
-from outercore.embed.data import PARTS, Part, data_of
+from outercore.embed.data import PARTS, Part, data_of, has_triples
 from outercore.embed.models import build_model
 from outercore.embed.observe import Observer
 from outercore.embed.run_directory import EmbedDirectory
@@ -77,7 +77,7 @@ def assess(
 
     Raises:
         NotFoundError: the data set has no such part.
-        InvalidError: a row that is not finite.
+        InvalidError: a row that is not finite; a plain graph's run without its configuration.
         InterruptError: somebody asked to stop.
     """
     config = _config(embedding)
@@ -98,8 +98,7 @@ def assess(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
     held_out = [
-        choose(part, data.parts[part].read(), triples, config.run.seed)
-        for part in dict.fromkeys(parts)
+        choose(part, data.parts[part], triples, config.run.seed) for part in dict.fromkeys(parts)
     ]
     degrees = None
     if "degree" in (candidates, *kinds):
@@ -127,6 +126,11 @@ def _config(embedding: Embedding) -> EmbedConfig:
     """The run's own configuration; that of its model where only the tables are left."""
     try:
         config = EmbedDirectory.open(embedding.root).config()
-    except NotFoundError:
+    except NotFoundError as error:
+        if not has_triples(embedding.graph):
+            raise InvalidError(
+                f"embedding `{embedding.root}`: no `config.json` there, and it alone says which "
+                "links were held out\nhint: give the run directory with all that was in it"
+            ) from error
         return EmbedConfig(model=embedding.model)
     return replace(config, model=embedding.model)

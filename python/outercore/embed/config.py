@@ -20,7 +20,6 @@ Device = Literal["auto", "cpu", "cuda"]
 OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
 Swap = Literal["auto", "in-place", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
-Backend = Literal["auto", "uring", "threads", "mmap"]
 RESUME = "go on with `outercore embed --resume RUN`"
 """What to do when the device is full in the midst of a run."""
 
@@ -181,8 +180,6 @@ class BudgetConfig:
     order: OrderName = "optimal"
     swap: Swap = "auto"
     """Where a loaded partition goes: to the slot of the one that leaves, or to a spare one."""
-    backend: Backend = "auto"
-    """How partitions are read."""
     threads: int | None = None
     """Of PyTorch; absent, as many as it takes."""
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from outercore.configuration import build
 from outercore.embed.config import ModelConfig
+from outercore.embed.run_directory import EmbedDirectory
 from outercore.errors import (
     CorruptError,
     InvalidError,
@@ -165,7 +166,7 @@ class Embedding:
 
         Raises:
             NotFoundError: it is no longer where it was.
-            InvalidError: it has another number of entities or relations by now.
+            InvalidError: it is no longer the one that was embedded.
         """
         try:
             graph = Graph(self.data_set)
@@ -177,6 +178,12 @@ class Embedding:
         self._require_same("entities", graph.num_nodes, self.num_entities, graph)
         if has_names(graph):
             self._require_same("relations", len(graph.relations), self.num_relations, graph)
+        expected = self.description.get("fingerprint")
+        if expected and expected != EmbedDirectory.identity_of(graph):
+            raise InvalidError(
+                f"embedding `{self.root}`: its data set `{graph.root}` has other triples, links or "
+                "names now\nhint: say by `--data` where the one is that was embedded"
+            )
         return graph
 
     @property

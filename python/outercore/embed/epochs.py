@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.store import Pool, Progress
-from outercore.errors import InterruptError
+from outercore.embed.trainer import DivergedError
+from outercore.errors import InterruptError, InvalidError
 from outercore.record import Timeline
 
 if TYPE_CHECKING:
     from outercore.embed.trainer import Trainer
 
+LOWER = "lower the learning rate, or strengthen the regulariser"
+"""What to do about numbers that are not finite."""
 _EPOCH_END_SHARE = 0.1
 """At an epoch's end a checkpoint is due when it is as old as this share of the usual age."""
 
@@ -177,6 +180,11 @@ class Epochs:
             return validate()
         except InterruptError:
             self._interrupt()
+        except InvalidError as error:
+            # The triples were checked before: what is wrong is a row, or a score of it.
+            raise DivergedError(
+                f"validation after epoch {self.progress.epoch + 1}: {error}\nhint: {LOWER}"
+            ) from error
 
     def _due(self, share: float = 1.0) -> bool:
         if self._every is None:

@@ -50,7 +50,6 @@ PLACES: dict[str, tuple[str, str]] = {
     "slots": ("budget", "slots"),
     "order": ("budget", "order"),
     "swap": ("budget", "swap"),
-    "backend": ("budget", "backend"),
     "threads": ("budget", "threads"),
     "candidates": ("evaluation", "candidates"),
     "candidate_count": ("evaluation", "count"),

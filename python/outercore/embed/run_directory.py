@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outercore.embed.config import EmbedConfig
+from outercore.embed.data import has_triples
 from outercore.storage import device_errors, replace_file
 from outercore.train.run_directory import AnyRunDirectory, fingerprint
 
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
 DESCRIPTION_VERSION = 1
+_TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _CHECKPOINTS = ("checkpoint.json", "journal.json")
 """What stands in the table's directory once there is something to go on from."""
 
@@ -23,6 +28,22 @@ class EmbedDirectory(AnyRunDirectory):
     """
 
     verb = "embed"
+
+    @staticmethod
+    def identity_of(graph: Graph) -> str:
+        """A digest of what an embedding reads: triples or topology, and names.
+
+        Other arrays may come and go.
+        """
+        read = _is_fact if has_triples(graph) else _is_link
+        arrays = {
+            key: [entry["dtype"], entry["shape"], entry["checksum"]]
+            for key, entry in graph.arrays.items()
+            if read(key)
+        }
+        edges = graph.manifest.get("edge_types", {}).get("edge", {})
+        undirected = bool(edges.get("undirected"))
+        return fingerprint({"nodes": graph.num_nodes, "undirected": undirected, "arrays": arrays})
 
     @property
     def state(self) -> Path:
@@ -75,5 +96,15 @@ class EmbedDirectory(AnyRunDirectory):
         with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
             replace_file(self._storage, self.description, (text + "\n").encode())
 
+    def discard_if_unused(self) -> None:
+        """See `AnyRunDirectory`. A run that has tables stays whole."""
+        if not self.description.exists():
+            super().discard_if_unused()
 
-__all__ = ["DESCRIPTION_VERSION", "EmbedDirectory", "fingerprint"]
+
+def _is_fact(key: str) -> bool:
+    return key.startswith(("triples/", "names/"))
+
+
+def _is_link(key: str) -> bool:
+    return key in _TOPOLOGY or key.startswith("names/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig
-from outercore.embed.data import Part
 from outercore.embed.evaluate import Candidates, Evaluation, evaluate
 from outercore.embed.known import Relevant, pieces, relevant
 from outercore.embed.models import Model
@@ -21,6 +20,10 @@ from outercore.embed.planning import LEAST_QUESTIONS, question_bytes
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import Store
 from outercore.train.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from outercore.embed.data import Part, Triples
+    from outercore.embed.links import Links
 
 _MOST_PRODUCTS = 1e13
 """Of numbers, for `auto` to rank among all: some minutes of two cores."""
@@ -38,15 +41,33 @@ class HeldOut:
     """How many there are."""
 
 
-def choose(part: Part, triples: NDArray[np.int64], most: int, seed: int) -> HeldOut:
-    """At most so many of the triples, drawn once by the seed; all where `most` is 0."""
-    count = len(triples)
+def choose(part: Part, triples: Triples | Links, most: int, seed: int) -> HeldOut:
+    """At most so many of the triples, drawn once by the seed; all where `most` is 0.
+
+    Cost: one read of the triples, of which only those that are drawn stay in memory.
+    """
+    count = triples.count
     if most and count > most:
         # Another place of the stream than candidates are drawn from.
         random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
         places = torch.randperm(count, generator=random)[:most].sort().values
-        triples = triples[places.numpy()]
-    return HeldOut(part, torch.from_numpy(np.ascontiguousarray(triples)), count)
+        chosen = _rows_at(places.numpy(), triples.chunks())
+    else:
+        chosen = triples.read()
+    return HeldOut(part, torch.from_numpy(np.ascontiguousarray(chosen)), count)
+
+
+def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The rows at ascending places of all chunks one after the other."""
+    found = np.empty((len(places), 3), np.int64)
+    first = done = 0
+    for chunk in chunks:
+        until = int(np.searchsorted(places, first + len(chunk)))
+        found[done:until] = chunk[places[done:until] - first]
+        first, done = first + len(chunk), until
+        if done == len(places):
+            break
+    return found
 
 
 class Scoring:

@@ -12,7 +12,7 @@ from torch import Tensor
 from outercore import record as records
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import EmbedData, data_of
-from outercore.embed.epochs import Epochs
+from outercore.embed.epochs import LOWER, Epochs
 from outercore.embed.models import build_model
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.partitions import PartitionStore
@@ -104,7 +104,8 @@ class Session:
         """Trains to the end and returns the run record.
 
         Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
-        for a loss that is not finite, with the best tables so far in the run, if there are any.
+        for a loss or a score that is not finite, with the best tables so far in the run, if there
+        are any.
         """
         progress = self._epochs.progress
         self._scalars = Scalars(self._run.scalars, first_epoch=progress.epoch)
@@ -136,7 +137,7 @@ class Session:
     def _finish(self, status: str) -> dict[str, Any]:
         """Figures and tables of the best epoch."""
         with self._epochs.timeline.span("final figures"):
-            metrics = self._scoring.final()
+            metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
             self._store.write_entities(self._run.entities)
             self._store.write_relations(self._run.relations)
@@ -159,6 +160,15 @@ class Session:
         self._scalars.result(result, best or 0)
         self._observer.finished(result)
         return record
+
+    def _figures(self, status: str) -> list[dict[str, Any]]:
+        """The figures of the tables as they are; none of a failed run that cannot be ranked."""
+        try:
+            return self._scoring.final()
+        except InvalidError as error:
+            if status == "failed":
+                return []
+            raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
 
     def _diverged(self, error: DivergedError) -> InvalidError:
         """Saves the best tables so far, if a validation has seen any."""
@@ -184,7 +194,7 @@ class Session:
         config, limits = self._config, self._config.evaluation
         most = {"valid": limits.valid_triples, "test": limits.test_triples}
         held_out = [
-            choose(part, triples.read(), most[part], config.run.seed)
+            choose(part, triples, most[part], config.run.seed)
             for part, triples in self._data.parts.items()
             if part != "train"
         ]

@@ -33,6 +33,7 @@ class AnyRunDirectory:
     def __init__(self, path: Path, storage: Storage | None = None) -> None:
         self.path = path
         self._storage = storage or Storage()
+        self._own: list[Path] = []
 
     @classmethod
     def create(
@@ -55,10 +56,11 @@ class AnyRunDirectory:
             )
         described = {
             "data_set": str(Path(graph.root).resolve()),
-            "fingerprint": fingerprint(graph.manifest),
+            "fingerprint": cls.identity_of(graph),
             "config": config.to_dict(),
             **(more or {}),
         }
+        run._own = [directory for directory in run._directories if not directory.exists()]
         with device_errors(f"run `{path}`"):
             run._storage.make_directory(path)
             run._storage.make_directory(run.state)
@@ -78,6 +80,11 @@ class AnyRunDirectory:
                 f"hint: give the directory that `outercore {cls.verb}` printed"
             )
         return run
+
+    @staticmethod
+    def identity_of(graph: Graph) -> str:
+        """What tells the data set from another one, and from itself once it has changed."""
+        return fingerprint(graph.manifest)
 
     @property
     def state(self) -> Path:
@@ -101,7 +108,7 @@ class AnyRunDirectory:
 
     def require_same(self, graph: Graph) -> None:
         """Raises `InvalidError` where the data set changed since the run began."""
-        if self._described()["fingerprint"] != fingerprint(graph.manifest):
+        if self._described()["fingerprint"] != self.identity_of(graph):
             raise InvalidError(
                 f"run `{self.path}`: data set `{graph.root}` changed since the run began, so it "
                 "cannot be resumed exactly\nhint: start a new run"
@@ -124,18 +131,24 @@ class AnyRunDirectory:
         return json.loads(self._record.read_text())
 
     def discard_if_unused(self) -> None:
-        """Removes what `create` made where no checkpoint was ever taken.
+        """Removes what the run made since `create` where no checkpoint was ever taken.
 
-        A run that failed at once can then be started again under the same name.
+        A run that failed at once can then be started again under the same name. Directories that
+        were there before stay with all that is in them.
         """
         if self.begun:
             return
-        self._storage.remove_tree(self.state)
-        self._storage.remove_tree(self.scalars)
+        for directory in self._own:
+            self._storage.remove_tree(directory)
         self._config.unlink(missing_ok=True)
         # What else may lie there is not ours.
         with contextlib.suppress(OSError):
             self.path.rmdir()
+
+    @property
+    def _directories(self) -> tuple[Path, ...]:
+        """Those that a run fills before its first checkpoint."""
+        return (self.state, self.scalars)
 
     @property
     def _config(self) -> Path:
@@ -189,15 +202,13 @@ class RunDirectory(AnyRunDirectory):
         """The run's configuration."""
         return TrainConfig.from_dict(self._described()["config"])
 
-    def discard_if_unused(self) -> None:
-        """See `AnyRunDirectory`."""
-        if not self.begun:
-            self.remove_scratch()
-        super().discard_if_unused()
-
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""
         self._storage.remove_tree(self.scratch)
+
+    @property
+    def _directories(self) -> tuple[Path, ...]:
+        return (*super()._directories, self.scratch)
 
 
 def fingerprint(manifest: dict[str, Any]) -> str:
