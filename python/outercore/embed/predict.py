@@ -73,6 +73,7 @@ def predict(
         k: how many answers.
         by_id: questions are ids, though there are names.
         leave_out_known: no answers that make a triple of the data set, whatever part it is of.
+            In a plain graph a node is never an answer for itself.
         index: of the model's own metric, to ask it for candidates; only for heads and tails.
 
     Cost: a pass over the table for each 1,024 questions and questions x entities scores; with
@@ -99,7 +100,7 @@ def predict(
             part,
             questions[start : start + GROUP],
             k,
-            hidden=None if answers is None else answers.of(start, start + GROUP),
+            hidden=_hidden(embedding, part, questions, answers, start),
             index=index,
         )
         for start in range(0, max(len(questions), 1), GROUP)
@@ -218,6 +219,28 @@ def queries_of(model: Model, side: Side, anchors: Tensor, relations: Tensor) -> 
             f"model `{model.name}`: it has no queries that an index could search for"
         )
     return cast("Tensor", queries(side, anchors, relations))
+
+
+def _hidden(
+    embedding: Embedding,
+    part: Open,
+    questions: NDArray[np.int64],
+    answers: Answers | None,
+    start: int,
+) -> tuple[Tensor, Tensor] | None:
+    """What is no answer for a group of questions: (question of the group, id), ids ascending.
+
+    In a plain graph a node is none for itself; under an inner product it would be the first.
+    """
+    known = None if answers is None else answers.of(start, start + GROUP)
+    if part == "relation" or embedding.relations.shape[1]:
+        return known
+    asked = questions[start : start + GROUP, 0 if part == "tail" else 2]
+    rows, ids = torch.arange(len(asked)), torch.from_numpy(asked.copy())
+    if known is not None:
+        rows, ids = torch.cat([known[0], rows]), torch.cat([known[1], ids])
+    ids, order = ids.sort(stable=True)
+    return rows[order], ids
 
 
 def _hide(scores: Tensor, hidden: tuple[Tensor, Tensor] | None, start: int, first: int) -> None:
