@@ -58,7 +58,7 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train", "x", "--fanout", "a,b"], "--fanout: expected numbers such as `15,10`"),
         (["train", "x", "--model", "gnn"], "model.kind: expected one of sage"),
         (["train"], "train: expected a data set, or `--resume RUN`"),
-        (["train", "x", "--resume", "y"], "train: expected a data set, or `--resume RUN`"),
+        (["train", "x", "--resume", "y"], "a run knows its data set: leave `x` away"),
         (["train", "x", "--epochs", "many"], "'--epochs'"),
         (["plan", "embed", "x"], "/x`: no such directory"),
         (["plan", "x"], "/x`: no such directory"),

@@ -84,8 +84,7 @@ def embed(
 
         outercore embed --resume runs/first
     """
-    if (data_set is None) == (resume is None):
-        raise InvalidError("embed: expected a data set, or `--resume RUN`")
+    options.require_one("embed", data_set, resume)
     chosen: dict[str, Any] = {
         "model": model,
         "dim": dim,

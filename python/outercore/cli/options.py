@@ -161,3 +161,14 @@ def fanout(text: str) -> tuple[int, ...]:
 def command_line() -> str:
     """The command as it was typed, for the provenance."""
     return " ".join(["outercore", *sys.argv[1:]])
+
+
+def require_one(command: str, data_set: object | None, resume: object | None) -> None:
+    """Errors: `InvalidError` unless either a data set or a run to go on with is given."""
+    if data_set is None and resume is None:
+        raise InvalidError(f"{command}: expected a data set, or `--resume RUN`")
+    if data_set is not None and resume is not None:
+        raise InvalidError(
+            f"{command}: expected a data set, or `--resume RUN`, found both\n"
+            f"hint: a run knows its data set: leave `{data_set}` away"
+        )

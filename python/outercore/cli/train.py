@@ -10,7 +10,6 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.watch import Watch
-from outercore.errors import InvalidError
 from outercore.train.config import TrainConfig
 
 _NO_SERVER = "none"
@@ -99,8 +98,7 @@ def train(
 
         outercore train --resume runs/first
     """
-    if (data_set is None) == (resume is None):
-        raise InvalidError("train: expected a data set, or `--resume RUN`")
+    options.require_one("train", data_set, resume)
     server = options.far(
         None if far == _NO_SERVER else far,
         token_file=far_token_file,
