@@ -357,7 +357,7 @@ def test_of_a_plain_graph_nodes_are_asked_by_number(tmp_path: Path, outcome: Any
     assert code == 0, err
     (found,) = json.loads(out)
     linked = {(7 + step) % 50 for step in (1, 2, 5, -1, -2, -5)}
-    assert {answer["id"] for answer in found["answers"]} == set(range(50)) - linked
+    assert {answer["id"] for answer in found["answers"]} == set(range(50)) - linked - {7}
     code, out, err = outcome("embedding", "evaluate", "run", "--json")
     assert code == 0, err
     recorded = [one for one in Embedding.open("run").metrics if one["part"] == "test"]
