@@ -32,3 +32,22 @@ def outcome(
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def embedded_graph(tmp_path: Path) -> Any:
+    """A data set of some hundred triples in two parts."""
+    # Imported here: PyTorch comes with it.
+    from embedded import facts, random_triples
+
+    train = random_triples(1)
+    valid = [row for row in random_triples(2)[:40] if row not in train]
+    return facts(tmp_path / "facts", train, valid)
+
+
+@pytest.fixture
+def embedding(tmp_path: Path, embedded_graph: Any) -> Any:
+    """A finished embedding of it."""
+    from embedded import embed
+
+    return embed(tmp_path / "run", embedded_graph)

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
+from embedded import Rows, facts, plain, random_triples
 from outercore import _core
 from outercore.embed.embedding import Embedding
 from outercore.errors import InvalidError
-from test_embed_use import Rows, facts, plain, random_triples
 
 OPTIONS: dict[str, Any] = {
     "model": "complex",

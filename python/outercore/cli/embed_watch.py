@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
-from rich.progress import Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import TaskProgressColumn
 
-from outercore.cli import console
+from outercore.cli.run_watch import RunWatch
 from outercore.embed.observe import EpochReport, Observer
 from outercore.sizes import format_size
 
-_REFRESH_S = 0.2
 
-
-class EmbedWatch(Observer):
+class EmbedWatch(RunWatch, Observer):
     """Shows a run's events; a context manager."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._stack = ExitStack()
-        self._progress: Progress
-        self._bar: TaskID | None = None
-        self._shown = 0.0
-        self._began = 0.0
+        super().__init__(TaskProgressColumn(), quiet=quiet)
         self._waiting = 0
         self._triples = 0
         self._loss = 0.0
         self._score: float | None = None
-
-    def __enter__(self) -> EmbedWatch:
-        columns = (TaskProgressColumn(), TextColumn("{task.fields[status]}"))
-        self._progress = self._stack.enter_context(console.progress(*columns, quiet=self._quiet))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def started(self, description: dict[str, Any]) -> None:
         """One line on what runs."""
@@ -61,22 +38,24 @@ class EmbedWatch(Observer):
     def epoch_started(self, epoch: int, triples: int, done: int) -> None:
         """A new bar."""
         self._start(f"epoch {epoch + 1}", triples, done)
-        self._began, self._triples, self._loss, self._waiting = time.monotonic(), 0, 0.0, 0
+        self._triples, self._loss, self._waiting = 0, 0.0, 0
 
     def batch_done(self, loss: float, triples: int) -> None:
         """Throughput, loss and the last validation so far."""
         self._triples += triples
         self._waiting += triples
         self._loss += loss * triples
-        now = time.monotonic()
-        if self._bar is None or now - self._shown < _REFRESH_S:
+        if not self._due():
             return
-        self._shown = now
-        rate = self._triples / max(now - self._began, 1e-9)
-        parts = [f"{rate:,.0f} triples/s", f"loss {self._loss / self._triples:.4f}"]
+        parts = [
+            f"{self._rate(self._triples):,.0f} triples/s",
+            f"loss {self._loss / self._triples:.4f}",
+        ]
         if self._score is not None:
             parts.append(f"MRR {self._score:.4f}")
-        self._progress.update(self._bar, advance=self._waiting, status="  ".join(parts))
+        self._status(parts)
+        # A bar is slow, batches are many.
+        self._advance(self._waiting)
         self._waiting = 0
 
     def evaluation_started(self, what: str, rows: int) -> None:
@@ -85,8 +64,7 @@ class EmbedWatch(Observer):
 
     def evaluation_rows(self, rows: int) -> None:
         """The bar moves on."""
-        if self._bar is not None:
-            self._progress.advance(self._bar, rows)
+        self._advance(rows)
 
     def epoch_done(self, report: EpochReport) -> None:
         """The epoch in one line."""
@@ -115,24 +93,3 @@ class EmbedWatch(Observer):
             f"stopping at the end of this buffer state, of which {share:.0%} is done; once more "
             "stops at once, and the work since the last checkpoint is lost"
         )
-
-    def note(self, message: str) -> None:
-        """A line of its own."""
-        self._say(f"note: {message}")
-
-    def finished(self, result: dict[str, Any]) -> None:
-        """The bars are over."""
-        self._clear()
-
-    def _start(self, title: str, total: int, done: int) -> None:
-        self._clear()
-        self._bar = self._progress.add_task(title, total=total, completed=done, status="")
-
-    def _clear(self) -> None:
-        if self._bar is not None:
-            self._progress.remove_task(self._bar)
-            self._bar = None
-
-    def _say(self, text: str) -> None:
-        if not self._quiet:
-            console.note(text)
