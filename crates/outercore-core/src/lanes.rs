@@ -116,7 +116,8 @@ impl WithSimd for Encrypt<'_> {
         let mask = ((1u64 << half_bits) - 1) as u32;
         for values in values.chunks_mut(S::U32_LANES) {
             let (mut left, mut right) = (zero, zero);
-            let halves = values.iter().zip(lanes_mut::<S>(&mut left)).zip(lanes_mut::<S>(&mut right));
+            let halves =
+                values.iter().zip(lanes_mut::<S>(&mut left)).zip(lanes_mut::<S>(&mut right));
             for ((&value, left), right) in halves {
                 *left = (value >> half_bits) as u32;
                 *right = value as u32 & mask;
@@ -124,10 +125,12 @@ impl WithSimd for Encrypt<'_> {
             for round in 0..Permutation::FEISTEL_ROUNDS {
                 let counter =
                     [right, zero, simd.splat_u32s(round), simd.splat_u32s(Permutation::TWEAK)];
-                let noise = simd.and_u32s(philox(simd, counter, order.key)[0], simd.splat_u32s(mask));
+                let noise =
+                    simd.and_u32s(philox(simd, counter, order.key)[0], simd.splat_u32s(mask));
                 (left, right) = (right, simd.xor_u32s(left, noise));
             }
-            let halves = values.iter_mut().zip(lanes_mut::<S>(&mut left)).zip(lanes_mut::<S>(&mut right));
+            let halves =
+                values.iter_mut().zip(lanes_mut::<S>(&mut left)).zip(lanes_mut::<S>(&mut right));
             for ((value, left), right) in halves {
                 *value = u64::from(*left) << half_bits | u64::from(*right);
             }

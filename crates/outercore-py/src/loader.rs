@@ -1,7 +1,7 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
 use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig};
 use outercore_store::dataset::DataSet;
@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
+use crate::ids::{SpareIds, matrix, vector};
 
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -17,6 +18,8 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
     state: Mutex<State>,
+    /// Memory of batches that Python has let go.
+    spare: Arc<SpareIds>,
 }
 
 struct State {
@@ -35,7 +38,8 @@ impl Loader {
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
-        Ok(Self { state: Mutex::new(State { loader: Some(loader), epoch: None }) })
+        let state = Mutex::new(State { loader: Some(loader), epoch: None });
+        Ok(Self { state, spare: Arc::default() })
     }
 
     /// Batches per epoch.
@@ -96,13 +100,14 @@ impl Loader {
         let sampled = batch.sampled();
         let edges = sampled.num_edges();
         let result = PyDict::new(py);
-        let mut edge_index = vec![0i64; 2 * edges];
-        let (rows, cols) = edge_index.split_at_mut(edges);
-        sampled.write_edge_index(rows, cols);
-        result.set_item("edge_index", matrix(py, edge_index, 2, edges)?)?;
-        result.set_item("n_id", signed(py, &sampled.nodes))?;
-        result.set_item("e_id", signed(py, &sampled.edge_ids))?;
-        result.set_item("input_id", signed(py, batch.input_ids()))?;
+        let edge_index = matrix(py, &self.spare, [2, edges], |values| {
+            let (rows, cols) = values.split_at_mut(edges);
+            sampled.write_edge_index(rows, cols);
+        })?;
+        result.set_item("edge_index", edge_index)?;
+        result.set_item("n_id", self.signed(py, &sampled.nodes)?)?;
+        result.set_item("e_id", self.signed(py, &sampled.edge_ids)?)?;
+        result.set_item("input_id", self.signed(py, batch.input_ids())?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
         result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
@@ -148,6 +153,14 @@ impl Loader {
 }
 
 impl Loader {
+    fn signed<'py>(&self, py: Python<'py>, ids: &[u64]) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        vector(py, &self.spare, ids.len(), |values| {
+            for (value, &id) in values.iter_mut().zip(ids) {
+                *value = id as i64;
+            }
+        })
+    }
+
     /// A panic under the lock leaves nothing half-done that `stop` could not clear.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,20 +204,6 @@ pub fn node_ids(ids: &PyReadonlyArray1<'_, i64>) -> Result<Vec<u64>> {
             })
         })
         .collect()
-}
-
-fn signed<'py>(py: Python<'py>, ids: &[u64]) -> Bound<'py, PyArray1<i64>> {
-    ids.iter().map(|&id| id as i64).collect::<Vec<_>>().into_pyarray(py)
-}
-
-fn matrix<'py>(
-    py: Python<'py>,
-    values: Vec<i64>,
-    rows: usize,
-    columns: usize,
-) -> PyResult<Bound<'py, PyArray2<i64>>> {
-    use numpy::PyArrayMethods;
-    values.into_pyarray(py).reshape([rows, columns])
 }
 
 /// JSON of a record; our records have no keys that JSON cannot hold.

@@ -3,8 +3,11 @@
 use outercore_core::NodeId;
 use outercore_io::prefetch;
 
-/// Sources looked up at once: their cache misses overlap.
-const AHEAD: usize = 256;
+/// Sources whose slots are computed together.
+const AT_ONCE: usize = 256;
+
+/// How many sources ahead their slots are called for.
+const AHEAD: usize = 16;
 
 /// A table from the nodes of a batch to their places in it, open addressing, at most half full.
 ///
@@ -44,7 +47,7 @@ impl Locals {
         nodes: &mut Vec<NodeId>,
         places: &mut Vec<u32>,
     ) {
-        for sources in sources.chunks(AHEAD) {
+        for sources in sources.chunks(AT_ONCE) {
             self.reserve(nodes, sources.len());
             if self.wide {
                 self.relabel_few::<true>(sources, nodes, places);
@@ -60,18 +63,18 @@ impl Locals {
         nodes: &mut Vec<NodeId>,
         places: &mut Vec<u32>,
     ) {
-        // The slots are on their way before the first of them is needed.
-        let mut homes = [0usize; AHEAD];
+        let mut homes = [0usize; AT_ONCE + AHEAD];
         for (home, &source) in homes.iter_mut().zip(sources) {
             *home = self.home(source);
-            prefetch(&self.slots, *home);
         }
         // Whether a node is new no branch could foresee: it is always written at the end, and the
         // end moves on by whether it was.
         let (mut count, first) = (nodes.len(), places.len());
         nodes.resize(count + sources.len(), 0);
         places.resize(first + sources.len(), 0);
-        for ((&home, &source), place) in homes.iter().zip(sources).zip(&mut places[first..]) {
+        for (i, (&source, place)) in sources.iter().zip(&mut places[first..]).enumerate() {
+            prefetch(&self.slots, homes[i + AHEAD]);
+            let home = homes[i];
             let (at, held) = self.find::<WIDE>(home, source, nodes);
             let new = held == 0;
             let slot = if new { entry(source, count as u32) } else { held };

@@ -13,9 +13,11 @@ use crate::floyd::{Drawn, Hop, MOST_PICKS};
 use crate::locals::Locals;
 use crate::pick::{Picker, Taken};
 
-/// Edges that a resident topology is asked for at once: while one block is numbered, the next one's
-/// sources come from memory, and both stay in the caches.
-const BLOCK_EDGES: usize = 2 << 10;
+/// Edges that a resident topology is asked for at once: everything about them stays in the caches.
+const BLOCK_EDGES: usize = 4 << 10;
+
+/// Above this degree a draw does not fit into a lane.
+const LANE_DEGREES: u64 = u32::MAX as u64;
 
 /// The most room a table starts with; more comes when it is needed.
 const MOST_INITIAL_ROOM: u64 = 1 << 14;
@@ -127,7 +129,7 @@ struct Lookups {
 struct Spare {
     locals: Locals,
     drawn: Drawn,
-    lookups: [Lookups; 2],
+    lookups: Lookups,
 }
 
 thread_local! {
@@ -138,8 +140,7 @@ thread_local! {
 
 impl Sampler<'_> {
     fn sample_one(&self, seeds: Seeds, spare: &mut Spare) -> Result<SampledBatch> {
-        let Spare { locals, drawn, lookups: [current, previous] } = spare;
-        let (mut current, mut previous) = (current, previous);
+        let Spare { locals, drawn, lookups } = spare;
         let mut work = [self.start(seeds, std::mem::take(locals), std::mem::take(drawn))];
         for hop in 0..self.config.fan_outs.len() {
             let block = match self.config.fan_outs[hop] {
@@ -147,18 +148,9 @@ impl Sampler<'_> {
                 FanOut::Take(count) => BLOCK_EDGES / (count as usize).clamp(1, BLOCK_EDGES),
             };
             let frontier = work[0].frontier();
-            let mut decided = false;
             for start in frontier.clone().step_by(block) {
                 work[0].block = start..(start + block).min(frontier.end);
-                self.decide(hop, &mut work, current)?;
-                if decided {
-                    self.look_up(hop, &mut work, previous)?;
-                }
-                std::mem::swap(&mut current, &mut previous);
-                decided = true;
-            }
-            if decided {
-                self.look_up(hop, &mut work, previous)?;
+                self.step(hop, &mut work, lookups)?;
             }
             work[0].end_hop(frontier.end);
         }
@@ -175,8 +167,7 @@ impl Sampler<'_> {
             for work in &mut works {
                 work.block = work.frontier();
             }
-            self.decide(hop, &mut works, &mut lookups)?;
-            self.look_up(hop, &mut works, &mut lookups)?;
+            self.step(hop, &mut works, &mut lookups)?;
             for work in &mut works {
                 work.end_hop(work.block.end);
             }
@@ -190,12 +181,17 @@ impl Sampler<'_> {
         let room = self.config.most_nodes(num_seeds as u64, graph_nodes).min(MOST_INITIAL_ROOM);
         locals.reset(room as usize, graph_nodes);
         locals.enter_seeds(&seeds.nodes);
-        self.topology.expect_extents(&seeds.nodes);
         let mut batch = self.shelf.take();
         (batch.batch, batch.num_seeds) = (seeds.batch, num_seeds);
         batch.nodes.extend(seeds.nodes);
         batch.nodes_per_hop.push(num_seeds as u64);
         Work { batch, locals, drawn, block: 0..0 }
+    }
+
+    /// Samples the in-edges of every batch's block.
+    fn step(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+        self.decide(hop, works, lookups)?;
+        self.look_up(works, lookups)
     }
 
     /// Chooses the in-edges of every batch's block.
@@ -216,16 +212,15 @@ impl Sampler<'_> {
         }
         positions.resize(picked.iter().sum(), 0);
         self.choose(hop, works, lookups);
-        self.topology.expect_sources(&lookups.positions);
         Ok(())
     }
 
     /// Enters what was chosen into the batches.
-    fn look_up(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+    fn look_up(&self, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
         let Lookups { picked, positions, answers, .. } = lookups;
         answers.resize(positions.len(), 0);
         self.topology.sources(positions, answers)?;
-        self.relabel(hop, works, picked, answers)?;
+        relabel_all(works, picked, answers)?;
         if self.config.edge_ids {
             self.topology.edge_ids(positions, answers)?;
             let mut rest = &answers[..];
@@ -256,10 +251,10 @@ impl Sampler<'_> {
             let nodes = &batch.nodes[block.clone()];
             let (stream, batch, hop) = (self.stream, batch.batch, hop as u32);
             match picker.few_distinct() {
-                Some(count) => {
+                Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
                     choose_few(Hop { stream, batch, hop, count }, nodes, extents, drawn, positions);
                 }
-                None => {
+                _ => {
                     let draws = |node| stream.uniform(batch, hop, node);
                     choose_each(picker, nodes, extents, draws, positions);
                 }
@@ -268,48 +263,14 @@ impl Sampler<'_> {
         })
         .expect("choosing cannot fail");
     }
-
-    fn relabel(
-        &self,
-        hop: usize,
-        works: &mut [Work],
-        picked: &[usize],
-        sources: &[NodeId],
-    ) -> Result<()> {
-        let mut rest = sources;
-        let shares: Vec<_> = works
-            .iter_mut()
-            .zip(picked)
-            .map(|(work, &picked)| {
-                let own = rest.split_off(..picked).expect("a source for each edge");
-                (work, own)
-            })
-            .collect();
-        for_each(shares, |(work, sources)| {
-            let SampledBatch { nodes, sources: places, batch, .. } = &mut work.batch;
-            let most = nodes.len() + sources.len();
-            if most as u64 >= u64::from(u32::MAX) {
-                return Err(Error::invalid(format!(
-                    "batch {batch} may reach {most} nodes, more than the 2^32 that local ids tell apart"
-                ))
-                .hint("lower the batch size or the fan-outs"));
-            }
-            let before = nodes.len();
-            work.locals.relabel(sources, nodes, places);
-            if hop + 1 < self.config.fan_outs.len() {
-                self.topology.expect_extents(&nodes[before..]);
-            }
-            Ok(())
-        })
-    }
 }
 
 impl Lookups {
-    /// Makes ready for other nodes. What is left in the vectors but `nodes` and `picked` is
-    /// overwritten; zeroing it again would be work.
+    /// Makes ready for other nodes; extents and answers are overwritten as they are.
     fn clear(&mut self) {
         self.nodes.clear();
         self.picked.clear();
+        self.positions.clear();
     }
 }
 
@@ -387,12 +348,36 @@ impl Work {
         Ok(picked)
     }
 
+    /// Appends edges from `sources`, which get places of their own where they are new.
+    fn relabel(&mut self, sources: &[NodeId]) -> Result<()> {
+        let SampledBatch { nodes, sources: places, batch, .. } = &mut self.batch;
+        let most = nodes.len() + sources.len();
+        if most as u64 >= u64::from(u32::MAX) {
+            return Err(Error::invalid(format!(
+                "batch {batch} may reach {most} nodes, more than the 2^32 that local ids tell apart"
+            ))
+            .hint("lower the batch size or the fan-outs"));
+        }
+        self.locals.relabel(sources, nodes, places);
+        Ok(())
+    }
+
     /// Closes the hop whose frontier ended at `frontier_end`.
     fn end_hop(&mut self, frontier_end: usize) {
         let edges_before: u64 = self.batch.edges_per_hop.iter().sum();
         self.batch.nodes_per_hop.push((self.batch.nodes.len() - frontier_end) as u64);
         self.batch.edges_per_hop.push(self.batch.sources.len() as u64 - edges_before);
     }
+}
+
+fn relabel_all(works: &mut [Work], picked: &[usize], sources: &[NodeId]) -> Result<()> {
+    let mut rest = sources;
+    let shares: Vec<_> = works
+        .iter_mut()
+        .zip(picked)
+        .map(|(work, &picked)| (work, rest.split_off(..picked).expect("a source for each edge")))
+        .collect();
+    for_each(shares, |(work, sources)| work.relabel(sources))
 }
 
 /// In parallel where there are several.

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use outercore_core::{Bytes, Context, EdgeId, Error, ErrorKind, NodeId, Result};
 use outercore_format::DType;
 use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
-use outercore_io::{Engine, prefetch};
+use outercore_io::Engine;
 
 use crate::dataset::{ArrayRef, DataSet};
 use crate::topology::{Extent, Topology};
@@ -61,26 +61,12 @@ impl Ids {
         }
     }
 
-    /// Starts to bring the ids at `positions` into the caches.
-    fn expect(&self, positions: &[u64]) {
-        match self {
-            Self::Narrow(ids) => expect(ids, positions),
-            Self::Wide(ids) => expect(ids, positions),
-        }
-    }
-
     /// `out[i] = self[positions[i]]`.
     fn gather(&self, positions: &[u64], out: &mut [u64]) -> Result<()> {
         match self {
             Self::Narrow(ids) => gather(ids, positions, out),
             Self::Wide(ids) => gather(ids, positions, out),
         }
-    }
-}
-
-fn expect<I>(elements: &[I], places: &[u64]) {
-    for &place in places {
-        prefetch(elements, place as usize);
     }
 }
 
@@ -208,14 +194,6 @@ impl Topology for ResidentTopology {
                 Err(Error::internal("edge ids are asked for but were not loaded"))
             }
         }
-    }
-
-    fn expect_extents(&self, nodes: &[NodeId]) {
-        expect(&self.offsets, nodes);
-    }
-
-    fn expect_sources(&self, positions: &[u64]) {
-        self.sources.expect(positions);
     }
 
     fn is_resident(&self) -> bool {

@@ -42,12 +42,6 @@ pub trait Topology: Send + Sync {
     /// As [`Topology::sources`].
     fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()>;
 
-    /// Says that [`Topology::extents`] will be asked for `nodes` soon; changes no answer.
-    fn expect_extents(&self, _nodes: &[NodeId]) {}
-
-    /// Says that [`Topology::sources`] will be asked for `positions` soon; changes no answer.
-    fn expect_sources(&self, _positions: &[u64]) {}
-
     /// Whether calls are answered from memory, so that many small ones from several threads cost no
     /// more than one large one.
     fn is_resident(&self) -> bool;
