@@ -8,7 +8,7 @@ use outercore_grid::{Arcs, GridShape, Order};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::all;
-use crate::output::{SpillNeed, Working};
+use crate::output::{ResultTable, SpillNeed, Working};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic};
 
@@ -116,6 +116,7 @@ pub(crate) const SPILL: SpillNeed = SpillNeed {
     writes_own: false,
     any_order: true,
     flow: Flow::Both,
+    result: ResultTable::Shown,
 };
 
 const TRAFFIC: Traffic = Traffic {
