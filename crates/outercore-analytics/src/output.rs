@@ -384,11 +384,20 @@ fn fill<T: NodeValue, R: Passes>(
             *place = value;
         }
     };
-    for part in 0..run.shape().partitions() {
-        let found = raw.by_partition.take(part, last)?;
-        for (node, value) in nodes(run, part)?.into_iter().zip(found) {
-            put(node, value);
+    let here = raw.by_partition.here();
+    if here.is_empty() {
+        for part in 0..run.shape().partitions() {
+            let found = raw.by_partition.take(part, last)?;
+            for (node, value) in nodes(run, part)?.into_iter().zip(found) {
+                put(node, value);
+            }
         }
+    } else {
+        // One scan of the order, instead of one for each few partitions.
+        run.scan_nodes(&mut |part, local, node| put(node, here[part][local]))?;
+    }
+    if last {
+        raw.by_partition = Parts::Here(Vec::new());
     }
     let isolated = raw.isolated;
     run.isolated(&mut |nodes| {

@@ -205,7 +205,7 @@ fn a_run_goes_on_to_more_iterations_than_it_was_begun_with() {
     let pair = Pair::skewed(false);
     let quiet = &mut |_: &str, _: u64, _: u64, _: &str| Ok(());
     let labels = r#"{"algorithm":"label_propagation","max_iterations":12}"#;
-    for (request, few) in [(PAGERANK, 5), (labels, 2)] {
+    for (request, few) in [(PAGERANK, 5), (labels, 3)] {
         let expected = execute(&pair, request, &RunConfig::default(), quiet).unwrap();
         let shorter = request.replace(":12", &format!(":{few}"));
         let config = |resume| config(&pair, Bytes::gib(1), resume, 0.0);

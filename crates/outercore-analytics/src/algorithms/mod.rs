@@ -21,7 +21,7 @@ use outercore_grid::Grid;
 use self::pagerank::Teleport;
 use crate::algorithm::Algorithm;
 use crate::output::{Need, NodeValue, Raw, Values, deliver, deliver_file};
-use crate::program::{Passes, Selection};
+use crate::program::{Degree, Passes, Selection};
 
 /// A result of any type, in the numbering of the grid.
 #[derive(Debug)]
@@ -160,6 +160,15 @@ pub(crate) fn beyond(name: &str, iterations: u64, maximum: u32) -> Error {
 /// All partitions.
 pub(crate) fn all(partitions: usize) -> Vec<bool> {
     vec![true; partitions]
+}
+
+/// The degrees in all partitions, in memory.
+pub(crate) fn degrees_here<R: Passes>(run: &mut R, which: Degree) -> Result<Vec<Vec<u32>>> {
+    let shape = *run.shape();
+    let mut degrees: Vec<Vec<u32>> =
+        (0..shape.partitions()).map(|part| vec![0; shape.partition_len(part)]).collect();
+    run.scan_degrees(which, &mut |part, local, degree| degrees[part][local] = degree)?;
+    Ok(degrees)
 }
 
 /// Whether a search is in every partition by now: the next step will probably be in all of them

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::teleport::Teleport;
 use self::teleport::isolated_shares;
-use super::{all, beyond};
+use super::{all, beyond, degrees_here};
 use crate::checkpoint::FloatBits;
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
@@ -408,6 +408,10 @@ fn fixed<R: Passes>(
 fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Table<Divisor>> {
     if !options.weighted {
         let which = if options.reverse { Degree::In } else { Degree::Out };
+        if run.spill().is_none() {
+            let degrees = degrees_here(run, which)?;
+            return Ok(Table::Here(degrees.into_iter().map(Divisor::Degrees).collect()));
+        }
         return Table::build(run, 1, |run, part| run.degrees(which, part).map(Divisor::Degrees));
     }
     let everywhere = all(run.shape().partitions());

@@ -34,6 +34,9 @@ pub struct RunPlan {
     /// The least that works.
     #[serde(default)]
     pub least: Bytes,
+    /// The least with which state stays in memory.
+    #[serde(default)]
+    pub least_in_memory: Bytes,
     /// State of the algorithm.
     pub state: Bytes,
     /// The result in the grid's numbering and by node, and the inputs; all other state and the
@@ -156,8 +159,12 @@ impl RunPlan {
     /// # Errors
     /// `Budget`, with the least that works.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
-        let least = rounded_up(least(input)?);
-        Ok(Self { least, ..Self::divided(input)? })
+        let here = least_in_memory(input)?.min(least_with_file(input)?);
+        Ok(Self {
+            least: rounded_up(least(input)?),
+            least_in_memory: rounded_up(here),
+            ..Self::divided(input)?
+        })
     }
 
     fn divided(input: &PlanInput<'_>) -> Result<Self> {
@@ -236,6 +243,7 @@ impl RunPlan {
         Self {
             budget: input.budget,
             least: Bytes(0),
+            least_in_memory: Bytes(0),
             state: Bytes(state),
             output: Bytes(delivered(input)),
             index: Bytes(index),

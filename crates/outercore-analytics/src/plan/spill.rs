@@ -198,6 +198,7 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
     Ok(RunPlan {
         budget: input.budget,
         least: Bytes(0),
+        least_in_memory: Bytes(0),
         state: Bytes(if gathers { sources } else { targets + sources } + fixed.rest),
         output: Bytes(fixed.rest + delivering(input) + window),
         index: Bytes(fixed.index),

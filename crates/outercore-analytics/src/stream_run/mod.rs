@@ -493,6 +493,20 @@ impl Passes for StreamRun<'_> {
         self.node_array(NodeArray::Order, partition)
     }
 
+    fn scan_degrees(
+        &mut self,
+        which: Degree,
+        each: &mut dyn FnMut(usize, usize, u32),
+    ) -> Result<()> {
+        self.shared.drop_ahead();
+        self.shared.layout.scan(&mut self.reader.engine(), NodeArray::Degrees(which), each)
+    }
+
+    fn scan_nodes(&mut self, each: &mut dyn FnMut(usize, usize, u32)) -> Result<()> {
+        self.shared.drop_ahead();
+        self.shared.layout.scan(&mut self.reader.engine(), NodeArray::Order, each)
+    }
+
     fn isolated(&mut self, each: &mut dyn FnMut(&[u32])) -> Result<()> {
         self.shared.drop_ahead();
         self.shared.layout.isolated(&mut self.reader.engine(), each)
