@@ -79,7 +79,12 @@ def initial_rows(
     scale: float,
     uniform: bool,
 ) -> None: ...
-def plan_algorithm(path: str, request: str) -> str: ...
+def plan_algorithm(
+    path: str,
+    request: str,
+    ids: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
+) -> str: ...
 def stream_edges(
     path: str,
     options: str,
