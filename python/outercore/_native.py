@@ -150,10 +150,11 @@ def run_algorithm(
     values, outcome = _core.run_algorithm(str(path), json.dumps(request), ids, weights, progress)
     if isinstance(values, np.ndarray):
         return values, json.loads(outcome)
+    descriptor: int = values
     try:
-        mapped: NDArray[Any] = np.load(f"/proc/self/fd/{values}", mmap_mode="r")
+        mapped: NDArray[Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
-        os.close(values)
+        os.close(descriptor)
     return mapped, json.loads(outcome)
 
 

@@ -351,7 +351,8 @@ fn rounded_up(least: Bytes) -> Bytes {
         _ => 1 << 30,
     };
     let tenths = (10 * least.0).div_ceil(unit);
-    Bytes((tenths * unit).div_ceil(10))
+    // As the message is read again.
+    Bytes(tenths * unit / 10)
 }
 
 fn too_small(input: &PlanInput<'_>) -> Error {
