@@ -31,6 +31,10 @@ Run = Annotated[
 Data = Annotated[
     Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
 ]
+Score = Annotated[
+    str | None,
+    typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
+]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
 K = Annotated[int, typer.Option("-k", help="How many to find.")]
 Metric = Annotated[
@@ -184,6 +188,7 @@ def predict(
     out: Out = None,
     overwrite: OutFile = False,
     data: Data = None,
+    score: Score = None,
     json: options.Json = False,
 ) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
@@ -198,7 +203,7 @@ def predict(
     """
     from outercore.embed.questions import Group, check_names, read_questions
 
-    opened = _open(run, data)
+    opened = _open(run, data, score)
     parts = {"head": head, "relation": relation, "tail": tail}
     given = {name: some for name, some in parts.items() if some}
     if (questions is None) == (not given):
@@ -247,6 +252,7 @@ def evaluate(
     ] = None,
     memory: options.Memory = "256MiB",
     data: Data = None,
+    score: Score = None,
     json: options.Json = False,
 ) -> None:
     """Rank held-out triples again: other parts, other candidates.
@@ -258,7 +264,7 @@ def evaluate(
     from outercore.cli.embed import show
     from outercore.cli.embed_watch import EmbedWatch
 
-    opened = _open(run, data)
+    opened = _open(run, data, score)
     kinds: Any = also or ()
     parts: Any = part or ("test",)
     with EmbedWatch(quiet=json) as watch:
@@ -378,8 +384,8 @@ def index(
     )
 
 
-def _open(run: Path, data: Path | None) -> Embedding:
-    return Embedding.open(run, data_set=data)
+def _open(run: Path, data: Path | None, score: str | None = None) -> Embedding:
+    return Embedding.open(run, data_set=data, score=score)
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:
