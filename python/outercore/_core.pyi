@@ -1,7 +1,6 @@
 """The native module: convert, release the GIL, map errors; see `crates/outercore-py`."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
