@@ -20,7 +20,7 @@ TIMEOUT_S = 30.0
 LIBRARIES = ("networkit", "igraph", "scipy")
 WHAT = (
     "R-MAT, both directions of every edge; seconds of the algorithm. Every program is in a cgroup "
-    "of what far memory takes at far ratio 1 (the least budget with the state of the nodes in "
+    "of what far memory takes at far ratio 1 (the least budget with state and result in "
     f"memory, and {INTERPRETER >> 20} MiB for Python, its libraries and the command line), with a "
     "swap file on the disk, and beside it without a limit. `all local`: our own program, all edges "
     "in local memory. Libraries: NetworKit, igraph (its PageRank is PRPACK, to convergence), SciPy "

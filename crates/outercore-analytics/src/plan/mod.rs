@@ -34,7 +34,7 @@ pub struct RunPlan {
     /// The least that works.
     #[serde(default)]
     pub least: Bytes,
-    /// The least with which state stays in memory.
+    /// The least with which state and result stay in memory.
     #[serde(default)]
     pub least_in_memory: Bytes,
     /// State of the algorithm.
@@ -159,10 +159,9 @@ impl RunPlan {
     /// # Errors
     /// `Budget`, with the least that works.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
-        let here = least_in_memory(input)?.min(least_with_file(input)?);
         Ok(Self {
             least: rounded_up(least(input)?),
-            least_in_memory: rounded_up(here),
+            least_in_memory: rounded_up(least_in_memory(input)?),
             ..Self::divided(input)?
         })
     }
@@ -352,7 +351,7 @@ fn rounded_up(least: Bytes) -> Bytes {
     };
     let tenths = (10 * least.0).div_ceil(unit);
     // As the message is read again.
-    Bytes(tenths * unit / 10)
+    Bytes((tenths * unit + 5) / 10)
 }
 
 fn too_small(input: &PlanInput<'_>) -> Error {
