@@ -17,7 +17,8 @@ INTERPRETER = 64 << 20
 SWAP = "8GiB"
 TIMEOUT_S = 30.0
 """What takes longer is told as more than this."""
-LIBRARIES = ("networkit", "igraph", "scipy")
+CASES = ("bfs", "pagerank")
+LIBRARIES = ("networkit", "scipy", "igraph")
 WHAT = (
     "R-MAT, both directions of every edge; seconds of the algorithm. Every program is in a cgroup "
     "of what far memory takes at far ratio 1 (the least budget with state and result in "
@@ -34,18 +35,16 @@ def run(settings: Settings) -> Result:
     """BFS and PageRank of everybody."""
     result = Result("far_swap", WHAT)
     with opened(result, settings) as bench:
-        for case in ("bfs", "pagerank"):
-            limit = _ours(bench, case)
-            if limit is None:
-                continue
-            if not settings.peers_python.exists():
-                say(f"no libraries at {settings.peers_python}; see benchmarks/peers/graphs.txt")
-                continue
-            for library in LIBRARIES:
-                _library(bench, library, case, limit)
-                if case == "bfs":
-                    _built(bench, library, limit)
-        for case in ("bfs", "pagerank"):
+        limits = {case: _ours(bench, case) for case in CASES}
+        if not settings.peers_python.exists():
+            say(f"no libraries at {settings.peers_python}; see benchmarks/peers/graphs.txt")
+        for library in LIBRARIES if settings.peers_python.exists() else ():
+            for case, limit in limits.items():
+                if limit is not None:
+                    _library(bench, library, case, limit)
+            if limits["bfs"] is not None:
+                _built(bench, library, limits["bfs"])
+        for case in CASES:
             _compare(bench, case)
     return result
 
