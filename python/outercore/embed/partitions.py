@@ -20,7 +20,7 @@ from torch import Tensor
 from outercore import _core
 from outercore.embed.links import Links
 from outercore.embed.npy import read_npy, write_npy
-from outercore.embed.order import PartitionOrder
+from outercore.embed.order import PartitionOrder, Walks
 from outercore.embed.store import Pool, Progress, StartRows, TableLayout
 from outercore.errors import CorruptError, InvalidError
 from outercore.storage import Storage
@@ -48,8 +48,9 @@ class ArraySource:
 class PartitionStore:
     """Entities in partitions on disk, some of them in memory; relations in memory.
 
-    A pool is a step of the core's executor: the buckets that a buffer state newly allows, in place
-    those of the partition that leaves first. Its rows lie in the slots of the executor.
+    A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
+    of all that it allows; in place those of the partition that leaves first. Its rows lie in the
+    slots of the executor.
 
     Memory: the budget that it is opened with, a pool's triples as training takes them, and the
     relations' tables.
@@ -101,9 +102,11 @@ class PartitionStore:
         degrees: bool = False,
         start: StartRows | None = None,
         relations: Tensor | None = None,
+        walks: Walks | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
+        An epoch goes through `order` as `walks` says, once and as it is by default.
         `start` and `relations` give first rows; one that is not a number is the model's own.
         `degrees` as in `open`.
 
@@ -120,6 +123,7 @@ class PartitionStore:
             "dim": layout.width,
             "state_width": layout.state_width,
             "source": source.to_core(),
+            "walks": asdict(walks or Walks()),
             "memory": memory,
         }
 
@@ -166,6 +170,7 @@ class PartitionStore:
                 entity_state=self._state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
+                shares=_shares(step["parts"]),
                 weights=None if weights is None else torch.from_numpy(weights),
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
@@ -268,6 +273,11 @@ class PartitionStore:
 
     def _kept_relations(self, place: int) -> Path:
         return self.directory / f"kept-{place}-relations.npy"
+
+
+def _shares(parts: list[int]) -> list[float] | None:
+    """Of each bucket, dealt into so many parts: what one of them is, if they are not all alike."""
+    return None if len(set(parts)) <= 1 else [1.0 / count for count in parts]
 
 
 @dataclass(frozen=True)

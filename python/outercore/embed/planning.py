@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName
-from outercore.embed.order import PartitionOrder, partition_order
+from outercore.embed.order import PartitionOrder, Walks, partition_order
 from outercore.errors import BudgetError, InvalidError
 from outercore.sizes import format_size, parse_size
 
@@ -136,7 +136,7 @@ def place(config: EmbedConfig, size: Size) -> Placement:
         least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
         raise _too_small(budget, least, "the smallest partitions")
     # A state should train a batch at least; where that cannot be, the fewest partitions do.
-    large = [one for one in fitting if _pool(size, one) >= config.optimiser.batch_size]
+    large = [one for one in fitting if _pool(config, size, one) >= config.optimiser.batch_size]
     if not large:
         fewest = min(one.partitions for one in fitting)
         large = [one for one in fitting if one.partitions == fewest]
@@ -161,6 +161,12 @@ def order_of(config: EmbedConfig, placement: Placement, work: int | None = None)
         seed=config.run.seed,
         work=work,
     )
+
+
+def walks_of(config: EmbedConfig) -> Walks:
+    """How the epochs of a run go through its order."""
+    budget = config.budget
+    return Walks(budget.sweeps, budget.spread, budget.rename, config.run.seed)
 
 
 def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
@@ -199,7 +205,13 @@ def partitioned(
     # ways, and its own; the first state enables all of its partitions'.
     there = slots - 1 if spare else slots
     buckets = max(there * there, 2 * there - 1)
-    pool = int(_SPREAD * size.triples * buckets / partitions**2) + 1
+    sweeps = config.budget.sweeps
+    pool = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets
+    # Where pools have parts of buckets, one is read whole.
+    walks = walks_of(config)
+    whole = 0
+    if walks != replace(Walks(), seed=walks.seed):
+        whole = int(_SPREAD * size.triples / partitions**2) + 1
     # As they are read; then as training takes them, with their order.
     read, trained = (16, 24 + 8 + 4) if size.weighted else (12, 24 + 8)
     if config.negatives.filter == "known":
@@ -207,7 +219,7 @@ def partitioned(
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
-        "triples of a state": read * pool + 24 * partitions**2,
+        "triples of a state": read * (pool + whole) + 32 * partitions**2,
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
@@ -243,10 +255,10 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
                 yield best
 
 
-def _pool(size: Size, placement: Placement) -> float:
+def _pool(config: EmbedConfig, size: Size, placement: Placement) -> float:
     """Triples that a buffer state trains: both ways between what came and what is there."""
     there = placement.slots - placement.spare
-    return size.triples * (2 * there - 1) / placement.partitions**2
+    return size.triples * (2 * there - 1) / placement.partitions**2 / config.budget.sweeps
 
 
 def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) -> bool:
@@ -327,6 +339,7 @@ def _seconds(config: EmbedConfig, size: Size, placement: Placement) -> float:
         seconds_per_edge=_NOMINAL_SECONDS,
         read_bandwidth=_NOMINAL_BANDWIDTH,
         write_bandwidth=_NOMINAL_BANDWIDTH,
+        walks=walks_of(config),
     )
     # Bytes cost something where they are hidden, too.
     return plan.epoch_seconds + 0.3 * plan.swap_seconds

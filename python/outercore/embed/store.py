@@ -107,6 +107,12 @@ class Pool:
     A triple's entity is replaced by those of the ranges that are paired with that of its other
     one. `None`: any with any.
     """
+    shares: list[float] | None = None
+    """Of each pair: which part of its triples the pool has, up to a factor; `None`: the same of all.
+
+    Where they differ, an entity is the likelier an answer the larger the share of its pair, and
+    negatives have to be as likely.
+    """
 
     def release(self) -> None:
         """Lets go of the triples and weights, whoever still holds the pool."""

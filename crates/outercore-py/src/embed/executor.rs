@@ -231,6 +231,9 @@ impl PartitionExecutor {
         found.set_item("ends_state", step.ends_state)?;
         let buckets: Vec<_> = step.buckets.iter().map(|b| (b.source, b.target)).collect();
         found.set_item("buckets", buckets)?;
+        // Each bucket's parts, of which the step has one.
+        let parts: Vec<u32> = step.shares.iter().map(|share| share.of).collect();
+        found.set_item("parts", parts)?;
         found.set_item("resident", resident)?;
         let count = pool.triples.len() / 3;
         let triples = pool.triples.into_pyarray(py).reshape([count, 3])?;
