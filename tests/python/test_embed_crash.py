@@ -21,6 +21,7 @@ from torch import Tensor
 
 from embed_stores import MEMORY, NaivePartitions, Setting, dealt, order_of, table_of
 from outercore.embed.epochs import Epochs
+from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.store import MemoryStore, Progress
 from outercore.embed.trainer import Trainer
@@ -42,6 +43,9 @@ def one_thread() -> Iterator[None]:
 
 def setting_of(kind: str) -> Setting:
     """Small enough to be trained often."""
+    if kind == "walks":
+        walks = Walks(sweeps=2, spread=True, rename=True, seed=3)
+        return Setting(order_of(6, 4, spare=True), entities=61, walks=walks)
     return Setting(order_of(6, 4 if kind == "spare" else 3, spare=kind == "spare"), entities=61)
 
 
@@ -110,7 +114,7 @@ torch.save(found, root / "found.pt")
 """
 
 
-@pytest.mark.parametrize("kind", ["memory", "in-place", "spare"])
+@pytest.mark.parametrize("kind", ["memory", "in-place", "spare", "walks"])
 @pytest.mark.timeout(600)
 def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(
     tmp_path: Path, kind: str
