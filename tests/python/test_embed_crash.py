@@ -5,6 +5,7 @@ The partitions' own writes are tested at every operation in `crates/outercore-em
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -249,7 +250,7 @@ def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Blocks of a few rows, the last one shorter.
-    monkeypatch.setattr("outercore.embed.store._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("outercore.embed.npy._BLOCK_NUMBERS", 100)
     setting = setting_of("memory")
     for directory in (tmp_path / "run", None):
         store = setting.in_memory(directory)
@@ -273,6 +274,9 @@ def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused
             with pytest.raises(CorruptError, match=r"expected float32 \[61, 8\], found"):
                 store.restore()
             assert torch.equal(store.entities, best[0])
+            path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+            with pytest.raises(CorruptError, match=r"entities\.npy`: found checksum"):
+                store.restore()
 
 
 def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused(
@@ -296,12 +300,19 @@ def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused
     table.write_bytes(whole[:-1])
     with pytest.raises(CorruptError, match=r"entities\.npy"):
         MemoryStore.open(tmp_path, setting.triples)
+    table.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CorruptError, match=r"entities\.npy`: found checksum"):
+        MemoryStore.open(tmp_path, setting.triples)
     table.write_bytes(whole)
     journal = tmp_path / "checkpoint.json"
     text = journal.read_text()
-    journal.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(VersionError, match="expected version 1, found 2"):
+    journal.write_text(text.replace('"version": 2', '"version": 3'))
+    with pytest.raises(VersionError, match="expected version 2, found 3"):
         MemoryStore.open(tmp_path, setting.triples)
+    # A checkpoint of the first version has no checksums.
+    first = {name: value for name, value in json.loads(text).items() if "sums" not in name}
+    journal.write_text(json.dumps({**first, "version": 1}))
+    MemoryStore.open(tmp_path, setting.triples).close()
     journal.write_text(text[:-3])
     with pytest.raises(CorruptError, match=r"checkpoint\.json"):
         MemoryStore.open(tmp_path, setting.triples)

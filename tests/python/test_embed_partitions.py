@@ -251,6 +251,11 @@ def test_kept_tables_come_back_after_a_restart_and_in_the_midst_of_a_state(tmp_p
     again.restore()
     assert torch.equal(table_of(again), best)
     assert torch.equal(again.relations, relations)
+    kept = directory / "kept-0-relations.npy"
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CorruptError, match=r"relations\.npy`: found checksum"):
+        again.restore()
 
 
 def test_a_table_is_trained_by_one_process_and_in_its_turn(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ _BATCH_PARTS = 4
 _SEARCH = 2_000_000
 """Swaps that the search for an order looks at while numbers are compared."""
 _PAGE_NUMBERS = 1024
+_DRAW = 24
+"""Bytes a row to draw by degree: degrees as they are put together, their powers, running sums."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _STAGING = 4 << 20
@@ -203,7 +205,7 @@ def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
         "embeddings": 4 * dim * entities,
         "optimiser": (row_bytes(config) - 4 * dim) * entities,
         "triples": each * size.triples,
-        "degrees": 8 * entities,
+        "degrees": (8 + (_DRAW if config.negatives.degree_share else 0)) * entities,
         **_shared(config, size),
     }
     return Placement(budget, 1, 1, False, parts=parts)
@@ -238,7 +240,11 @@ def partitioned(
         **_shared(config, size),
     }
     if config.negatives.degree_share:
-        parts["degrees"] = 8 * size.entities
+        rows = there * slot_rows
+        # Where a pool has parts of buckets, each partition's anchors have draws of their own; else
+        # those of the new one, and the others'.
+        draws = there if config.budget.spread else 2
+        parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + _DRAW * draws * rows
     return Placement(budget, partitions, slots, spare, sweeps, parts)
 
 
