@@ -6,13 +6,19 @@
 //! number of threads.
 #![forbid(unsafe_code)]
 
+mod batch;
+mod bilinear;
 mod distance;
 mod lanes;
 mod loss;
 mod parallel;
+mod product;
 mod rows;
 mod scalar;
+mod uses;
 
+pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
+pub use bilinear::{Bilinear, Size};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
