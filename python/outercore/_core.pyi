@@ -190,6 +190,14 @@ class BatchTrainer:
         threads: int,
     ) -> float | None: ...
 
+def draw_negatives(
+    ranges: list[tuple[int, int]],
+    weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    counts: tuple[int, int],
+    occasion: tuple[int, int, int, int, int],
+    *,
+    biased: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]: ...
 def kernel_distance_gradients(
     name: str,
     objective: _Loss,

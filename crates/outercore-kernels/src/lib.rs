@@ -9,6 +9,7 @@
 mod batch;
 mod bilinear;
 mod distance;
+mod draw;
 mod lanes;
 mod loss;
 mod parallel;
@@ -22,5 +23,6 @@ pub use bilinear::{Bilinear, Size};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
+pub use draw::{Drawn, Occasion, Population, draw};
 pub use loss::{Loss, loss_rows};
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

@@ -1,9 +1,13 @@
 //! Whole batches of bilinear models on NumPy's memory.
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
+use numpy::{
+    IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
+    PyUntypedArrayMethods,
+};
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Batch, Bilinear, Chunk, Objective, Questions, Size, Table, Workspace, train_batch,
+    Batch, Bilinear, Chunk, Objective, Occasion, Population, Questions, Size, Table, Workspace,
+    draw, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -22,7 +26,35 @@ type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<BatchTrainer>()
+    module.add_class::<BatchTrainer>()?;
+    module.add_function(wrap_pyfunction!(draw_negatives, module)?)
+}
+
+/// Rows and their bias.
+type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
+/// How much each place counts, and the sums of these.
+type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+
+/// Draws rows of some ranges, `counts` evenly and by weight; `(seed, epoch, pool, batch, number)`
+/// says for what.
+#[pyfunction]
+#[pyo3(signature = (ranges, weights, counts, occasion, *, biased))]
+fn draw_negatives<'py>(
+    py: Python<'py>,
+    ranges: Vec<(i64, i64)>,
+    weights: Option<Weights<'py>>,
+    counts: (usize, usize),
+    occasion: (u64, u64, u32, u32, u32),
+    biased: bool,
+) -> PyResult<Negatives<'py>> {
+    let weights = match &weights {
+        Some((each, sums)) => Some((each.as_slice()?, sums.as_slice()?)),
+        None => None,
+    };
+    let from = Population { ranges: &ranges, weights, even: counts.0, weighted: counts.1 };
+    let (seed, epoch, pool, batch, number) = occasion;
+    let found = draw(from, Occasion { seed, epoch, pool, batch, number }).map_err(to_python)?;
+    Ok((found.rows.into_pyarray(py), biased.then(|| found.bias.into_pyarray(py))))
 }
 
 /// Trains batches of one model; keeps memory from one to the next.

@@ -60,9 +60,7 @@ class CoreBatches:
     @staticmethod
     def fit(pool: Pool, store: Store) -> bool:
         """Whether the core can work on these tables."""
-        return native.fits(
-            pool.entities, pool.entity_state, store.relations, store.relation_state
-        )
+        return native.fits(pool.entities, pool.entity_state, store.relations, store.relation_state)
 
     def train(
         self, pool: Pool, store: Store, asked: Asked, unit: float, rates: tuple[float, float]

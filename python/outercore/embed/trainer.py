@@ -16,7 +16,7 @@ from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.native import gather_rows
-from outercore.embed.negatives import KnownTargets, Negatives, PoolNegatives, occurrences
+from outercore.embed.negatives import Draws, KnownTargets, Negatives, PoolNegatives, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.randomness import Purpose, generator
@@ -199,12 +199,12 @@ class Trainer:
 
     def _ask(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> Asked:
         """The chunks of a batch, with their negatives."""
-        random = generator(self.config.run.seed, Purpose.NEGATIVES, *at)
+        draws = Draws(self.config.run.seed, *at)
         asked: Asked = {"tail": [], "head": []}
         for side, chunks in asked.items():
             for group, sampler in context.negatives.split(places, side):
                 for chunk in group.split(self.config.optimiser.chunk_size):
-                    chunks.append((chunk, sampler.draw(random)))
+                    chunks.append((chunk, sampler.draw(draws)))
         return asked
 
     def _step_by_pytorch(
