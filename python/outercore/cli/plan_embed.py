@@ -18,6 +18,8 @@ def plan_embed(
     recipe: embed_options.Recipe = None,
     config: embed_options.Config = None,
     model: embed_options.Model = None,
+    score: embed_options.Score = None,
+    relation_dim: embed_options.RelationDim = None,
     dim: embed_options.Dim = None,
     reciprocal: embed_options.Reciprocal = None,
     loss: embed_options.Loss = None,
@@ -61,6 +63,7 @@ def plan_embed(
 --write-bandwidth 1GB --json
     """
     from outercore import open as open_graph
+    from outercore.embed.custom import own_score
     from outercore.embed.data import has_triples
     from outercore.embed.forecast import forecast
     from outercore.embed.options import configuration
@@ -70,7 +73,8 @@ def plan_embed(
         config,
         recipe=recipe,
         plain_graph=not has_triples(graph),
-        model=model,
+        model=embed_options.model(model, score),
+        relation_dim=relation_dim,
         dim=dim,
         reciprocal=reciprocal,
         loss=loss,
@@ -94,6 +98,7 @@ def plan_embed(
         triples_per_second=triples_per_second,
         read_bandwidth=_rate(read_bandwidth),
         write_bandwidth=_rate(write_bandwidth),
+        score=None if score is None else own_score(score).function,
     )
     if json:
         console.json_data(planned)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
 
-ModelName = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
+BuiltInModel = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
+ModelName = Literal[BuiltInModel, "custom"]
 LossName = Literal["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
 NegativeKind = Literal["sampled", "all"]
 Filter = Literal["none", "own", "known"]
@@ -29,6 +30,7 @@ class ModelConfig:
     """The score function."""
 
     kind: ModelName = "complex"
+    """`custom`: a score function of one's own, which is given beside the configuration."""
     dim: int = 100
     """Numbers in an entity's row. `complex`, `rotate` and `simple` use two for each rank."""
     norm: Literal[1, 2] = 1
@@ -37,9 +39,16 @@ class ModelConfig:
     """Learns a second row for each relation, by which its heads are asked for."""
     init_scale: float = 0.0
     """Size of the initial values; 0 takes the model's own."""
+    relation_dim: int = 0
+    """Numbers in a relation's row of `custom`; 0: as many as in an entity's."""
 
     def __post_init__(self) -> None:
         positive("model.dim", self.dim)
+        within("model.relation_dim", self.relation_dim, 0, None)
+        if self.relation_dim and self.kind != "custom":
+            raise InvalidError(
+                f"model.relation_dim: only `custom` has one of its own, found `{self.kind}`"
+            )
         within("model.init_scale", self.init_scale, 0.0, None)
         if self.kind in ("complex", "rotate", "simple") and self.dim % 2:
             raise InvalidError(

@@ -13,6 +13,7 @@ from outercore.embed.planning import Placement, Size, in_memory, place, row_byte
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
+    from outercore.embed.models import ScoreFunction
     from outercore.graph import Graph
 
 
@@ -23,12 +24,14 @@ def forecast(
     triples_per_second: float | None = None,
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
+    score: ScoreFunction | None = None,
 ) -> dict[str, Any]:
     """What lives where, and what an epoch costs by every order of partitions.
 
     Rates that are not given are measured: training for a second (which needs PyTorch), the device
     by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
-    it reads. Triples are taken to be spread evenly over the buckets.
+    it reads. Triples are taken to be spread evenly over the buckets. `score` is the function of
+    the model `custom`.
 
     Errors: `BudgetError` with the least that would do.
     """
@@ -40,7 +43,7 @@ def forecast(
     if triples_per_second is None:
         from outercore.embed import rates as measured
 
-        triples_per_second = measured.triples_per_second(config, size)
+        triples_per_second = measured.triples_per_second(config, size, score)
         rates["triples_measured"] = True
     rates["triples_per_second"] = triples_per_second
     planned: dict[str, Any] = {

@@ -180,15 +180,40 @@ class KnownTargets:
 
     def of(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The known targets of each row: (number of the row, target), rows ascending."""
-        nothing = anchors.new_empty(0)
+        starts, stops = self._ranges(anchors, relations)
+        return self._pairs(starts, stops)
+
+    def between(
+        self, anchors: Tensor, relations: Tensor, first: int, stop: int
+    ) -> tuple[Tensor, Tensor]:
+        """Those of the known targets of each row that are in `first..stop`; as `of`."""
+        starts, stops = self._ranges(anchors, relations)
+        inner = self._lower_bounds(starts, stops, first)
+        return self._pairs(inner, self._lower_bounds(inner, stops, stop))
+
+    def _ranges(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each row's targets begin and end."""
         if self._keys.numel() == 0:
-            return nothing, nothing
+            nowhere = torch.zeros_like(anchors)
+            return nowhere, nowhere
         keys = anchors * self._relations + relations
         place = torch.searchsorted(self._keys, keys).clamp_(max=self._keys.numel() - 1)
         found = (self._keys[place] == keys) & (relations < self._relations)
         starts = self._starts[place]
-        counts = torch.where(found, self._starts[place + 1] - starts, 0)
-        rows, offsets = repeat_ranges(counts)
+        return starts, torch.where(found, self._starts[place + 1], starts)
+
+    def _lower_bounds(self, starts: Tensor, stops: Tensor, target: int) -> Tensor:
+        """Within each range of ascending targets, the first place of one not below `target`."""
+        low, high = starts.clone(), stops.clone()
+        while bool((open_ := low < high).any()):
+            middle = torch.where(open_, (low + high) // 2, 0)
+            below = open_ & (self._targets[middle] < target)
+            low = torch.where(below, middle + 1, low)
+            high = torch.where(open_ & ~below, middle, high)
+        return low
+
+    def _pairs(self, starts: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
+        rows, offsets = repeat_ranges(stops - starts)
         return rows, self._targets[starts[rows] + offsets]
 
 

@@ -22,6 +22,7 @@ PLACES: dict[str, tuple[str, str]] = {
     "norm": ("model", "norm"),
     "reciprocal": ("model", "reciprocal"),
     "init_scale": ("model", "init_scale"),
+    "relation_dim": ("model", "relation_dim"),
     "loss": ("loss", "kind"),
     "margin": ("loss", "margin"),
     "temperature": ("loss", "temperature"),

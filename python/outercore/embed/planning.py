@@ -101,7 +101,8 @@ def state_width(kind: OptimiserName, width: int) -> int:
 
 def relation_width(model: ModelConfig) -> int:
     """Numbers in a relation's row."""
-    return {"dot": 0, "rotate": model.dim // 2}.get(model.kind, model.dim)
+    special = {"dot": 0, "rotate": model.dim // 2, "custom": model.relation_dim or model.dim}
+    return special.get(model.kind, model.dim)
 
 
 def row_bytes(config: EmbedConfig) -> int:
@@ -285,8 +286,18 @@ def _shared(config: EmbedConfig, size: Size) -> dict[str, int]:
         "a batch": 3 * gradients + 2 * 4 * chunk * negatives,
         "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
+        **_autograd(config, chunk, negatives),
         "the process": _WORKING,
     }
+
+
+def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]:
+    """What a score function of one's own makes of a block of triples and negatives, if there is
+    one: every operation keeps a number for each of theirs. Sixteen operations are counted."""
+    if config.model.kind != "custom":
+        return {}
+    a_triple = negatives * config.model.dim
+    return {"score function": 16 * 4 * max(a_triple, min(chunk * a_triple, 1 << 21))}
 
 
 def _ranked(config: EmbedConfig, size: Size) -> int:

@@ -13,7 +13,7 @@ from outercore import record as records
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import EmbedData, data_of
 from outercore.embed.epochs import LOWER, Epochs
-from outercore.embed.models import build_model
+from outercore.embed.models import Model
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Placement, Size, order_of, place, resolved
@@ -62,6 +62,7 @@ class Session:
         self,
         graph: Graph,
         config: EmbedConfig,
+        model: Model,
         run: EmbedDirectory,
         warm: WarmStart | None,
         observer: Observer,
@@ -73,7 +74,7 @@ class Session:
         self._config, self._placement = planned.config, planned.placement
         self._data = planned.data
         self._observer, self._stop, self._command = observer, stop, command
-        self._model = build_model(config.model)
+        self._model = model
         self._device = device_of(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
@@ -147,6 +148,7 @@ class Session:
         self._run.describe(
             {
                 "model": config.to_dict()["model"],
+                "score": self._run.own_score[0],
                 "entities": self._data.entities,
                 "relations": self._data.relations,
                 "width": config.model.dim,
