@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
@@ -26,6 +29,25 @@ class Negatives(NamedTuple):
     """float32 [negatives], what is added to their scores."""
 
 
+class Draws:
+    """Which draw of a run comes next: what is drawn is a function of that alone.
+
+    Example:
+        >>> draws = Draws(seed=7, epoch=0, pool=0, batch=3)
+        >>> draws.next(), draws.next()
+        ((7, 0, 0, 3, 0), (7, 0, 0, 3, 1))
+    """
+
+    def __init__(self, seed: int, epoch: int = 0, pool: int = 0, batch: int = 0) -> None:
+        self._place = (seed, epoch, pool, batch)
+        self._done = 0
+
+    def next(self) -> tuple[int, int, int, int, int]:
+        """Seed, epoch, pool, batch, and the number of the draw in the batch."""
+        self._done += 1
+        return (*self._place, self._done - 1)
+
+
 class NegativeSampler:
     """Draws negatives from the rows that are in memory.
 
@@ -42,57 +64,37 @@ class NegativeSampler:
         degrees: Tensor | None = None,
     ) -> None:
         self._config = config
-        self._starts = torch.tensor([start for start, _ in ranges])
-        sizes = torch.tensor([stop - start for start, stop in ranges])
-        self._before = torch.cumsum(sizes, 0) - sizes
-        self._total = int(sizes.sum())
-        if self._total < 1:
+        self._ranges = ranges
+        if sum(stop - start for start, stop in ranges) < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
-        self._by_degree = 0
+        by_degree = 0
         if config.kind == "sampled":
-            self._by_degree = round(config.degree_share * config.count)
-        if self._by_degree:
+            by_degree = round(config.degree_share * config.count)
+        self._counts = (config.count - by_degree, by_degree)
+        self._weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        if by_degree:
             if degrees is None:
                 raise InvalidError("negatives.degree_share: the store knows no degrees")
             kept = torch.cat([degrees[start:stop] for start, stop in ranges])
-            self._weights = kept.to(torch.float64).pow_(config.degree_power)
-            self._sums = torch.cumsum(self._weights, 0)
-            if not float(self._sums[-1]) > 0.0:
+            weights = kept.to(torch.float64).pow_(config.degree_power)
+            sums = torch.cumsum(weights, 0)
+            if not float(sums[-1]) > 0.0:
                 raise InvalidError(
                     "negatives.degree_share: no entity in memory has a triple\n"
                     "hint: use `degree_share` 0"
                 )
+            self._weights = (weights.numpy(), sums.numpy())
 
-    def draw(self, random: torch.Generator) -> Negatives:
+    def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
-            return Negatives(*_ordered(self._row(torch.arange(self._total)), None))
-        count = self._config.count
-        places = torch.randint(self._total, (count - self._by_degree,), generator=random)
-        if self._by_degree:
-            draws = torch.rand(self._by_degree, generator=random, dtype=torch.float64)
-            found = torch.searchsorted(self._sums, draws * self._sums[-1], right=True)
-            places = torch.cat([places, found.clamp_(max=self._total - 1)])
-        places = places.sort().values
-        bias = None
-        if self._config.correction == "frequency":
-            bias = -self.expected(places).log().to(torch.float32)
-        rows = self._row(places)
-        return Negatives(*_ordered(rows, bias))
-
-    def expected(self, places: Tensor) -> Tensor:
-        """How often a draw is expected to hold each place, float64."""
-        uniform = (self._config.count - self._by_degree) / self._total
-        result = torch.full(places.shape, uniform, dtype=torch.float64)
-        if self._by_degree:
-            result += self._weights[places] * (self._by_degree / self._sums[-1])
-        return result
-
-    def _row(self, places: Tensor) -> Tensor:
-        if self._starts.numel() == 1:
-            return places + self._starts
-        part = torch.searchsorted(self._before, places, right=True) - 1
-        return places - self._before[part] + self._starts[part]
+            parts = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
+            return Negatives(torch.cat(parts), None)
+        biased = self._config.correction == "frequency"
+        rows, bias = _core.draw_negatives(
+            self._ranges, self._weights, self._counts, draws.next(), biased=biased
+        )
+        return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
 
 
 class PoolNegatives:
@@ -232,11 +234,3 @@ def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.repeat_interleave(torch.arange(counts.numel()), counts)
     before = torch.cumsum(counts, 0) - counts
     return owners, torch.arange(owners.numel()) - before[owners]
-
-
-def _ordered(rows: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Rows ascending: slots of partitions need not stand in the order of their ranges."""
-    if bool((rows[1:] >= rows[:-1]).all()):
-        return rows, bias
-    order = torch.argsort(rows, stable=True)
-    return rows[order], None if bias is None else bias[order]
