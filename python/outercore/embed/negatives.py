@@ -30,7 +30,9 @@ class NegativeSampler:
     """Draws negatives from the rows that are in memory.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
-    triples of each, and is needed for degree-weighted draws only.
+    triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
+    entity of each range is an answer, beside one of another: full softmax adds its logarithm to the
+    scores, and draws are as likely; without it all are alike.
 
     Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
     """
@@ -40,12 +42,17 @@ class NegativeSampler:
         config: NegativesConfig,
         ranges: list[tuple[int, int]],
         degrees: Tensor | None = None,
+        shares: list[float] | None = None,
     ) -> None:
         self._config = config
         self._starts = torch.tensor([start for start, _ in ranges])
         sizes = torch.tensor([stop - start for start, stop in ranges])
         self._before = torch.cumsum(sizes, 0) - sizes
         self._total = int(sizes.sum())
+        self._shares: Tensor | None = None
+        if shares is not None:
+            self._shares = torch.tensor(shares, dtype=torch.float64)
+            self._masses = torch.cumsum(self._shares * sizes, 0)
         if self._total < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
         self._by_degree = 0
@@ -56,6 +63,8 @@ class NegativeSampler:
                 raise InvalidError("negatives.degree_share: the store knows no degrees")
             kept = torch.cat([degrees[start:stop] for start, stop in ranges])
             self._weights = kept.to(torch.float64).pow_(config.degree_power)
+            if self._shares is not None:
+                self._weights *= self._shares.repeat_interleave(sizes)
             self._sums = torch.cumsum(self._weights, 0)
             if not float(self._sums[-1]) > 0.0:
                 raise InvalidError(
@@ -66,9 +75,12 @@ class NegativeSampler:
     def draw(self, random: torch.Generator) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
-            return Negatives(*_ordered(self._row(torch.arange(self._total)), None))
+            places = torch.arange(self._total)
+            shares = self._share(places)
+            bias = None if shares is None else shares.log().to(torch.float32)
+            return Negatives(*_ordered(self._row(places), bias))
         count = self._config.count
-        places = torch.randint(self._total, (count - self._by_degree,), generator=random)
+        places = self._uniform(count - self._by_degree, random)
         if self._by_degree:
             draws = torch.rand(self._by_degree, generator=random, dtype=torch.float64)
             found = torch.searchsorted(self._sums, draws * self._sums[-1], right=True)
@@ -76,17 +88,39 @@ class NegativeSampler:
         places = places.sort().values
         bias = None
         if self._config.correction == "frequency":
-            bias = -self.expected(places).log().to(torch.float32)
+            bias = -self.expected(places).log()
+            shares = self._share(places)
+            bias = (bias if shares is None else bias + shares.log()).to(torch.float32)
         rows = self._row(places)
         return Negatives(*_ordered(rows, bias))
 
     def expected(self, places: Tensor) -> Tensor:
         """How often a draw is expected to hold each place, float64."""
-        uniform = (self._config.count - self._by_degree) / self._total
-        result = torch.full(places.shape, uniform, dtype=torch.float64)
+        uniform, shares = self._config.count - self._by_degree, self._share(places)
+        if shares is None:
+            result = torch.full(places.shape, uniform / self._total, dtype=torch.float64)
+        else:
+            result = shares * (uniform / self._masses[-1])
         if self._by_degree:
             result += self._weights[places] * (self._by_degree / self._sums[-1])
         return result
+
+    def _uniform(self, count: int, random: torch.Generator) -> Tensor:
+        """Places of all rows alike, or in proportion to the shares of their ranges."""
+        if self._shares is None:
+            return torch.randint(self._total, (count,), generator=random)
+        draws = torch.rand(count, generator=random, dtype=torch.float64) * self._masses[-1]
+        part = torch.searchsorted(self._masses, draws, right=True)
+        part.clamp_(max=len(self._masses) - 1)
+        sizes = torch.diff(self._before, append=torch.tensor([self._total]))
+        into = (draws - (self._masses - self._shares * sizes)[part]) / self._shares[part]
+        return self._before[part] + into.long().clamp_(min=0).minimum(sizes[part] - 1)
+
+    def _share(self, places: Tensor) -> Tensor | None:
+        """Shares of the ranges that places are in, float64, if these differ."""
+        if self._shares is None:
+            return None
+        return self._shares[torch.searchsorted(self._before, places, right=True) - 1]
 
     def _row(self, places: Tensor) -> Tensor:
         if self._starts.numel() == 1:
@@ -95,12 +129,18 @@ class NegativeSampler:
         return places - self._before[part] + self._starts[part]
 
 
+_Answers = tuple[tuple[int, float], ...]
+"""Numbers of ranges, and how likely an answer each of their entities is beside the others."""
+
+
 class PoolNegatives:
     """Draws negatives for the triples of a pool: entities that the pool could have as answers.
 
     With partitions, a pool has the triples of some buckets only, and an entity in memory whose
     partition is in no bucket with the anchor's is never the answer there. As a negative it would
-    teach the model which buckets are being trained, again with every pool, and nothing else.
+    teach the model which buckets are being trained, again with every pool, and nothing else. For
+    the same reason, where a pool has a larger part of one bucket than of another, the entities of
+    the one count for more.
     """
 
     def __init__(self, config: NegativesConfig, pool: Pool) -> None:
@@ -108,24 +148,30 @@ class PoolNegatives:
         self._pool = pool
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
         self._starts = torch.tensor([pool.ranges[number][0] for number in order])
-        self._sets: dict[Side, list[tuple[int, ...]]] = {}
+        self._sets: dict[Side, list[_Answers]] = {}
         self._set_of: dict[Side, Tensor] = {}
         for side in ("tail", "head"):
             answers = self._answers(side)
             sets = sorted(set(answers))
             self._sets[side] = sets
             self._set_of[side] = torch.tensor([sets.index(answers[number]) for number in order])
-        self._samplers: dict[tuple[int, ...], NegativeSampler] = {}
+        self._samplers: dict[_Answers, NegativeSampler] = {}
 
-    def _answers(self, side: Side) -> list[tuple[int, ...]]:
-        """By range of the anchor: the ranges in which answers for `side` are."""
+    def _answers(self, side: Side) -> list[_Answers]:
+        """By range of the anchor: the ranges in which answers for `side` are, with the share of
+        each by the largest."""
         every = range(len(self._pool.ranges))
         if self._pool.pairs is None:
-            return [tuple(every) for _ in every]
+            return [tuple((number, 1.0) for number in every) for _ in every]
         asked = 0 if side == "tail" else 1
+        shares = self._pool.shares or [1.0] * len(self._pool.pairs)
+        found: list[list[tuple[int, float]]] = [[] for _ in every]
+        for pair, share in zip(self._pool.pairs, shares, strict=True):
+            found[pair[asked]].append((pair[1 - asked], share))
+        largest = [max((share for _, share in answers), default=1.0) for answers in found]
         return [
-            tuple(sorted(pair[1 - asked] for pair in self._pool.pairs if pair[asked] == number))
-            for number in every
+            tuple(sorted((number, share / most) for number, share in answers))
+            for answers, most in zip(found, largest, strict=True)
         ]
 
     def split(self, places: Tensor, side: Side) -> Iterator[tuple[Tensor, NegativeSampler]]:
@@ -142,10 +188,16 @@ class PoolNegatives:
             if len(some):
                 yield some, self._sampler(answers)
 
-    def _sampler(self, answers: tuple[int, ...]) -> NegativeSampler:
+    def _sampler(self, answers: _Answers) -> NegativeSampler:
         if answers not in self._samplers:
-            ranges = [self._pool.ranges[number] for number in answers]
-            self._samplers[answers] = NegativeSampler(self._config, ranges, self._pool.degrees)
+            ranges = [self._pool.ranges[number] for number, _ in answers]
+            shares = [share for _, share in answers]
+            self._samplers[answers] = NegativeSampler(
+                self._config,
+                ranges,
+                self._pool.degrees,
+                shares if min(shares, default=1.0) < 1.0 else None,
+            )
         return self._samplers[answers]
 
 

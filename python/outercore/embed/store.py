@@ -108,7 +108,7 @@ class Pool:
     one. `None`: any with any.
     """
     shares: list[float] | None = None
-    """Of each pair: which part of its triples the pool has, up to a factor; `None`: the same of all.
+    """Of each pair: which part of its triples the pool has; `None`: the same of all, or all of it.
 
     Where they differ, an entity is the likelier an answer the larger the share of its pair, and
     negatives have to be as likely.
