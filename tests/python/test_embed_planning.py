@@ -122,3 +122,22 @@ def test_known_answers_are_found_among_all_triples() -> None:
     assert found.tolist() == expected
     assert 0 < len(expected) < 900
     assert relevant(asked[:0], 40, 3, [every]).shape == (0, 3)
+
+
+def test_sweeps_are_as_many_as_training_hides_or_as_asked() -> None:
+    # Dense: computing takes long beside moving partitions.
+    dense = Size(entities=50_000, relations=50, triples=8_000_000)
+    budget = {"partitions": 16, "slots": 5, "swap": "spare-slot"}
+    placed = place(config(300 * MIB, **budget), dense)
+    assert placed.sweeps == 8
+    chosen = resolved(config(300 * MIB, **budget), placed)
+    assert chosen.budget.sweeps == 8
+    assert place(chosen, dense).sweeps == 8
+    # Sparse: one walk takes the device longer than computing.
+    sparse = Size(entities=50_000_000, relations=50, triples=8_000_000)
+    assert place(config(20_000 * MIB, **budget), sparse).sweeps == 1
+    assert place(config(20_000 * MIB, **budget, sweeps=3), sparse).sweeps == 3
+    # Batches would be small.
+    few = Size(entities=50_000, relations=50, triples=80_000)
+    assert place(config(300 * MIB, **budget), few).sweeps < 8
+    assert place(config(4096 * MIB), LARGE).sweeps == 1

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use common::{Naive, Table};
 use outercore_core::{ErrorKind, Result};
-use outercore_embed::{Buckets, Executor, OrderConfig, OrderKind, Position, Step, SwapMode, WalkConfig};
+use outercore_embed::{
+    Buckets, Executor, OrderConfig, OrderKind, Position, Step, SwapMode, WalkConfig,
+};
 use outercore_io::{Backend, Disk, EngineConfig, FaultDisk, FaultKind, FaultPlan};
 
 const EPOCHS: u64 = 2;

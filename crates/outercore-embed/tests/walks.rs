@@ -58,7 +58,8 @@ fn follow(order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
     for walk in 0..2 * sweeps {
         let this = walks.walk(walk).clone();
         // In any order that a run may be opened in.
-        prop_assert_eq!(Walks::new(order.clone(), config).unwrap().walk(walk), &this);
+        let mut others = Walks::new(order.clone(), config).unwrap();
+        prop_assert_eq!(others.walk(walk), &this);
         let facts = check(&this).unwrap();
         prop_assert_eq!(facts.states, order.states.len());
         if let Some(before) = before {
@@ -316,7 +317,8 @@ fn no_sweep_and_too_many_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("expected 1 to 1024"), "{error}");
         let directory = tempfile::tempdir().unwrap();
-        let table = Table { walks: config, ..Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0) };
+        let table =
+            Table { walks: config, ..Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0) };
         assert!(table.create(Arc::new(RealDisk), directory.path()).is_err());
     }
 }

@@ -173,7 +173,7 @@ Swap = Annotated[
 Sweeps = Annotated[
     int | None,
     typer.Option(
-        help="Walks through the order of partitions that make an epoch: better mixed, more I/O.",
+        help="Walks through the order an epoch: better mixed, more I/O; 0 for what hides.",
         rich_help_panel=_MEMORY,
     ),
 ]

@@ -190,10 +190,11 @@ class BudgetConfig:
     order: OrderName = "optimal"
     swap: Swap = "auto"
     """Where a loaded partition goes: to the slot of the one that leaves, or to a spare one."""
-    sweeps: int = 1
+    sweeps: int = 0
     """Walks through the order that make an epoch; each trains another part of every bucket.
 
     The more, the closer to an epoch with everything in memory, for so many times the bytes moved.
+    0: up to eight, if training hides their I/O.
     """
     spread: bool = False
     """Deals a bucket's triples to all states that hold both its partitions, not to the first."""
@@ -205,7 +206,7 @@ class BudgetConfig:
     def __post_init__(self) -> None:
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
-        within("budget.sweeps", self.sweeps, 1, MAX_SWEEPS)
+        within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
         if self.threads is not None:
             positive("budget.threads", self.threads)
 

@@ -72,7 +72,7 @@ def forecast(
         "slots": placement.slots,
         "swap": "spare-slot" if placement.spare else "in-place",
         "order": config.budget.order,
-        "walks": asdict(walks_of(config)),
+        "walks": asdict(walks_of(config, placement)),
         "orders": orders,
     }
 
@@ -109,7 +109,7 @@ def _orders(
                 seconds_per_edge=1.0 / triples_per_second,
                 read_bandwidth=read_bandwidth,
                 write_bandwidth=write_bandwidth,
-                walks=walks_of(config),
+                walks=walks_of(config, placement),
             )
             chosen = _is_chosen(config, placement, kind, spare=spare)
             found.append({**asdict(plan), "chosen": chosen})

@@ -223,8 +223,8 @@ class PartitionStore:
         # Not over those that the last checkpoint names.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
-        write_npy(self._storage, self._kept_relations(place), self.relations)
-        self._kept = (place, checksum)
+        of_relations = write_npy(self._storage, self._kept_relations(place), self.relations)
+        self._kept = (place, checksum, of_relations)
 
     def restore(self) -> None:
         """See `Store`.
@@ -234,8 +234,8 @@ class PartitionStore:
         if self._within_state:
             self._reopen()
         if self._kept is not None:
-            place, checksum = self._kept
-            relations = read_npy(self._kept_relations(place))
+            place, checksum, of_relations = self._kept
+            relations = read_npy(self._kept_relations(place), of_relations)
             self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
             self.relations = relations
 
@@ -287,8 +287,9 @@ class _Resident:
     relations: Tensor
     relation_state: Tensor
     progress: Progress | None
-    kept: tuple[int, str] | None
-    """Which of the two places of best tables counts, and the checksum of its embeddings."""
+    kept: tuple[int, str, int | None] | None
+    """Which of the two places of best tables counts, and the checksums of its embeddings and
+    relations; a table of an earlier release knows the first one only."""
 
     def encode(self) -> bytes:
         tables = [self.relations, self.relation_state]
@@ -321,5 +322,5 @@ class _Resident:
             relations,
             state,
             None if progress is None else Progress.from_dict(progress),
-            None if kept is None else (int(kept[0]), str(kept[1])),
+            None if kept is None else (int(kept[0]), str(kept[1]), (*kept, None)[2]),
         )

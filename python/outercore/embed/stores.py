@@ -45,7 +45,7 @@ def open_store(
             entity_count=data.entities,
             relation_count=data.relations,
             order=order_of(config, placement),
-            walks=walks_of(config),
+            walks=walks_of(config, placement),
             memory=placement.for_partitions,
             seed=config.run.seed,
             degrees=degrees,
