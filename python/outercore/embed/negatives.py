@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
@@ -26,13 +29,32 @@ class Negatives(NamedTuple):
     """float32 [negatives], what is added to their scores."""
 
 
+class Draws:
+    """Which draw of a run comes next: what is drawn is a function of that alone.
+
+    Example:
+        >>> draws = Draws(seed=7, epoch=0, pool=0, batch=3)
+        >>> draws.next(), draws.next()
+        ((7, 0, 0, 3, 0), (7, 0, 0, 3, 1))
+    """
+
+    def __init__(self, seed: int, epoch: int = 0, pool: int = 0, batch: int = 0) -> None:
+        self._place = (seed, epoch, pool, batch)
+        self._done = 0
+
+    def next(self) -> tuple[int, int, int, int, int]:
+        """Seed, epoch, pool, batch, and the number of the draw in the batch."""
+        self._done += 1
+        return (*self._place, self._done - 1)
+
+
 class NegativeSampler:
     """Draws negatives from the rows that are in memory.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
     triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
-    entity of each range is an answer, beside one of another: full softmax adds its logarithm to the
-    scores, and draws are as likely; without it all are alike.
+    entity of each range is an answer beside one of another, all alike without it: draws are as
+    likely, and where all entities are negatives the logarithm is added to the scores.
 
     Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
     """
@@ -45,88 +67,70 @@ class NegativeSampler:
         shares: list[float] | None = None,
     ) -> None:
         self._config = config
-        self._starts = torch.tensor([start for start, _ in ranges])
-        sizes = torch.tensor([stop - start for start, stop in ranges])
-        self._before = torch.cumsum(sizes, 0) - sizes
-        self._total = int(sizes.sum())
+        self._ranges = ranges
         self._shares: Tensor | None = None
         if shares is not None:
-            self._shares = torch.tensor(shares, dtype=torch.float64)
-            self._masses = torch.cumsum(self._shares * sizes, 0)
-        if self._total < 1:
+            order = sorted(range(len(ranges)), key=lambda number: ranges[number])
+            self._starts = torch.tensor([ranges[number][0] for number in order])
+            self._shares = torch.tensor([shares[number] for number in order], dtype=torch.float64)
+        if sum(stop - start for start, stop in ranges) < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
-        self._by_degree = 0
+        by_degree = 0
         if config.kind == "sampled":
-            self._by_degree = round(config.degree_share * config.count)
-        if self._by_degree:
+            by_degree = round(config.degree_share * config.count)
+        self._counts = (config.count - by_degree, by_degree)
+        self._weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        if by_degree:
             if degrees is None:
                 raise InvalidError("negatives.degree_share: the store knows no degrees")
             kept = torch.cat([degrees[start:stop] for start, stop in ranges])
-            self._weights = kept.to(torch.float64).pow_(config.degree_power)
-            if self._shares is not None:
-                self._weights *= self._shares.repeat_interleave(sizes)
-            self._sums = torch.cumsum(self._weights, 0)
-            if not float(self._sums[-1]) > 0.0:
+            weights = kept.to(torch.float64).pow_(config.degree_power)
+            sums = torch.cumsum(weights, 0)
+            if not float(sums[-1]) > 0.0:
                 raise InvalidError(
                     "negatives.degree_share: no entity in memory has a triple\n"
                     "hint: use `degree_share` 0"
                 )
+            self._weights = (weights.numpy(), sums.numpy())
+        if self._shares is not None and config.kind == "sampled":
+            self._weigh()
 
-    def draw(self, random: torch.Generator) -> Negatives:
+    def _weigh(self) -> None:
+        """Makes one draw by weight of all draws: both kinds count by the shares of their ranges."""
+        even, by_degree = self._counts
+        share = self._share(torch.cat([torch.arange(start, stop) for start, stop in self._ranges]))
+        weights = share * (even / share.sum())
+        if self._weights is not None:
+            weighted = share * torch.from_numpy(self._weights[0])
+            if float(weighted.sum()) > 0.0:
+                weights += weighted * (by_degree / weighted.sum())
+        self._weights = (weights.numpy(), torch.cumsum(weights, 0).numpy())
+        self._counts = (0, even + by_degree)
+
+    def _share(self, rows: Tensor) -> Tensor:
+        """Shares of the ranges that rows are in."""
+        assert self._shares is not None
+        return self._shares[torch.searchsorted(self._starts, rows, right=True) - 1]
+
+    def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
-            places = torch.arange(self._total)
-            shares = self._share(places)
-            bias = None if shares is None else shares.log().to(torch.float32)
-            return Negatives(*_ordered(self._row(places), bias))
-        count = self._config.count
-        places = self._uniform(count - self._by_degree, random)
-        if self._by_degree:
-            draws = torch.rand(self._by_degree, generator=random, dtype=torch.float64)
-            found = torch.searchsorted(self._sums, draws * self._sums[-1], right=True)
-            places = torch.cat([places, found.clamp_(max=self._total - 1)])
-        places = places.sort().values
-        bias = None
-        if self._config.correction == "frequency":
-            bias = -self.expected(places).log()
-            shares = self._share(places)
-            bias = (bias if shares is None else bias + shares.log()).to(torch.float32)
-        rows = self._row(places)
-        return Negatives(*_ordered(rows, bias))
-
-    def expected(self, places: Tensor) -> Tensor:
-        """How often a draw is expected to hold each place, float64."""
-        uniform, shares = self._config.count - self._by_degree, self._share(places)
-        if shares is None:
-            result = torch.full(places.shape, uniform / self._total, dtype=torch.float64)
-        else:
-            result = shares * (uniform / self._masses[-1])
-        if self._by_degree:
-            result += self._weights[places] * (self._by_degree / self._sums[-1])
-        return result
-
-    def _uniform(self, count: int, random: torch.Generator) -> Tensor:
-        """Places of all rows alike, or in proportion to the shares of their ranges."""
-        if self._shares is None:
-            return torch.randint(self._total, (count,), generator=random)
-        draws = torch.rand(count, generator=random, dtype=torch.float64) * self._masses[-1]
-        part = torch.searchsorted(self._masses, draws, right=True)
-        part.clamp_(max=len(self._masses) - 1)
-        sizes = torch.diff(self._before, append=torch.tensor([self._total]))
-        into = (draws - (self._masses - self._shares * sizes)[part]) / self._shares[part]
-        return self._before[part] + into.long().clamp_(min=0).minimum(sizes[part] - 1)
-
-    def _share(self, places: Tensor) -> Tensor | None:
-        """Shares of the ranges that places are in, float64, if these differ."""
-        if self._shares is None:
-            return None
-        return self._shares[torch.searchsorted(self._before, places, right=True) - 1]
-
-    def _row(self, places: Tensor) -> Tensor:
-        if self._starts.numel() == 1:
-            return places + self._starts
-        part = torch.searchsorted(self._before, places, right=True) - 1
-        return places - self._before[part] + self._starts[part]
+            parts = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
+            every = torch.cat(parts)
+            return Negatives(
+                every, None if self._shares is None else self._share(every).log().float()
+            )
+        biased = self._config.correction == "frequency"
+        rows, bias = _core.draw_negatives(
+            self._ranges, self._weights, self._counts, draws.next(), biased=biased
+        )
+        found = torch.from_numpy(rows)
+        if bias is None:
+            return Negatives(found, None)
+        of_draw = torch.from_numpy(bias)
+        if self._shares is not None:
+            of_draw = of_draw + self._share(found).log().float()
+        return Negatives(found, of_draw)
 
 
 _Answers = tuple[tuple[int, float], ...]
@@ -284,11 +288,3 @@ def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.repeat_interleave(torch.arange(counts.numel()), counts)
     before = torch.cumsum(counts, 0) - counts
     return owners, torch.arange(owners.numel()) - before[owners]
-
-
-def _ordered(rows: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Rows ascending: slots of partitions need not stand in the order of their ranges."""
-    if bool((rows[1:] >= rows[:-1]).all()):
-        return rows, bias
-    order = torch.argsort(rows, stable=True)
-    return rows[order], None if bias is None else bias[order]
