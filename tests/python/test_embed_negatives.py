@@ -253,8 +253,13 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
     assert found["tail", 1] == found["tail", 2] == high
     assert found["head", 0] == found["head", 2] == high
     assert found["head", 1] == low
-    even = replace(pool, shares=[0.1, 0.1, 0.1, 0.1])
-    ((_, sampler),) = PoolNegatives(NegativesConfig(kind="all"), even).split(
+    # Anchors whose buckets are alike have a bias as the others of their pool have one.
+    mixed = replace(pool, shares=[0.1, 0.1, 0.2, 0.1])
+    negatives = PoolNegatives(NegativesConfig(kind="all"), mixed)
+    for _, sampler in negatives.split(torch.arange(3), "tail"):
+        assert sampler.draw(Draws(0)).bias is not None
+    whole = replace(pool, shares=None)
+    ((_, sampler),) = PoolNegatives(NegativesConfig(kind="all"), whole).split(
         torch.arange(3), "tail"
     )
     assert sampler.draw(Draws(0)).bias is None

@@ -200,7 +200,8 @@ class PoolNegatives:
                 self._config,
                 ranges,
                 self._pool.degrees,
-                shares if min(shares, default=1.0) < 1.0 else None,
+                # Of all chunks of a batch, or of none: some with a bias and some without are none.
+                None if self._pool.shares is None else shares,
             )
         return self._samplers[answers]
 
