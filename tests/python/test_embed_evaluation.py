@@ -14,6 +14,7 @@ from outercore.embed import reference
 from outercore.embed.config import ModelConfig, ModelName
 from outercore.embed.evaluate import Candidates, Evaluation, RankMetrics, evaluate
 from outercore.embed.models import CustomModel, build_model
+from outercore.embed.negatives import KnownTargets
 from outercore.embed.store import MemoryStore
 from outercore.errors import InvalidError
 
@@ -160,6 +161,30 @@ def test_neither_blocks_nor_groups_change_a_figure(monkeypatch: pytest.MonkeyPat
     for block_rows, group, numbers in itertools.product((1, 7, 23), (1, 13), (1, 40)):
         monkeypatch.setattr(evaluation, "_BLOCK_NUMBERS", numbers)
         assert run(block_rows=block_rows, group=group) == expected
+
+
+def test_the_answers_of_a_hub_are_never_in_memory_for_all_its_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of a hub's links asks for one end and knows all others: their pairs are squares."""
+    leaves, seen = ENTITIES - 1, []
+    hub = torch.zeros(leaves, 3, dtype=torch.int64)
+    hub[:, 2] = torch.arange(1, ENTITIES)
+    between = KnownTargets.between
+
+    def watched(*arguments: Any) -> tuple[Tensor, Tensor]:
+        rows, targets = between(*arguments)
+        seen.append(len(rows))
+        return rows, targets
+
+    config = ModelConfig(dim=DIM)
+    model = build_model(config)
+    expected = evaluate(a_store(config), model, hub, known=[hub])
+    monkeypatch.setattr(KnownTargets, "between", watched)
+    monkeypatch.setattr(evaluation, "_BLOCK_NUMBERS", 30)
+    assert evaluate(a_store(config), model, hub, known=[hub]) == expected
+    assert sum(seen) >= leaves * leaves
+    assert max(seen) <= 30
 
 
 @pytest.mark.parametrize("kind", ["uniform", "degree"])

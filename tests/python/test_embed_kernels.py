@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from outercore.embed import reference
-from outercore.embed.config import LossConfig, LossName, ModelConfig, ModelName
+from outercore.embed.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
 from outercore.embed.kernels import Masked, Workspace, pair_scores
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, CustomModel, Model, RotatE, Side, TransE, build_model
@@ -19,7 +19,7 @@ from outercore.embed.optimizers import Optimiser, build_optimiser
 from outercore.embed.touched import summed
 from outercore.errors import InvalidError
 
-MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(ModelName)]
+MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(BuiltInModel)]
 MODELS.append(ModelConfig(kind="transe", dim=12, norm=2))
 LOSSES = [LossConfig(kind=kind, margin=0.7, temperature=1.3) for kind in get_args(LossName)]
 SIDES: tuple[Side, ...] = get_args(Side)
@@ -88,7 +88,7 @@ def test_a_model_worked_on_in_blocks_gives_the_same_gradients(
 
 
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("kind", get_args(ModelName))
+@pytest.mark.parametrize("kind", get_args(BuiltInModel))
 def test_a_model_of_ones_own_gives_the_gradients_of_the_built_in_one(
     kind: ModelName, side: Side
 ) -> None:

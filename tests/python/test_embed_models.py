@@ -8,13 +8,19 @@ import pytest
 import torch
 
 from outercore.embed import reference
-from outercore.embed.config import EmbedConfig, ModelConfig, ModelName, OptimiserConfig
+from outercore.embed.config import (
+    BuiltInModel,
+    EmbedConfig,
+    ModelConfig,
+    ModelName,
+    OptimiserConfig,
+)
 from outercore.embed.models import build_model
 from outercore.embed.randomness import Purpose, generator, initial_rows
 from outercore.embed.trainer import ask, table_layout
 from outercore.errors import InvalidError
 
-MODELS = [ModelConfig(kind=kind, dim=8) for kind in get_args(ModelName)]
+MODELS = [ModelConfig(kind=kind, dim=8) for kind in get_args(BuiltInModel)]
 MODELS.append(ModelConfig(kind="transe", dim=8, norm=2))
 
 

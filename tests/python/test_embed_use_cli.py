@@ -155,6 +155,8 @@ def test_questions_in_a_file_are_answered_in_their_order(
         ("n1\tr0\t?\n?\tr0\t?\n", "line 2: expected head, relation and tail"),
         ("n1 r0 ?\n", "line 1: expected head, relation and tail"),
         ("\n", "expected at least one, found none"),
+        ("n1\tr0\t?\nn2\tr0\t?\n\nn1\tr9\t?\n", "line 4: relation `r9` is not in the data set"),
+        ("n1\tr0\t?\n?\tr0\tnobody\n", "line 2: entity `nobody` is not in the data set"),
     ],
 )
 def test_a_line_that_is_no_question_is_named(

@@ -32,6 +32,8 @@ def embed(
         typer.Option("--from", help="Begin with the rows of this run, where both have the entity."),
     ] = None,
     model: embed_options.Model = None,
+    score: embed_options.Score = None,
+    relation_dim: embed_options.RelationDim = None,
     dim: embed_options.Dim = None,
     norm: embed_options.Norm = None,
     reciprocal: embed_options.Reciprocal = None,
@@ -58,6 +60,9 @@ def embed(
     slots: embed_options.Slots = None,
     order: embed_options.Order = None,
     swap: embed_options.Swap = None,
+    sweeps: embed_options.Sweeps = None,
+    spread: embed_options.Spread = None,
+    rename: embed_options.Rename = None,
     held_out: embed_options.HeldOut = None,
     candidates: embed_options.Candidates = None,
     candidate_count: embed_options.CandidateCount = None,
@@ -82,11 +87,14 @@ def embed(
 
         outercore embed friends --model dot --dim 64 --memory 2GiB
 
+        outercore embed fb15k --score my_scores.py:bilinear --dim 64
+
         outercore embed --resume runs/first
     """
     options.require_one("embed", data_set, resume)
     chosen: dict[str, Any] = {
-        "model": model,
+        "model": embed_options.model(model, score),
+        "relation_dim": relation_dim,
         "dim": dim,
         "norm": norm,
         "reciprocal": reciprocal,
@@ -112,6 +120,9 @@ def embed(
         "slots": slots,
         "order": order,
         "swap": swap,
+        "sweeps": sweeps,
+        "spread": spread,
+        "rename": rename,
         "held_out": held_out,
         "candidates": candidates,
         "candidate_count": candidate_count,
@@ -126,7 +137,7 @@ def embed(
     }
     if resume is not None:
         others = {"recipe": recipe, "config": config, "out": out, "from": start_from}
-        _require_nothing_else({**chosen, **others})
+        _require_nothing_else({**chosen, "model": model, **others})
     else:
         # Read before PyTorch is imported: a mistake is told at once.
         from outercore.embed.options import configuration
@@ -137,7 +148,9 @@ def embed(
     command = options.command_line()
     with EmbedWatch(quiet=json) as watch:
         if resume is not None:
-            result = embedding.resume(resume, memory=memory, observer=watch, command=command)
+            result = embedding.resume(
+                resume, memory=memory, score=score, observer=watch, command=command
+            )
         else:
             assert data_set is not None
             result = embedding.embed(
@@ -147,6 +160,7 @@ def embed(
                 memory=memory,
                 out=out,
                 start_from=start_from,
+                score=score,
                 observer=watch,
                 command=command,
                 **chosen,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from outercore.errors import InvalidError
+
 _MODEL, _TRAINING = "Model", "Training"
 _MEMORY, _EVALUATION, _RUN = "Memory and disk", "Evaluation", "Run"
 
@@ -22,6 +24,20 @@ Model = Annotated[
     typer.Option(
         help="`dot`, `distmult`, `complex`, `transe`, `rotate` or `simple`; `complex` by default, "
         "`dot` for a graph without triples.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Score = Annotated[
+    str | None,
+    typer.Option(
+        help="A score function of your own instead, in PyTorch: `FILE.py:NAME` or `MODULE:NAME`.",
+        rich_help_panel=_MODEL,
+    ),
+]
+RelationDim = Annotated[
+    int | None,
+    typer.Option(
+        help="With `--score`: numbers of a relation; as many as of an entity by default.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -154,6 +170,29 @@ Swap = Annotated[
         rich_help_panel=_MEMORY,
     ),
 ]
+Sweeps = Annotated[
+    int | None,
+    typer.Option(
+        help="Walks through the order an epoch: better mixed, more I/O; 0 for what hides.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Spread = Annotated[
+    bool | None,
+    typer.Option(
+        "--spread/--no-spread",
+        help="Train a bucket in every state that holds its partitions, not in the first.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Rename = Annotated[
+    bool | None,
+    typer.Option(
+        "--rename/--no-rename",
+        help="Shuffle the partitions' places in the order from walk to walk.",
+        rich_help_panel=_MEMORY,
+    ),
+]
 HeldOut = Annotated[
     float | None,
     typer.Option(
@@ -207,6 +246,18 @@ CheckpointSeconds = Annotated[
         rich_help_panel=_RUN,
     ),
 ]
+
+
+def model(name: str | None, score: str | None) -> str | None:
+    """`--model`; with `--score` it is `custom`.
+
+    Errors: `InvalidError` for both.
+    """
+    if score is None:
+        return name
+    if name not in (None, "custom"):
+        raise InvalidError(f"--model {name}: does not go with `--score`, which is a model")
+    return "custom"
 
 
 def negatives(text: str | None) -> dict[str, object]:

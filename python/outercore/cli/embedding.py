@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.embed.embedding import Embedding, scoring
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
@@ -29,6 +30,10 @@ Run = Annotated[
 ]
 Data = Annotated[
     Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
+]
+Score = Annotated[
+    str | None,
+    typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
 ]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
 K = Annotated[int, typer.Option("-k", help="How many to find.")]
@@ -183,6 +188,7 @@ def predict(
     out: Out = None,
     overwrite: OutFile = False,
     data: Data = None,
+    score: Score = None,
     json: options.Json = False,
 ) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
@@ -195,31 +201,30 @@ def predict(
 
         outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
     """
-    from outercore.embed.questions import read_questions
+    from outercore.embed.questions import Group, check_names, read_questions
 
-    opened = _open(run, data)
-    given = {"head": head, "relation": relation, "tail": tail}
-    given = {name: some for name, some in given.items() if some}
+    opened = _open(run, data, score)
+    parts = {"head": head, "relation": relation, "tail": tail}
+    given = {name: some for name, some in parts.items() if some}
     if (questions is None) == (not given):
         raise InvalidError(
             "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
             "`--questions FILE`"
         )
     index = _index(opened, "model", recall) if approximate else None
-    groups: Any = [given]
+    groups: Iterable[Group] = [Group([1], given)]
     if questions is not None:
-        groups = (group.given for group in read_questions(questions, _GROUP))
+        groups = read_questions(questions, _GROUP)
     with Answers(opened, out, overwrite=overwrite, ids=ids, json=json) as file:
         for group in groups:
-            file.add_predictions(
-                opened.predict(
-                    **group,
-                    k=k,
-                    by_id=ids,
-                    leave_out_known=leave_out_known,
-                    index=index,
-                )
-            )
+            asked: Any = {**group.given, "by_id": ids, "leave_out_known": leave_out_known}
+            try:
+                found = opened.predict(k=k, index=index, **asked)
+            except (InvalidError, NotFoundError):
+                if questions is not None:
+                    check_names(questions, group, opened, by_id=ids)
+                raise
+            file.add_predictions(found)
     if out is not None:
         _written(file.rows, out, json=json)
 
@@ -247,6 +252,7 @@ def evaluate(
     ] = None,
     memory: options.Memory = "256MiB",
     data: Data = None,
+    score: Score = None,
     json: options.Json = False,
 ) -> None:
     """Rank held-out triples again: other parts, other candidates.
@@ -258,7 +264,7 @@ def evaluate(
     from outercore.cli.embed import show
     from outercore.cli.embed_watch import EmbedWatch
 
-    opened = _open(run, data)
+    opened = _open(run, data, score)
     kinds: Any = also or ()
     parts: Any = part or ("test",)
     with EmbedWatch(quiet=json) as watch:
@@ -344,7 +350,8 @@ def features(
         f"{written.nodes:,} nodes{without}, {written.width} numbers each, as `{name}` in "
         f"{graph.root}"
     )
-    console.note(f"hint: `outercore train {graph.root} --features {name}` learns from it")
+    if graph.num_edges and graph.num_classes and graph.splits:
+        console.note(f"hint: `outercore train {graph.root} --features {name}` learns from it")
 
 
 @embedding.command("index", no_args_is_help=True)
@@ -377,8 +384,8 @@ def index(
     )
 
 
-def _open(run: Path, data: Path | None) -> Embedding:
-    return Embedding.open(run, data_set=data)
+def _open(run: Path, data: Path | None, score: str | None = None) -> Embedding:
+    return Embedding.open(run, data_set=data, score=score)
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:

@@ -18,6 +18,8 @@ def plan_embed(
     recipe: embed_options.Recipe = None,
     config: embed_options.Config = None,
     model: embed_options.Model = None,
+    score: embed_options.Score = None,
+    relation_dim: embed_options.RelationDim = None,
     dim: embed_options.Dim = None,
     reciprocal: embed_options.Reciprocal = None,
     loss: embed_options.Loss = None,
@@ -31,6 +33,9 @@ def plan_embed(
     slots: embed_options.Slots = None,
     order: embed_options.Order = None,
     swap: embed_options.Swap = None,
+    sweeps: embed_options.Sweeps = None,
+    spread: embed_options.Spread = None,
+    rename: embed_options.Rename = None,
     held_out: embed_options.HeldOut = None,
     seed: embed_options.Seed = None,
     threads: embed_options.Threads = None,
@@ -61,6 +66,7 @@ def plan_embed(
 --write-bandwidth 1GB --json
     """
     from outercore import open as open_graph
+    from outercore.embed.custom import own_score
     from outercore.embed.data import has_triples
     from outercore.embed.forecast import forecast
     from outercore.embed.options import configuration
@@ -70,7 +76,8 @@ def plan_embed(
         config,
         recipe=recipe,
         plain_graph=not has_triples(graph),
-        model=model,
+        model=embed_options.model(model, score),
+        relation_dim=relation_dim,
         dim=dim,
         reciprocal=reciprocal,
         loss=loss,
@@ -84,6 +91,9 @@ def plan_embed(
         slots=slots,
         order=order,
         swap=swap,
+        sweeps=sweeps,
+        spread=spread,
+        rename=rename,
         held_out=held_out,
         seed=seed,
         threads=threads,
@@ -94,6 +104,7 @@ def plan_embed(
         triples_per_second=triples_per_second,
         read_bandwidth=_rate(read_bandwidth),
         write_bandwidth=_rate(write_bandwidth),
+        score=None if score is None else own_score(score).function,
     )
     if json:
         console.json_data(planned)
@@ -126,6 +137,10 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         count, slots = planned["partitions"], planned["slots"]
         rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
+        sweeps = planned["walks"]["sweeps"]
+        mixed = [name for name in ("spread", "rename") if planned["walks"][name]]
+        walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
+        rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
     measured = ", measured" if rates.get("triples_measured") else ""
     rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
     if "read_bandwidth" in rates:

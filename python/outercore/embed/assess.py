@@ -11,7 +11,6 @@ from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
 from outercore.embed.data import PARTS, Part, data_of, has_triples
-from outercore.embed.models import build_model
 from outercore.embed.observe import Observer
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scoring import Scoring, choose
@@ -107,7 +106,7 @@ def assess(
     with stop_on_signals(stop):
         scoring = Scoring(
             config,
-            build_model(config.model),
+            embedding.build_model(),
             # Ranking reads: it needs none of what training does with a store.
             cast("Store", FinishedTables(embedding)),
             held_out,

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
 
-ModelName = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
+BuiltInModel = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
+ModelName = Literal[BuiltInModel, "custom"]
 LossName = Literal["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
 NegativeKind = Literal["sampled", "all"]
 Filter = Literal["none", "own", "known"]
@@ -20,6 +21,7 @@ Device = Literal["auto", "cpu", "cuda"]
 OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
 Swap = Literal["auto", "in-place", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
+MAX_SWEEPS = 1024
 RESUME = "go on with `outercore embed --resume RUN`"
 """What to do when the device is full in the midst of a run."""
 
@@ -29,6 +31,7 @@ class ModelConfig:
     """The score function."""
 
     kind: ModelName = "complex"
+    """`custom`: a score function of one's own, which is given beside the configuration."""
     dim: int = 100
     """Numbers in an entity's row. `complex`, `rotate` and `simple` use two for each rank."""
     norm: Literal[1, 2] = 1
@@ -37,9 +40,16 @@ class ModelConfig:
     """Learns a second row for each relation, by which its heads are asked for."""
     init_scale: float = 0.0
     """Size of the initial values; 0 takes the model's own."""
+    relation_dim: int = 0
+    """Numbers in a relation's row of `custom`; 0: as many as in an entity's."""
 
     def __post_init__(self) -> None:
         positive("model.dim", self.dim)
+        within("model.relation_dim", self.relation_dim, 0, None)
+        if self.relation_dim and self.kind != "custom":
+            raise InvalidError(
+                f"model.relation_dim: only `custom` has one of its own, found `{self.kind}`"
+            )
         within("model.init_scale", self.init_scale, 0.0, None)
         if self.kind in ("complex", "rotate", "simple") and self.dim % 2:
             raise InvalidError(
@@ -180,12 +190,26 @@ class BudgetConfig:
     order: OrderName = "optimal"
     swap: Swap = "auto"
     """Where a loaded partition goes: to the slot of the one that leaves, or to a spare one."""
+    sweeps: int = 0
+    """Walks through the order that make an epoch; each trains another part of every bucket.
+
+    The more, the closer to an epoch with everything in memory, for so many times the bytes moved.
+    0: up to eight, if training hides their I/O.
+    """
+    spread: bool = True
+    """Deals a bucket's triples to all states that hold both its partitions, not to the first.
+
+    With the filter `known` buckets stay whole, as they do where `sweeps` is 0 or 1 then.
+    """
+    rename: bool = True
+    """Whether partitions change their places in the order at random from walk to walk."""
     threads: int | None = None
     """Of PyTorch; absent, as many as it takes."""
 
     def __post_init__(self) -> None:
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
+        within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
         if self.threads is not None:
             positive("budget.threads", self.threads)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from outercore.configuration import build
 from outercore.embed.config import ModelConfig
+from outercore.embed.custom import GIVE, own_score
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.errors import (
     CorruptError,
@@ -33,6 +34,7 @@ from outercore.names import Names
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from outercore.embed.models import Model, ScoreFunction
     from outercore.embed.neighbours import Nearest
     from outercore.embed.predict import Predictions
 
@@ -76,6 +78,8 @@ class Embedding:
         self.metrics: list[dict[str, Any]] = description.get("metrics", [])
         """What the run was found to be worth, with the protocol of every figure."""
         self.data_set = Path(description["data_set"] if data_set is None else data_set)
+        self.score: ScoreFunction | str | None = None
+        """The score function of a run of one's own, or where it is: scores need it."""
 
     @classmethod
     def open(
@@ -83,12 +87,14 @@ class Embedding:
         run: str | os.PathLike[str],
         *,
         data_set: str | os.PathLike[str] | None = None,
+        score: ScoreFunction | str | None = None,
     ) -> Embedding:
         """Opens the embedding in the run directory `run`.
 
         Args:
             run: what `outercore embed` printed as its run.
             data_set: where the run's data set is now, if it was moved.
+            score: the run's score function, if it is of one's own, for predictions and figures.
 
         Raises:
             NotFoundError: the run has no embedding (yet).
@@ -104,6 +110,7 @@ class Embedding:
                 f"`outercore embed --resume {root}` goes on with one that was stopped"
             )
         embedding = cls(root, _described(path), data_set)
+        embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
         return embedding
 
@@ -215,6 +222,21 @@ class Embedding:
     def relation_names(self, ids: ArrayLike) -> list[str]:
         """As `entity_names`, for relations."""
         return self._names(ids, "relation")
+
+    def build_model(self) -> Model:
+        """What scores triples; needs PyTorch.
+
+        Raises:
+            InvalidError: the score function is one's own and was not given.
+        """
+        if self.model.kind == "custom" and self.score is None:
+            raise InvalidError(
+                f"embedding `{self.root}` was made with the score function "
+                f"`{self.description.get('score')}`, which is not kept with it\nhint: {GIVE}"
+            )
+        own = None if self.score is None else own_score(self.score).function
+        model: Model = scoring("models", "build_model")(self.model, own)
+        return model
 
     def neighbours(
         self,

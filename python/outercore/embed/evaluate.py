@@ -216,34 +216,36 @@ class _Questions:
             others = (question.anchors != question.targets).nonzero().squeeze(1)
             self._out_rows, order = torch.cat([self._out_rows, others]).sort(stable=True)
             self._out = torch.cat([self._out, question.anchors[others]])[order]
-        rows, others = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-        if known is not None:
-            rows, others = known.of(question.anchors, triples[:, 1])
-            rest = others != question.targets[rows]
-            if not loops:
-                rest &= others != question.anchors[rows]
-            rows, others = rows[rest], others[rest]
-        by_entity = torch.argsort(others, stable=True)
-        self._known_rows, self._known_entities = rows[by_entity], others[by_entity]
+        self._known = known
+        self._question = triples[:, 1], question.anchors, question.targets
+        self._loops = loops
 
     def compare(self, entities: Tensor, rows: Tensor) -> None:
         """Counts a block of candidates; `entities` ascend and may repeat."""
         device = self._anchors.device
         out = occurrences(entities, self._out_rows, self._out).to(device)
-        ends = torch.stack([entities[0], entities[-1] + 1])
-        first, last = torch.searchsorted(self._known_entities, ends).tolist()
-        order = torch.argsort(self._known_rows[first:last], stable=True)
-        known = occurrences(
-            entities,
-            self._known_rows[first:last][order],
-            self._known_entities[first:last][order],
-        ).to(device)
         step = max(1, _BLOCK_NUMBERS // max(1, len(rows)))
         for start in range(0, len(self._targets), step):
-            stop = min(start + step, len(self._targets))
-            self._compare_some(
-                slice(start, stop), rows, out.between(start, stop), known.between(start, stop)
-            )
+            some = slice(start, min(start + step, len(self._targets)))
+            known = self._known_among(entities, some).to(device)
+            self._compare_some(some, rows, out.between(some.start, some.stop), known)
+
+    def _known_among(self, entities: Tensor, some: slice) -> Masked:
+        """Where the other true answers of some questions stand among `entities`.
+
+        Made anew for each block and few questions: all answers of all questions of a hub are as
+        many as the square of its degree.
+        """
+        relations, anchors, targets = (part[some] for part in self._question)
+        if self._known is None:
+            nothing = relations.new_empty(0)
+            return Masked(nothing, nothing)
+        first, last = entities[[0, -1]].tolist()
+        rows, others = self._known.between(anchors, relations, first, last + 1)
+        rest = others != targets[rows]
+        if not self._loops:
+            rest &= others != anchors[rows]
+        return occurrences(entities, rows[rest], others[rest])
 
     def _compare_some(self, some: slice, rows: Tensor, out: Masked, known: Masked) -> None:
         scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import data_of
 from outercore.embed.order import ORDER_KINDS, OrderKind, partition_order
-from outercore.embed.planning import Placement, Size, in_memory, place, row_bytes
+from outercore.embed.planning import Placement, Size, in_memory, place, row_bytes, walks_of
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
+    from outercore.embed.models import ScoreFunction
     from outercore.graph import Graph
 
 
@@ -23,12 +24,14 @@ def forecast(
     triples_per_second: float | None = None,
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
+    score: ScoreFunction | None = None,
 ) -> dict[str, Any]:
     """What lives where, and what an epoch costs by every order of partitions.
 
     Rates that are not given are measured: training for a second (which needs PyTorch), the device
     by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
-    it reads. Triples are taken to be spread evenly over the buckets.
+    it reads. Triples are taken to be spread evenly over the buckets. `score` is the function of
+    the model `custom`.
 
     Errors: `BudgetError` with the least that would do.
     """
@@ -40,7 +43,7 @@ def forecast(
     if triples_per_second is None:
         from outercore.embed import rates as measured
 
-        triples_per_second = measured.triples_per_second(config, size)
+        triples_per_second = measured.triples_per_second(config, size, score)
         rates["triples_measured"] = True
     rates["triples_per_second"] = triples_per_second
     planned: dict[str, Any] = {
@@ -69,6 +72,7 @@ def forecast(
         "slots": placement.slots,
         "swap": "spare-slot" if placement.spare else "in-place",
         "order": config.budget.order,
+        "walks": asdict(walks_of(config, placement)),
         "orders": orders,
     }
 
@@ -105,6 +109,7 @@ def _orders(
                 seconds_per_edge=1.0 / triples_per_second,
                 read_bandwidth=read_bandwidth,
                 write_bandwidth=write_bandwidth,
+                walks=walks_of(config, placement),
             )
             chosen = _is_chosen(config, placement, kind, spare=spare)
             found.append({**asdict(plan), "chosen": chosen})

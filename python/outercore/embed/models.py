@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from outercore.embed.config import ModelConfig
+from outercore.embed.custom import GIVE
 from outercore.embed.kernels import (
     ChunkGradients,
     Euclidean,
@@ -31,6 +32,7 @@ from outercore.embed.kernels import (
     query_gradients,
 )
 from outercore.embed.losses import Loss, SoftmaxLoss
+from outercore.errors import InvalidError
 
 Side = Literal["head", "tail"]
 """The end of a triple that is asked for; the other one is the anchor."""
@@ -80,9 +82,13 @@ class RowGradients(NamedTuple):
 class Model(Protocol):
     """What training and evaluation need of a score function."""
 
-    name: str
-    complex_rows: bool
-    """Whether a row's halves are real and imaginary parts; the N3 norm takes moduli then."""
+    @property
+    def name(self) -> str:
+        """As the configuration has it."""
+
+    @property
+    def complex_rows(self) -> bool:
+        """Whether a row's halves are real and imaginary parts; the N3 norm takes moduli then."""
 
     def relation_width(self, dim: int) -> int:
         """Numbers in a relation's row; 0 where the model has no relations."""
@@ -350,7 +356,7 @@ class CustomModel:
     scale: float = 0.1
     """Deviation of initial values."""
     complex_rows: bool = False
-    block_numbers: int = 1 << 24
+    block_numbers: int = 1 << 21
     """Rows x candidates x width that are computed at once."""
 
     def relation_width(self, dim: int) -> int:
@@ -389,37 +395,30 @@ class CustomModel:
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
         """See `Model`."""
-        with torch.enable_grad():
-            anchors, relations, targets, candidates = (
-                rows.detach().requires_grad_(True)
-                for rows in (chunk.anchors, chunk.relations, chunk.targets, chunk.candidates)
-            )
-            positives = self.paired(chunk.side, anchors, relations, targets)
-            negatives = torch.cat(
-                [
-                    self._pairs(chunk.side, anchors[rows], relations[rows], candidates)
-                    for rows in self._blocks(anchors, candidates)
-                ]
-            )
-        scores = negatives.detach().clone()
+        rows = (chunk.anchors, chunk.relations, chunk.targets)
+        with torch.no_grad():
+            positives = self.paired(chunk.side, *rows)
+        scores = self.scores(chunk.side, chunk.anchors, chunk.relations, chunk.candidates)
         if chunk.bias is not None:
             scores.add_(chunk.bias)
         if chunk.masked is not None:
             scores[chunk.masked.rows, chunk.masked.columns] = -torch.inf
         work = workspace.take("work", tuple(scores.shape), scores)
-        found = loss.gradients(positives.detach(), scores, chunk.weights, work)
-        inputs = (anchors, relations, targets, candidates)
-        by_input = torch.autograd.grad(
-            (positives, negatives),
-            inputs,
-            (found.positives, found.negatives),
-            allow_unused=True,
-        )
-        to_anchors, to_relations, to_targets, to_own = (
-            torch.zeros_like(rows) if gradient is None else gradient
-            for rows, gradient in zip(inputs, by_input, strict=True)
-        )
-        to_candidates.add_(to_own)
+        found = loss.gradients(positives, scores, chunk.weights, work)
+        with torch.enable_grad():
+            leaves = _leaves(*rows)
+            positives = self.paired(chunk.side, *leaves)
+        to_anchors, to_relations, to_targets = _gradients(positives, leaves, found.positives)
+        # Scores are computed again, block by block: autograd keeps all that a block made of its
+        # rows x candidates x width numbers until its gradients are there.
+        for some in self._blocks(chunk.anchors, chunk.candidates):
+            with torch.enable_grad():
+                leaves = _leaves(chunk.anchors[some], chunk.relations[some], chunk.candidates)
+                negatives = self._pairs(chunk.side, *leaves)
+            more = _gradients(negatives, leaves, found.negatives[some])
+            to_anchors[some] += more[0]
+            to_relations[some] += more[1]
+            to_candidates.add_(more[2])
         return RowGradients(found.value, to_anchors, to_relations, to_targets)
 
     def _pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
@@ -430,8 +429,27 @@ class CustomModel:
         return [slice(start, start + step) for start in range(0, max(anchors.size(0), 1), step)]
 
 
-def build_model(config: ModelConfig) -> Model:
-    """The built-in model that `config` describes."""
+def _leaves(*tensors: Tensor) -> list[Tensor]:
+    return [tensor.detach().requires_grad_(True) for tensor in tensors]
+
+
+def _gradients(scores: Tensor, leaves: list[Tensor], to_scores: Tensor) -> list[Tensor]:
+    """Of the leaves; nought for one that the scores do not depend on."""
+    found = torch.autograd.grad(scores, leaves, to_scores, allow_unused=True)
+    return [
+        torch.zeros_like(leaf) if gradient is None else gradient.clone()
+        for leaf, gradient in zip(leaves, found, strict=True)
+    ]
+
+
+def build_model(config: ModelConfig, score: ScoreFunction | None = None) -> Model:
+    """The model that `config` describes; `score` is the function of `custom`.
+
+    Errors: `InvalidError` for `custom` without a function, or a function for another model.
+    """
+    if (score is not None) != (config.kind == "custom"):
+        found = "no score function" if score is None else "a score function of one's own"
+        raise InvalidError(f"model `{config.kind}`: found {found}\nhint: {GIVE}")
     match config.kind:
         case "dot":
             return Dot()
@@ -445,6 +463,9 @@ def build_model(config: ModelConfig) -> Model:
             return TransE(config.norm)
         case "rotate":
             return RotatE()
+        case "custom":
+            assert score is not None
+            return CustomModel(score, config.relation_dim or config.dim)
 
 
 def _fused(queries: Tensor, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> ChunkGradients:

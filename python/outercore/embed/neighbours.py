@@ -145,6 +145,11 @@ def metric_of(model: ModelConfig, metric: Metric) -> str:
     if metric != "model":
         known = ", ".join(["model", *_SIMILARITIES])
         raise InvalidError(f"metric: expected one of {known}; found `{metric}`")
+    if model.kind == "custom":
+        raise InvalidError(
+            "metric `model`: a score function of one's own says no distance\n"
+            "hint: choose one, for example `--metric cosine`"
+        )
     if model.kind == "transe":
         return "manhattan" if model.norm == 1 else "euclidean"
     return "modulus" if model.kind == "rotate" else "inner"

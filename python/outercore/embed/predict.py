@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.answers import Answers
-from outercore.embed.models import Model, Side, build_model
+from outercore.embed.models import Model, Side
 from outercore.embed.topk import LARGEST, TopK, require_finite
 from outercore.errors import InvalidError
 
@@ -118,7 +118,7 @@ class Predictor:
 
     def __init__(self, embedding: Embedding, model: Model | None = None) -> None:
         self._embedding = embedding
-        self._model = build_model(embedding.model) if model is None else model
+        self._model = embedding.build_model() if model is None else model
         self._relations = torch.from_numpy(embedding.relations)
 
     def answer(

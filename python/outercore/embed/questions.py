@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.embed.embedding import Embedding
 
 PARTS = ("head", "relation", "tail")
 _OPEN = "?"
@@ -15,8 +18,8 @@ _OPEN = "?"
 class Group(NamedTuple):
     """Questions that follow each other in a file and have the same open part."""
 
-    first: int
-    """The first one's line, from 1."""
+    lines: list[int]
+    """Of each, from 1."""
     given: dict[str, list[str]]
     """The two known parts, each a list."""
 
@@ -29,24 +32,38 @@ def read_questions(path: Path, most: int) -> Iterator[Group]:
     Errors: `NotFoundError`; `InvalidError` names the line.
     """
     pending: list[list[str]] = []
-    first, found = 0, False
+    lines: list[int] = []
     for number, parts in _rows(path):
         full = len(pending) == most
         if pending and (full or parts.index(_OPEN) != pending[0].index(_OPEN)):
-            yield _group(first, pending)
-            pending = []
-        if not pending:
-            first = number
+            yield _group(lines, pending)
+            pending, lines = [], []
         pending.append(parts)
-        found = True
-    if not found:
+        lines.append(number)
+    if not pending:
         raise InvalidError(f"questions `{path}`: expected at least one, found none")
-    yield _group(first, pending)
+    yield _group(lines, pending)
 
 
-def _group(first: int, rows: list[list[str]]) -> Group:
+def _group(lines: list[int], rows: list[list[str]]) -> Group:
     columns = dict(zip(PARTS, map(list, zip(*rows, strict=True)), strict=True))
-    return Group(first, {name: column for name, column in columns.items() if column[0] != _OPEN})
+    return Group(lines, {name: column for name, column in columns.items() if column[0] != _OPEN})
+
+
+def check_names(path: Path, group: Group, embedding: Embedding, *, by_id: bool) -> None:
+    """Looks for a line that names what the embedding does not have.
+
+    Cost: a look-up in the dictionary for every name, so only worth it once something went wrong.
+
+    Errors: those of `Embedding.entity_ids`, with the line.
+    """
+    for name, column in group.given.items():
+        ids = embedding.relation_ids if name == "relation" else embedding.entity_ids
+        for line, one in zip(group.lines, column, strict=True):
+            try:
+                ids(one, by_id=by_id)
+            except (InvalidError, NotFoundError) as error:
+                raise type(error)(f"questions `{path}`: line {line}: {error}") from None
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -6,11 +6,15 @@ import mmap
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outercore import record as records
 from outercore.embed.config import EmbedConfig
 from outercore.embed.planning import Size
 from outercore.errors import DeviceError
+
+if TYPE_CHECKING:
+    from outercore.embed.models import ScoreFunction
 
 _FILE = 64 << 20
 _PIECE = 4 << 20
@@ -18,7 +22,9 @@ _MOST_ENTITIES = 50_000
 _LEAST_SECONDS = 1.0
 
 
-def triples_per_second(config: EmbedConfig, size: Size) -> float:
+def triples_per_second(
+    config: EmbedConfig, size: Size, score: ScoreFunction | None = None
+) -> float:
     """Trains random triples on a table in memory for a second.
 
     Needs PyTorch. Cost: as many rows as the table has, 50,000 at most.
@@ -39,7 +45,7 @@ def triples_per_second(config: EmbedConfig, size: Size) -> float:
     before = torch.get_num_threads()
     torch.set_num_threads(config.budget.threads or before)
     try:
-        model = build_model(config.model)
+        model = build_model(config.model, score)
         layout = table_layout(config, model, size.relations)
         triples = torch.stack(columns, dim=1)
         store = MemoryStore.create(None, triples, entities, size.relations, layout, seed=0)

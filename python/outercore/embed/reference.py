@@ -36,6 +36,8 @@ def score(config: ModelConfig, heads: Tensor, relations: Tensor, tails: Tensor) 
         case "rotate":
             turn = torch.polar(torch.ones_like(relations), relations)
             return -(_complex(heads) * turn - _complex(tails)).abs().sum(-1)
+        case "custom":
+            raise ValueError("a score function of one's own is its own reference")
 
 
 def loss(config: LossConfig, positives: Tensor, negatives: Tensor, weights: Tensor) -> Tensor:

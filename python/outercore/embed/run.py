@@ -12,12 +12,14 @@ import torch
 
 import outercore
 from outercore.embed.config import EmbedConfig
+from outercore.embed.custom import GIVE, OwnScore, own_score
 from outercore.embed.data import has_triples
+from outercore.embed.models import ScoreFunction, build_model
 from outercore.embed.observe import Observer
 from outercore.embed.options import configuration
 from outercore.embed.result import EmbedResult
 from outercore.embed.run_directory import EmbedDirectory
-from outercore.errors import OutercoreError
+from outercore.errors import InvalidError, OutercoreError
 from outercore.lock import only_one
 from outercore.train.run_directory import next_free
 from outercore.train.stopping import StopRequest, stop_on_signals
@@ -35,6 +37,7 @@ def embed(
     memory: str | int | None = None,
     out: str | Path | None = None,
     start_from: str | Path | None = None,
+    score: ScoreFunction | str | None = None,
     observer: Observer | None = None,
     command: str = "",
     **options: Any,
@@ -48,6 +51,8 @@ def embed(
         memory: the budget, `8GiB`, `25%` or bytes.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run whose rows are the first ones, where both have the entity.
+        score: a score function of one's own, or where it is, for the model `custom`; see
+            `outercore.embed.custom.own_score`.
         observer: told what happens.
         command: for the record.
         options: single values by short names, see `outercore.embed.options.PLACES`.
@@ -65,6 +70,9 @@ def embed(
         ((200, 8), 'valid')
     """
     graph = outercore.open(data_set)
+    own = None if score is None else own_score(score)
+    if own is not None:
+        options.setdefault("model", "custom")
     chosen = configuration(
         config, recipe=recipe, plain_graph=not has_triples(graph), memory=memory, **options
     )
@@ -77,10 +85,13 @@ def embed(
         # Refused before anything is written.
         warm = None if start_from is None else _warm_start(start_from, graph, chosen)
         planned = plan_session(graph, chosen)
+        build_model(chosen.model, own and own.function)
         more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
+        if own is not None:
+            more |= {"score": own.place, "score_digest": own.digest}
         run = EmbedDirectory.create(Path(out), graph, planned.config, more=more)
         try:
-            return _run(graph, run, warm, observer, command)
+            return _run(graph, run, warm, own, observer, command)
         except OutercoreError:
             run.discard_if_unused()
             raise
@@ -90,15 +101,17 @@ def resume(
     run: str | Path,
     *,
     memory: str | int | None = None,
+    score: ScoreFunction | str | None = None,
     observer: Observer | None = None,
     command: str = "",
 ) -> EmbedResult:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
-    `memory` is another budget than the run had; partitions and slots stay as they are.
+    `memory` is another budget than the run had; partitions and slots stay as they are. A run with
+    a `score` function of one's own is given it again.
 
     Raises:
-        InvalidError: the data set changed since. Else as `embed`.
+        InvalidError: the data set or the score function changed since. Else as `embed`.
         NotFoundError: no such run.
     """
     directory = EmbedDirectory.open(Path(run))
@@ -106,18 +119,20 @@ def resume(
         if directory.finished and not directory.begun:
             # Somebody has deleted what training needed, and there is nothing left to train.
             return EmbedResult(directory.path, directory.record())
+        own = _same_score(directory, score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
         # Without a checkpoint the run begins anew, with the same first rows.
         other = None if directory.begun else directory.started_from
         warm = None if other is None else _warm_start(other, graph, directory.config())
-        return _run(graph, directory, warm, observer, command, memory)
+        return _run(graph, directory, warm, own, observer, command, memory)
 
 
 def _run(
     graph: Graph,
     run: EmbedDirectory,
     warm: WarmStart | None,
+    own: OwnScore | None,
     observer: Observer | None,
     command: str,
     memory: str | int | None = None,
@@ -131,9 +146,33 @@ def _run(
     with ExitStack() as stack:
         stack.enter_context(_threads(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
-        session = Session(graph, config, run, warm, observer or Observer(), stop, command)
+        model = build_model(config.model, own and own.function)
+        session = Session(graph, config, model, run, warm, observer or Observer(), stop, command)
         stack.callback(session.close)
         return EmbedResult(run.path, session.fit())
+
+
+def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnScore | None:
+    """The score function of a run of one's own, given again.
+
+    Errors: `InvalidError` where it is another one, or missing, or the run has none.
+    """
+    place, digest = run.own_score
+    if (score is None) != (place is None):
+        was = f"`{place}`" if place is not None else "a built-in model"
+        raise InvalidError(
+            f"run `{run.path}` was made with {was}\nhint: "
+            + (GIVE if place is not None else "leave out `score`")
+        )
+    if score is None:
+        return None
+    own = own_score(score)
+    if digest and own.digest and digest != own.digest:
+        raise InvalidError(
+            f"run `{run.path}`: the score function `{own.place}` has changed since\n"
+            "hint: start another run with `--from`"
+        )
+    return own
 
 
 def _warm_start(run: str | Path, graph: Graph, config: EmbedConfig) -> WarmStart:

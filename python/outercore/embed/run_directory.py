@@ -90,6 +90,12 @@ class EmbedDirectory(AnyRunDirectory):
         found = self._described().get("started_from")
         return None if found is None else Path(found)
 
+    @property
+    def own_score(self) -> tuple[str | None, str]:
+        """Where the run's score function was, `None` for a built-in model, and its digest."""
+        described = self._described()
+        return described.get("score"), described.get("score_digest", "")
+
     def describe(self, values: dict[str, Any]) -> None:
         """Replaces `embedding.json`."""
         text = json.dumps({"version": DESCRIPTION_VERSION, **values}, indent=1, allow_nan=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from outercore import record as records
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import EmbedData, data_of
 from outercore.embed.epochs import LOWER, Epochs
-from outercore.embed.models import build_model
+from outercore.embed.models import Model
 from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Placement, Size, order_of, place, resolved
 from outercore.embed.record_of import describe
@@ -62,6 +63,7 @@ class Session:
         self,
         graph: Graph,
         config: EmbedConfig,
+        model: Model,
         run: EmbedDirectory,
         warm: WarmStart | None,
         observer: Observer,
@@ -73,7 +75,7 @@ class Session:
         self._config, self._placement = planned.config, planned.placement
         self._data = planned.data
         self._observer, self._stop, self._command = observer, stop, command
-        self._model = build_model(config.model)
+        self._model = model
         self._device = device_of(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
@@ -147,6 +149,7 @@ class Session:
         self._run.describe(
             {
                 "model": config.to_dict()["model"],
+                "score": self._run.own_score[0],
                 "entities": self._data.entities,
                 "relations": self._data.relations,
                 "width": config.model.dim,
@@ -230,7 +233,10 @@ class Session:
         if not isinstance(self._store, PartitionStore):
             return plan
         order = order_of(self._config, self._placement)
+        walks = Walks(**self._store.shape["walks"])
         partition = self._store.shape["partition_bytes"]
+        # With a spare slot the first swap of a walk finds what it loads there still.
+        moved = order.swaps - (order.spare and order.swaps > 0)
         return {
             **plan,
             "order": {
@@ -239,7 +245,8 @@ class Session:
                 "swaps": order.swaps,
                 "prefetchable": order.prefetchable,
                 "partition_bytes": partition,
-                "bytes_between": order.swaps * partition,
+                "bytes_between": moved * walks.sweeps * partition,
+                "walks": asdict(walks),
             },
         }
 

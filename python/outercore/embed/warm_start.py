@@ -119,7 +119,7 @@ def _relation_rows(
 
 def _require_same_model(embedding: Embedding, model: ModelConfig) -> None:
     old = embedding.model
-    for name in ("kind", "dim", "norm"):
+    for name in ("kind", "dim", "norm", "relation_dim"):
         if name == "norm" and model.kind != "transe":
             continue
         before, now = getattr(old, name), getattr(model, name)

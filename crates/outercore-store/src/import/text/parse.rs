@@ -180,7 +180,10 @@ fn diagnose_id(shown: &str, name: &str, column: &[u8], dialect: Dialect) -> Opti
             Error::invalid(format!(
                 "`{shown}`: {name} column is `{text}`, expected a node id (a whole number)"
             ))
-            .hint("node ids are numbers from 0 on; map names to numbers before the import"),
+            .hint(
+                "node ids are numbers from 0 on; triples of names are imported with `--triples`, \
+                 other names are mapped to numbers before",
+            ),
         );
     }
     if digits.len() < column.len() {

@@ -1,0 +1,99 @@
+"""Score functions of one's own: where they come from, and what tells one from another.
+
+A run says which function it was made with, but its code is only ever taken from whoever calls:
+opening somebody else's run runs nothing of theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.embed.models import ScoreFunction
+
+GIVE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
+
+
+class OwnScore(NamedTuple):
+    """A score function, and what a run remembers of it."""
+
+    function: ScoreFunction
+    place: str
+    """`FILE.py:NAME` or `MODULE:NAME`, for people."""
+    digest: str
+    """Of its source text; empty where Python knows none."""
+
+
+def own_score(score: ScoreFunction | str) -> OwnScore:
+    """A score function by itself, or by where it is: `FILE.py:NAME` or `MODULE:NAME`.
+
+    It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
+    [...]; see `outercore.embed.models.CustomModel`. Runs the file.
+
+    Errors: `NotFoundError` for the file, the module or the name; `InvalidError` for what is no
+    function, and for a file that fails.
+
+    Example:
+        >>> own_score("outercore.embed.models:build_model").place
+        'outercore.embed.models:build_model'
+    """
+    if callable(score):
+        module, name = score.__module__, getattr(score, "__qualname__", type(score).__qualname__)
+        return OwnScore(score, f"{module}:{name}", _digest(score))
+    where, _, name = score.rpartition(":")
+    if not where or not name.isidentifier():
+        raise InvalidError(
+            f"score: expected `FILE.py:NAME` or `MODULE:NAME`, found `{score}`\n"
+            "hint: for example `--score my_scores.py:bilinear`"
+        )
+    module = _from_file(Path(where)) if where.endswith(".py") else _by_name(where)
+    function = getattr(module, name, None)
+    if function is None:
+        raise NotFoundError(f"score `{score}`: `{where}` has no `{name}`")
+    if not callable(function):
+        raise InvalidError(f"score `{score}`: expected a function, found {type(function).__name__}")
+    return OwnScore(function, score, _digest(function))
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise NotFoundError(f"score: no file `{path}`")
+    name = f"outercore_score_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where `inspect` and the file's own dataclasses look for it.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise InvalidError(f"score: `{path}` fails: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _by_name(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise NotFoundError(
+            f"score: no module `{name}`\nhint: a file is named with its ending, `{name}.py`"
+        ) from error
+    except Exception as error:
+        raise InvalidError(f"score: `{name}` fails: {type(error).__name__}: {error}") from error
+
+
+def _digest(function: ScoreFunction) -> str:
+    try:
+        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,178 @@
+"""Score functions of one's own: trained, resumed and used, and never taken from a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import outercore as oc
+from outercore.embed.custom import own_score
+from outercore.embed.observe import Observer
+from outercore.errors import InterruptError, InvalidError, NotFoundError
+
+SCORES = """
+import torch
+
+def product(heads, relations, tails):
+    return (heads * relations * tails).sum(-1)
+
+def shifted(heads, relations, tails):
+    return -(heads + relations[..., :1] - tails).abs().sum(-1)
+
+number = 7
+"""
+SMALL = {"dim": 8, "epochs": 2, "negatives": 12, "batch_size": 32, "threads": 1, "memory": "256MiB"}
+
+
+def product(heads: torch.Tensor, relations: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+    return (heads * relations * tails).sum(-1)
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    path = tmp_path / "my_scores.py"
+    path.write_text(SCORES)
+    return path
+
+
+class StopAfter(Observer):
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def batch_done(self, loss: float, triples: int) -> None:
+        self.batches -= 1
+        if self.batches == 0:
+            raise InterruptError("stopped")
+
+
+@pytest.mark.parametrize("placement", [{}, {"partitions": 4, "slots": 2}])
+def test_a_function_learns_what_the_built_in_model_learns(
+    tmp_path: Path, embedded_graph: oc.Graph, placement: dict[str, Any]
+) -> None:
+    options = {**SMALL, **placement, "init_scale": 0.1}
+    own = oc.embed(embedded_graph.root, score=product, out=tmp_path / "own", **options)
+    built_in = oc.embed(embedded_graph.root, model="distmult", out=tmp_path / "other", **options)
+    np.testing.assert_allclose(own.entities, built_in.entities, rtol=1e-3, atol=1e-5)
+    assert own.mrr == pytest.approx(built_in.mrr, rel=1e-3)
+
+
+def test_a_relation_has_as_many_numbers_as_one_says(
+    tmp_path: Path, embedded_graph: oc.Graph, scores: Path
+) -> None:
+    result = oc.embed(
+        embedded_graph.root,
+        score=f"{scores}:shifted",
+        relation_dim=1,
+        out=tmp_path / "own",
+        **SMALL,
+    )
+    assert result.relations.shape == (len(embedded_graph.relations), 1)
+    assert result.entities.shape == (embedded_graph.num_nodes, 8)
+
+
+def test_a_run_goes_on_with_the_function_given_again(
+    tmp_path: Path, embedded_graph: oc.Graph, scores: Path
+) -> None:
+    score = f"{scores}:product"
+    whole = oc.embed(embedded_graph.root, score=score, out=tmp_path / "whole", **SMALL)
+    with pytest.raises(InterruptError):
+        oc.embed(
+            embedded_graph.root, score=score, out=tmp_path / "run", observer=StopAfter(12),
+            checkpoint_seconds=1e-9, **SMALL,
+        )  # fmt: skip
+    with pytest.raises(InvalidError, match=r"made with `.*my_scores.py:product`"):
+        oc.embed.resume(tmp_path / "run")
+    scores.write_text(SCORES.replace("(heads * relations", "(heads * 2 * relations"))
+    with pytest.raises(InvalidError, match="has changed since"):
+        oc.embed.resume(tmp_path / "run", score=score)
+    scores.write_text("# Moved by a line.\n" + SCORES)
+    result = oc.embed.resume(tmp_path / "run", score=score)
+    np.testing.assert_array_equal(
+        result.entities.view(np.uint32), np.asarray(whole.entities).view(np.uint32)
+    )
+
+
+def test_a_built_in_model_takes_no_function(tmp_path: Path, embedded_graph: oc.Graph) -> None:
+    with pytest.raises(InvalidError, match="model `complex`: found a score function"):
+        oc.embed(embedded_graph.root, model="complex", score=product, out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InvalidError, match="model `custom`: found no score function"):
+        oc.embed(embedded_graph.root, model="custom", out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+    oc.embed(embedded_graph.root, model="dot", out=tmp_path / "run", **SMALL)
+    with pytest.raises(InvalidError, match="made with a built-in model"):
+        oc.embed.resume(tmp_path / "run", score=product)
+
+
+def test_predictions_and_figures_need_the_function(
+    tmp_path: Path, embedded_graph: oc.Graph, scores: Path
+) -> None:
+    run = tmp_path / "run"
+    made = oc.embed(embedded_graph.root, score=f"{scores}:product", out=run, **SMALL)
+    without = oc.Embedding.open(run)
+    assert without.rows([0]).shape == (1, 8)
+    for ask in (
+        lambda: without.predict(head="n1", relation="r0"),
+        lambda: without.evaluate(parts=["valid"]),
+    ):
+        with pytest.raises(InvalidError, match="which is not kept with it") as refused:
+            ask()
+        assert "--score FILE.py:NAME" in str(refused.value)
+    with pytest.raises(InvalidError, match="says no distance"):
+        without.neighbours("n1")
+    assert without.neighbours("n1", 3, metric="cosine").ids.shape == (1, 3)
+    embedding = oc.Embedding.open(run, score=product)
+    found = embedding.predict(head="n1", relation="r0", k=embedding.num_entities)
+    table, head = embedding.entities, embedding.rows(embedding.entity_ids("n1"))
+    expected = (table * head * embedding.relations[embedding.relation_ids("r0")]).sum(1)
+    assert found.ids[0].tolist() == np.argsort(-expected, kind="stable").tolist()
+    figures = embedding.evaluate(parts=["valid"])
+    assert figures[0]["mrr"] == pytest.approx(made.metrics[0]["mrr"])
+
+
+def test_the_command_line_takes_a_file_and_its_function(
+    embedded_graph: oc.Graph, scores: Path, outcome: Any
+) -> None:
+    root = embedded_graph.root
+    small = ("--dim", 8, "--epochs", 1, "--negatives", 12, "--out", "run")
+    code, out, _ = outcome("embed", root, "--score", f"{scores}:product", *small)
+    assert (code, out.splitlines()[-1]) == (0, "run")
+    assert json.loads(Path("run/embedding.json").read_text())["score"] == f"{scores}:product"
+    question = ("embedding", "predict", "run", "--head", "n1", "--relation", "r0", "-k", "2")
+    assert outcome(*question)[0] == 1
+    code, out, _ = outcome(*question, "--score", f"{scores}:product")
+    assert (code, len(out.splitlines())) == (0, 3)
+    code, out, _ = outcome("embedding", "evaluate", "run", "--part", "valid", "--score",
+                           f"{scores}:product")  # fmt: skip
+    assert code == 0
+    code, out, _ = outcome("plan", "embed", root, "--score", f"{scores}:product", "--dim", 8,
+                           "--json")  # fmt: skip
+    assert json.loads(out)["parts_memory"]["score function"] == 64 * (1 << 21)
+    code, _, err = outcome("embed", root, "--model", "dot", "--score", f"{scores}:product")
+    assert (code, "does not go with `--score`" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("score", "kind", "message"),
+    [
+        ("nothing", InvalidError, "expected `FILE.py:NAME`"),
+        ("{path}:", InvalidError, "expected `FILE.py:NAME`"),
+        ("{path}:absent", NotFoundError, "has no `absent`"),
+        ("{path}:number", InvalidError, "expected a function, found int"),
+        ("gone.py:product", NotFoundError, "no file `gone.py`"),
+        ("no_such_module:product", NotFoundError, "no module `no_such_module`"),
+        ("{broken}:product", InvalidError, "fails: ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_function_is_named(
+    tmp_path: Path, scores: Path, score: str, kind: Any, message: str
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    with pytest.raises(kind, match=message.replace("(", r"\(")):
+        own_score(score.format(path=scores, broken=broken))
