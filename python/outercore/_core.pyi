@@ -1,7 +1,6 @@
 """The native module: convert, release the GIL, map errors; see `crates/outercore-py`."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +78,12 @@ def initial_rows(
     scale: float,
     uniform: bool,
 ) -> None: ...
-def plan_algorithm(path: str, request: str) -> str: ...
+def plan_algorithm(
+    path: str,
+    request: str,
+    ids: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
+) -> str: ...
 def stream_edges(
     path: str,
     options: str,
@@ -91,7 +95,7 @@ def run_algorithm(
     ids: NDArray[np.int64] | None,
     weights: NDArray[np.float64] | None,
     progress: _Progress | None,
-) -> tuple[NDArray[Any] | Path, str]: ...
+) -> tuple[NDArray[Any] | int, str]: ...
 def far_address(text: str) -> str: ...
 def far_new_token(path: str) -> None: ...
 def far_arrays(path: str) -> str: ...
@@ -160,6 +164,44 @@ class FarConnection:
 _Loss = tuple[str, float, float]
 _Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
+_Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
+Asked = tuple[
+    NDArray[np.int64], list[tuple[int, int]], NDArray[np.int64], NDArray[np.float32] | None
+]
+
+class BatchTrainer:
+    def __new__(
+        cls,
+        model: str,
+        objective: _Loss,
+        size: str | None,
+        strengths: tuple[float, float],
+        reverse: int | None,
+        steps: tuple[str, str],
+        *,
+        hides_own: bool,
+    ) -> BatchTrainer: ...
+    def train(
+        self,
+        entities: _Rows,
+        relations: _Rows,
+        triples: NDArray[np.int64],
+        weights: NDArray[np.float32] | None,
+        unit: float,
+        tails: Asked,
+        heads: Asked,
+        rates: tuple[float, float],
+        threads: int,
+    ) -> float | None: ...
+
+def draw_negatives(
+    ranges: list[tuple[int, int]],
+    weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    counts: tuple[int, int],
+    occasion: tuple[int, int, int, int, int],
+    *,
+    biased: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]: ...
 def kernel_distance_gradients(
     name: str,
     objective: _Loss,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from outercore.embed.config import EmbedConfig
 from outercore.embed.models import build_model
-from outercore.embed.order import BufferState, PartitionOrder, partition_order
+from outercore.embed.order import BufferState, PartitionOrder, Walks, partition_order
 from outercore.embed.partitions import ArraySource, PartitionStore
 from outercore.embed.store import MemoryStore, Pool, Progress, TableLayout
 from outercore.embed.trainer import Trainer, table_layout
@@ -62,6 +62,7 @@ class Setting:
     config: EmbedConfig = field(default_factory=config_of)
     triples: Tensor = field(init=False)
     weights: Tensor | None = None
+    walks: Walks | None = None
 
     def __post_init__(self) -> None:
         self.triples = random_triples(700, self.entities)
@@ -82,6 +83,7 @@ class Setting:
             entity_count=self.entities,
             relation_count=RELATIONS,
             order=self.order,
+            walks=self.walks,
             seed=self.config.run.seed,
             **{"memory": MEMORY, **options},
         )

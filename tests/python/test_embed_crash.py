@@ -5,6 +5,7 @@ The partitions' own writes are tested at every operation in `crates/outercore-em
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from embed_stores import MEMORY, NaivePartitions, Setting, dealt, order_of, table_of
 from outercore.embed.epochs import Epochs
+from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.store import MemoryStore, Progress
 from outercore.embed.trainer import Trainer
@@ -42,6 +44,9 @@ def one_thread() -> Iterator[None]:
 
 def setting_of(kind: str) -> Setting:
     """Small enough to be trained often."""
+    if kind == "walks":
+        walks = Walks(sweeps=2, spread=True, rename=True, seed=3)
+        return Setting(order_of(6, 4, spare=True), entities=61, walks=walks)
     return Setting(order_of(6, 4 if kind == "spare" else 3, spare=kind == "spare"), entities=61)
 
 
@@ -110,7 +115,7 @@ torch.save(found, root / "found.pt")
 """
 
 
-@pytest.mark.parametrize("kind", ["memory", "in-place", "spare"])
+@pytest.mark.parametrize("kind", ["memory", "in-place", "spare", "walks"])
 @pytest.mark.timeout(600)
 def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(
     tmp_path: Path, kind: str
@@ -245,7 +250,7 @@ def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Blocks of a few rows, the last one shorter.
-    monkeypatch.setattr("outercore.embed.store._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("outercore.embed.npy._BLOCK_NUMBERS", 100)
     setting = setting_of("memory")
     for directory in (tmp_path / "run", None):
         store = setting.in_memory(directory)
@@ -269,6 +274,9 @@ def test_kept_tables_are_read_into_those_that_are_there_and_damaged_ones_refused
             with pytest.raises(CorruptError, match=r"expected float32 \[61, 8\], found"):
                 store.restore()
             assert torch.equal(store.entities, best[0])
+            path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+            with pytest.raises(CorruptError, match=r"entities\.npy`: found checksum"):
+                store.restore()
 
 
 def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused(
@@ -292,12 +300,19 @@ def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused
     table.write_bytes(whole[:-1])
     with pytest.raises(CorruptError, match=r"entities\.npy"):
         MemoryStore.open(tmp_path, setting.triples)
+    table.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CorruptError, match=r"entities\.npy`: found checksum"):
+        MemoryStore.open(tmp_path, setting.triples)
     table.write_bytes(whole)
     journal = tmp_path / "checkpoint.json"
     text = journal.read_text()
-    journal.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(VersionError, match="expected version 1, found 2"):
+    journal.write_text(text.replace('"version": 2', '"version": 3'))
+    with pytest.raises(VersionError, match="expected version 2, found 3"):
         MemoryStore.open(tmp_path, setting.triples)
+    # A checkpoint of the first version has no checksums.
+    first = {name: value for name, value in json.loads(text).items() if "sums" not in name}
+    journal.write_text(json.dumps({**first, "version": 1}))
+    MemoryStore.open(tmp_path, setting.triples).close()
     journal.write_text(text[:-3])
     with pytest.raises(CorruptError, match=r"checkpoint\.json"):
         MemoryStore.open(tmp_path, setting.triples)

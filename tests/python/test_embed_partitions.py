@@ -10,7 +10,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from outercore.cli import run
 from outercore.embed.evaluate import Candidates, evaluate
 from outercore.embed.links import Links
 from outercore.embed.models import build_model
+from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Size, place
 from outercore.embed.planning import order_of as order_of_run
@@ -118,9 +119,12 @@ def test_given_rows_come_first_and_those_that_are_no_number_are_the_models_own(
         setting.create(tmp_path / "other", start=lambda entities: torch.zeros(len(entities), 3))
 
 
-def test_bytes_moved_are_those_of_the_plan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spare", [False, True])
+@pytest.mark.parametrize("walks", [Walks(), Walks(2, spread=True, rename=True), Walks(3)])
+def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: bool) -> None:
     # Partitions of whole pages, so that no row is added.
-    setting = Setting(order_of(8, 3), entities=8 * 512)
+    order = order_of(8, 4 if spare else 3, spare=spare)
+    setting = Setting(order, entities=8 * 512, walks=walks)
     store = setting.create(tmp_path)
     plan = setting.order.plan(
         nodes=setting.entities,
@@ -129,7 +133,9 @@ def test_bytes_moved_are_those_of_the_plan(tmp_path: Path) -> None:
         seconds_per_edge=1e-6,
         read_bandwidth=1e9,
         write_bandwidth=1e9,
+        walks=walks,
     )
+    assert plan.walks == walks
     assert plan.memory == store.memory_plan()["slots"]
     trainer = Trainer(store, setting.config)
     trainer.train_epoch(0)
@@ -139,6 +145,33 @@ def test_bytes_moved_are_those_of_the_plan(tmp_path: Path) -> None:
     second = store.counters()
     assert second["bytes_read"] - first["bytes_read"] == plan.bytes_between
     assert second["bytes_written"] - first["bytes_written"] == plan.bytes_between
+
+
+@pytest.mark.parametrize("spare", [False, True])
+@pytest.mark.parametrize("walks", [Walks(2, spread=True, rename=True), Walks(3, rename=True)])
+def test_an_epoch_of_several_walks_trains_every_triple_once(
+    tmp_path: Path, walks: Walks, spare: bool
+) -> None:
+    setting = Setting(order_of(8, 4, spare=spare), walks=walks)
+    # A weight tells a triple from every other one.
+    setting.weights = torch.arange(len(setting.triples), dtype=torch.float32)
+    store = setting.create(tmp_path)
+    assert store.shape["walks"] == asdict(walks)
+    pools = []
+    for epoch in range(2):
+        found = []
+        for pool in store.pools(epoch):
+            assert pool.weights is not None
+            found.append(pool.weights.long().tolist())
+            for row, name in ((0, "head"), (2, "tail")):
+                ends = pool.triples[:, row]
+                inside = [(ends >= start) & (ends < stop) for start, stop in pool.ranges]
+                assert bool(torch.stack(inside).any(0).all()), name
+            assert (pool.shares is not None) == (walks.spread and len(set(pool.shares or [])) > 1)
+        assert sorted(place for places in found for place in places) == list(range(700))
+        pools.append(found)
+        store.checkpoint(Progress(epoch=epoch + 1))
+    assert pools[0] != pools[1]
 
 
 def test_the_least_budget_is_said_and_gives_the_same_bits(tmp_path: Path) -> None:
@@ -218,6 +251,11 @@ def test_kept_tables_come_back_after_a_restart_and_in_the_midst_of_a_state(tmp_p
     again.restore()
     assert torch.equal(table_of(again), best)
     assert torch.equal(again.relations, relations)
+    kept = directory / "kept-0-relations.npy"
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CorruptError, match=r"relations\.npy`: found checksum"):
+        again.restore()
 
 
 def test_a_table_is_trained_by_one_process_and_in_its_turn(tmp_path: Path) -> None:

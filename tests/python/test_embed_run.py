@@ -269,9 +269,10 @@ def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
     assert set().union(*order["states"]) == set(range(6))
     config = json.loads((tmp_path / "run/config.json").read_text())["config"]["budget"]
     assert (config["partitions"], config["slots"], config["swap"]) == (6, 3, "in-place")
+    assert config["sweeps"] == order["walks"]["sweeps"] > 1
     # An epoch between two others reads as many partitions as it swaps.
     counters = result.record["epochs"][2]["counters"]
-    assert counters["loads"] == order["swaps"]
+    assert counters["loads"] == order["swaps"] * config["sweeps"]
     assert counters["bytes_read"] == order["bytes_between"]
 
 
@@ -279,6 +280,8 @@ def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_best_tables(
     facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
 ) -> None:
+    # Pools of several batches.
+    budget = {**budget, "sweeps": 1}
     config = small(budget=budget, run={"checkpoint_seconds": 0.0})
     oc.embed(facts, small(budget=budget, optimiser={"epochs": 2}), out=tmp_path / "good")
     step = Trainer._step

@@ -17,7 +17,7 @@ from outercore.embed import reference
 from outercore.embed.config import EmbedConfig, ModelConfig
 from outercore.embed.evaluate import evaluate
 from outercore.embed.models import CustomModel, Model, build_model
-from outercore.embed.negatives import NegativeSampler
+from outercore.embed.negatives import Draws, NegativeSampler
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import MemoryStore, Pool
 from outercore.embed.trainer import EpochReport, Trainer, table_layout
@@ -93,11 +93,11 @@ def naive_epoch(config: EmbedConfig, triples: Tensor, start: list[Tensor], weigh
     order = torch.randperm(len(triples), generator=generator(seed, Purpose.ORDER, 0, 0))
     losses = []
     for number, batch in enumerate(order.split(config.optimiser.batch_size)):
-        random = generator(seed, Purpose.NEGATIVES, 0, 0, number)
+        draws = Draws(seed, batch=number)
         loss = torch.zeros((), dtype=torch.float64)
         for side in ("tail", "head"):
             for chunk in batch.split(config.optimiser.chunk_size):
-                drawn = sampler.draw(random)
+                drawn = sampler.draw(draws)
                 for place in chunk.tolist():
                     head, relation, tail = triples[place].tolist()
                     if side == "head" and config.model.reciprocal:
@@ -483,3 +483,51 @@ def test_a_linear_schedule_is_a_smaller_rate_in_each_epoch() -> None:
     constant.train_epoch(1)
     for found, expected in zip(tables(falling), tables(constant), strict=True):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["dot", "distmult", "complex", "simple"])
+@pytest.mark.parametrize("loss", ["softmax", "contrastive", "logistic", "margin"])
+@pytest.mark.parametrize("number", range(3))
+def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, number: int) -> None:
+    group: dict[str, Any] = [
+        {
+            "negatives": {"count": 37},
+            "optimiser": {"batch_size": 130},
+            "regulariser": {"kind": "n3", "weight": 0.05, "relation_weight": 0.02},
+        },
+        {
+            "negatives": {
+                "count": 29, "filter": "none", "correction": "frequency", "degree_share": 0.3
+            },
+            "optimiser": {
+                "kind": "row-adagrad", "relations": "adam", "batch_size": 100, "chunk_size": 19
+            },
+            "regulariser": {"kind": "l2", "weight": 0.05},
+        },
+        {
+            "negatives": {"kind": "all"},
+            "optimiser": {"relations": "row-adagrad", "batch_size": 250, "chunk_size": 64},
+        },
+    ][number]  # fmt: skip
+    random = torch.Generator().manual_seed(number)
+    triples = torch.stack([torch.randint(n, (500,), generator=random) for n in (90, 5, 90)], dim=1)
+    weights = torch.rand(500, generator=random) if number else None
+    config = EmbedConfig.from_dict(
+        {
+            "model": {"kind": kind, "dim": 22, "reciprocal": number > 0, "init_scale": 0.2},
+            "loss": {"kind": loss, "margin": 1.0},
+            **group,
+            "optimiser": {"learning_rate": 0.05, **group["optimiser"]},
+        }
+    )
+    found = []
+    for native in (True, False):
+        store = MemoryStore(triples, 90, 5, weights)
+        trainer = Trainer(store, config, native=native)
+        store.allocate(table_layout(config, trainer.model, 5), 0, CPU)
+        losses = [trainer.train_epoch(epoch).loss for epoch in range(2)]
+        found.append((losses, tables(trainer)))
+    (losses, actual), (expected_losses, expected) = found
+    assert losses == pytest.approx(expected_losses, rel=1e-4)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)

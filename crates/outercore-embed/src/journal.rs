@@ -11,13 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::layout::TableLayout;
 use crate::order::{Order, check};
 use crate::partition::{CopyIndex, Sums};
+use crate::walk::WalkConfig;
 
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// Versions that can be read. The first one knows of no walks: its epochs have one.
+const READABLE: [u32; 2] = [1, VERSION];
 const JOURNAL: &str = "journal.json";
 const ORDER: &str = "order.json";
 const DAMAGED: &str = "go on from a copy of the directory, or train again";
 
-/// How far training has come: the states before `state` of `epoch` are trained.
+/// How far training has come: the states before `state` of `epoch` are trained. The states of all
+/// walks of an epoch are counted through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
@@ -37,6 +41,9 @@ pub(crate) struct Journal {
     pub layout: TableLayout,
     /// Checksum of `order.json`.
     pub order: String,
+    /// How epochs walk through it.
+    #[serde(default)]
+    pub walks: WalkConfig,
     pub position: Position,
     /// Which partition lies in which slot, so that it lies there again.
     pub slots: Vec<Option<usize>>,
@@ -73,6 +80,7 @@ impl Journal {
     pub fn first(
         layout: TableLayout,
         order: String,
+        walks: WalkConfig,
         slots: usize,
         sums: Vec<Sums>,
         resident: &[u8],
@@ -83,6 +91,7 @@ impl Journal {
             generation: 0,
             layout,
             order,
+            walks,
             position: Position::default(),
             slots: vec![None; slots],
             partitions: sums.into_iter().map(record).collect(),
@@ -109,7 +118,7 @@ impl Journal {
         let text = std::fs::read(&path).with_context(describe)?;
         let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DAMAGED);
         let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if found.version != VERSION {
+        if !READABLE.contains(&found.version) {
             let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
             return Err(Error::new(ErrorKind::Version, text)
                 .hint("go on with the release that wrote it, or train again"));
@@ -120,6 +129,7 @@ impl Journal {
         let rows = journal.layout.partitioning().most_rows();
         let sound = rows <= u64::from(u32::MAX)
             && journal.partitions.len() == partitions
+            && journal.walks.validate().is_ok()
             && journal.partitions.iter().all(|record| record.copy < 2)
             && journal.slots.iter().flatten().all(|&partition| partition < partitions);
         if !sound {

@@ -175,7 +175,7 @@ impl Dealer {
 /// Coarser than [`outercore_core::Permutation`], which is fifty times as slow: partitions need only
 /// be alike.
 #[derive(Clone, Copy, Debug)]
-struct Shuffle {
+pub(crate) struct Shuffle {
     len: u64,
     mask: u64,
     shift: u32,
@@ -191,7 +191,7 @@ struct Round {
 }
 
 impl Shuffle {
-    fn new(len: u64, seed: u64) -> Self {
+    pub(crate) fn new(len: u64, seed: u64) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let mut draws = Stream::new(seed, u64::MAX).uniform(0, 0, 0);
         let rounds = [0; 4].map(|_| {
@@ -207,7 +207,7 @@ impl Shuffle {
         Self { len, mask, shift: bits.div_ceil(2).max(1), rounds }
     }
 
-    fn at(&self, place: u64) -> u64 {
+    pub(crate) fn at(&self, place: u64) -> u64 {
         assert!(place < self.len, "place {place} of {}", self.len);
         self.walk(place, |value| {
             self.rounds.iter().fold(value, |value, round| {

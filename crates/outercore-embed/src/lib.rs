@@ -12,6 +12,7 @@ pub mod layout;
 pub mod order;
 mod partition;
 pub mod plan;
+pub mod walk;
 
 pub use buckets::{
     ArrayTriples, Buckets, GraphTriples, HeldOut, LinkPart, LinkReader, MemoryTriples, TriplePool,
@@ -29,3 +30,4 @@ pub use order::{
 };
 pub use partition::Fill;
 pub use plan::{BucketEdges, Hiding, OrderPlan, PlanInput, plan_order};
+pub use walk::{EpochVisits, MAX_SWEEPS, Share, Visit, Visits, WalkConfig, Walks};

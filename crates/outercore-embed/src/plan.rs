@@ -6,6 +6,7 @@ use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::order::{Bucket, Order, OrderKind, SwapMode, check, lower_bound};
+use crate::walk::{WalkConfig, buckets_of};
 
 /// How many edges are in which bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub struct PlanInput {
     pub read_bandwidth: f64,
     /// Bytes a second that it writes.
     pub write_bandwidth: f64,
+    /// How an epoch walks through the order.
+    #[serde(default)]
+    pub walks: WalkConfig,
 }
 
 /// Whether training hides the I/O by the density of the graph (Legend 4, theorem 3).
@@ -57,11 +61,13 @@ pub struct OrderPlan {
     pub slots: usize,
     /// Where a loaded partition goes.
     pub mode: SwapMode,
-    /// Buffer states.
+    /// How an epoch walks through it.
+    pub walks: WalkConfig,
+    /// Buffer states of an epoch.
     pub states: usize,
-    /// The fewest that any order can have.
+    /// The fewest that an epoch by any order can have.
     pub least_states: usize,
-    /// States but the first.
+    /// States but the first of every walk.
     pub swaps: usize,
     /// Swaps with a bucket to train meanwhile.
     pub prefetchable: usize,
@@ -75,15 +81,20 @@ pub struct OrderPlan {
     pub bytes_read: Bytes,
     /// Written by an epoch that leaves nothing in memory.
     pub bytes_written: Bytes,
-    /// Read, and written as well, by an epoch between two others that run the other way.
+    /// Read, and written as well, by an epoch between two others, which begins with what the one
+    /// before left in memory. With a spare slot the first swap of a walk moves nothing: what it
+    /// loads left last and is there still.
     pub bytes_between: Bytes,
+    /// Triples that an epoch reads where they are not kept in memory: every bucket as often as a
+    /// part of it is trained.
+    pub triples_read: u64,
     /// Seconds of computing.
     pub compute_seconds: f64,
     /// Seconds of the device for all swaps.
     pub swap_seconds: f64,
     /// Seconds during which computing waits for swaps.
     pub stall_seconds: f64,
-    /// Expected seconds of an epoch between two others that run the other way.
+    /// Expected seconds of an epoch between two others.
     pub epoch_seconds: f64,
     /// What the first loads and the last stores add to an epoch that stands alone.
     pub ends_seconds: f64,
@@ -96,7 +107,8 @@ pub struct OrderPlan {
 /// The model follows the order state by state. The device does one thing at a time, a swap being
 /// one write and one read of a partition. In place it begins when all buckets of the partition to
 /// be evicted are trained; with a spare slot the evicted partition is written, and the one after
-/// next read in its place, during the next state.
+/// next read in its place, during the next state. With renamed partitions every bucket of the order
+/// has as many edges as any other: which one it is differs from walk to walk.
 ///
 /// # Errors
 /// Rates that are not positive numbers, counts that do not match the order's partitions, an order
@@ -104,7 +116,9 @@ pub struct OrderPlan {
 ///
 /// # Example
 /// ```
-/// use outercore_embed::{BucketEdges, OrderConfig, OrderKind, PlanInput, partition_order, plan_order};
+/// use outercore_embed::{
+///     BucketEdges, OrderConfig, OrderKind, PlanInput, WalkConfig, partition_order, plan_order,
+/// };
 /// let order = partition_order(&OrderConfig::new(OrderKind::Optimal, 12, 3))?;
 /// let input = PlanInput {
 ///     nodes: 86_100_000,
@@ -113,6 +127,7 @@ pub struct OrderPlan {
 ///     seconds_per_edge: 1e-7,
 ///     read_bandwidth: 3e9,
 ///     write_bandwidth: 2e9,
+///     walks: WalkConfig::default(),
 /// };
 /// let plan = plan_order(&order, &input)?;
 /// assert_eq!((plan.swaps, plan.prefetchable), (32, 32));
@@ -126,64 +141,125 @@ pub fn plan_order(order: &Order, input: &PlanInput) -> Result<OrderPlan> {
     let bytes = |partitions: usize| Bytes(partition_bytes * partitions as u64);
     let read = partition_bytes as f64 / input.read_bandwidth;
     let write = partition_bytes as f64 / input.write_bandwidth;
-    let seconds = |buckets: &[Bucket]| -> f64 {
-        let edges = buckets.iter().map(|&bucket| input.edges_of(bucket, order.partitions));
-        edges.sum::<f64>() * input.seconds_per_edge
-    };
+    let work = Work::new(order, input);
     let stalls = match order.mode {
-        SwapMode::InPlace => stalls_in_place(order, &seconds, read + write),
-        SwapMode::SpareSlot => stalls_with_spare(order, &seconds, read, write),
+        SwapMode::InPlace => work.stalls_in_place(read + write),
+        SwapMode::SpareSlot => work.stalls_with_spare(read, write),
     };
-    let compute_seconds = order.states.iter().map(|state| seconds(&state.buckets)).sum();
-    let stall_seconds: f64 = stalls.iter().sum();
+    let sweeps = input.walks.sweeps as usize;
+    let compute_seconds = input.edges.total() * input.seconds_per_edge;
+    let stall_seconds = stalls.iter().sum::<f64>() * sweeps as f64;
     let resident = order.states[0].resident.len();
+    let swaps = order.swaps() * sweeps;
+    // What the first swap of a walk loads is there still.
+    let spared = usize::from(order.mode == SwapMode::SpareSlot && order.swaps() > 0);
+    let between = swaps - spared * sweeps;
+    let alone = resident + between + spared;
     Ok(OrderPlan {
         kind: order.kind,
         partitions: order.partitions,
         slots: order.slots,
         mode: order.mode,
-        states: facts.states,
-        least_states: lower_bound(order.partitions, resident),
-        swaps: order.swaps(),
-        prefetchable: facts.prefetchable,
-        hidden: stalls.iter().filter(|&&stall| stall == 0.0).count(),
+        walks: input.walks,
+        states: facts.states * sweeps,
+        least_states: lower_bound(order.partitions, resident) * sweeps,
+        swaps,
+        prefetchable: work.prefetchable() * sweeps,
+        hidden: stalls.iter().filter(|&&stall| stall == 0.0).count() * sweeps,
         partition_bytes: Bytes(partition_bytes),
         memory: bytes(order.slots),
-        bytes_read: bytes(order.loads()),
-        bytes_written: bytes(order.stores()),
-        bytes_between: bytes(order.swaps()),
+        bytes_read: bytes(alone),
+        bytes_written: bytes(alone),
+        bytes_between: bytes(between),
+        triples_read: work.triples_read(),
         compute_seconds,
-        swap_seconds: order.swaps() as f64 * (read + write),
+        swap_seconds: between as f64 * (read + write),
         stall_seconds,
         epoch_seconds: compute_seconds + stall_seconds,
-        ends_seconds: resident as f64 * (read + write),
+        ends_seconds: (resident + spared) as f64 * (read + write),
         hiding: hiding(order, input, resident, bytes(order.slots)),
     })
 }
 
-/// For each swap, how long computing waits for it.
-fn stalls_in_place(order: &Order, seconds: &dyn Fn(&[Bucket]) -> f64, swap: f64) -> Vec<f64> {
-    let swapped_from = &order.states[..order.swaps()];
-    swapped_from.iter().map(|state| (swap - seconds(state.during_swap())).max(0.0)).collect()
+/// What is trained in the states of a walk.
+struct Work<'a> {
+    order: &'a Order,
+    input: &'a PlanInput,
+    /// By bucket: visits of a walk.
+    visits: Vec<u32>,
+    /// By state, before the next swap in place and during it: buckets and seconds.
+    states: Vec<[(usize, f64); 2]>,
 }
 
-fn stalls_with_spare(
-    order: &Order,
-    seconds: &dyn Fn(&[Bucket]) -> f64,
-    read: f64,
-    write: f64,
-) -> Vec<f64> {
-    let mut stalls = Vec::with_capacity(order.swaps());
-    let mut now = 0.0;
-    // When what the next swap brings is in the spare slot.
-    let mut ready = read;
-    for state in &order.states[..order.swaps()] {
-        now += seconds(&state.buckets);
-        stalls.push(f64::max(ready - now, 0.0));
-        now = now.max(ready);
-        ready = now + write + read;
+impl<'a> Work<'a> {
+    fn new(order: &'a Order, input: &'a PlanInput) -> Self {
+        let mut visits = vec![0; order.partitions * order.partitions];
+        let at = |bucket: Bucket| bucket.source * order.partitions + bucket.target;
+        for state in &order.states {
+            for bucket in buckets_of(state, input.walks.spread) {
+                visits[at(bucket)] += 1;
+            }
+        }
+        let sweeps = f64::from(input.walks.sweeps);
+        let states = order.states.iter().enumerate().map(|(index, state)| {
+            let swap = order.states.get(index + 1).and_then(|next| next.swap);
+            let mut sides = [(0, 0.0); 2];
+            for bucket in buckets_of(state, input.walks.spread) {
+                let held = swap.is_none_or(|swap| bucket.needs(swap.evicted));
+                let (buckets, seconds) = &mut sides[usize::from(!held)];
+                let edges = input.edges_of(bucket, order.partitions);
+                *buckets += 1;
+                *seconds +=
+                    edges * input.seconds_per_edge / (sweeps * f64::from(visits[at(bucket)]));
+            }
+            sides
+        });
+        Self { order, input, states: states.collect(), visits }
     }
-    stalls
+
+    /// States from which a partition is swapped.
+    fn swapped_from(&self) -> &[[(usize, f64); 2]] {
+        &self.states[..self.order.swaps()]
+    }
+
+    /// Swaps of a walk with something to train meanwhile.
+    fn prefetchable(&self) -> usize {
+        let meanwhile = |[before, during]: &&[(usize, f64); 2]| match self.order.mode {
+            SwapMode::InPlace => during.0 > 0,
+            SwapMode::SpareSlot => before.0 + during.0 > 0,
+        };
+        self.swapped_from().iter().filter(meanwhile).count()
+    }
+
+    /// For each swap of a walk, how long computing waits for it.
+    fn stalls_in_place(&self, swap: f64) -> Vec<f64> {
+        self.swapped_from().iter().map(|[_, during]| (swap - during.1).max(0.0)).collect()
+    }
+
+    fn stalls_with_spare(&self, read: f64, write: f64) -> Vec<f64> {
+        let mut stalls = Vec::with_capacity(self.order.swaps());
+        let mut now = 0.0;
+        // When what the next swap brings is in the spare slot: the first one's from the beginning.
+        let mut ready = 0.0;
+        for [before, during] in self.swapped_from() {
+            now += before.1 + during.1;
+            stalls.push(f64::max(ready - now, 0.0));
+            now = now.max(ready);
+            ready = now + write + read;
+        }
+        stalls
+    }
+
+    /// Triples that an epoch reads.
+    fn triples_read(&self) -> u64 {
+        let sweeps = u64::from(self.input.walks.sweeps);
+        let partitions = self.order.partitions;
+        let read = self.visits.iter().enumerate().map(|(at, &visits)| {
+            let bucket = Bucket { source: at / partitions, target: at % partitions };
+            self.input.edges_of(bucket, partitions) * f64::from(visits)
+        });
+        read.sum::<f64>().round() as u64 * sweeps
+    }
 }
 
 /// Theorem 3 for any number of slots.
@@ -192,7 +268,8 @@ fn stalls_with_spare(
 /// each: `2 pairs t |E| / n^2` seconds. The exchange takes `b |V| / n / (w + r)`, as the paper has
 /// it, with `b` bytes a node; and `n` partitions, of which `s` fill the memory `M`, are
 /// `b |V| s / M`. So the I/O is hidden if `|E| / |V|^2 >= b^2 s / (2 pairs M t (w + r))`; with
-/// three slots and `b = 8 d` that is the paper's `96 d^2 / (M t (w + r))`.
+/// three slots and `b = 8 d` that is the paper's `96 d^2 / (M t (w + r))`. Of each pair one of
+/// several sweeps trains its part, so that so many times the density is needed.
 fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> Hiding {
     let nodes = input.nodes as f64;
     let density = input.edges.total() / (nodes * nodes);
@@ -203,7 +280,9 @@ fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> H
     let rate = input.seconds_per_edge * (input.read_bandwidth + input.write_bandwidth);
     let least_density = (pairs > 0 && rate > 0.0).then(|| {
         let bytes = input.row_bytes as f64;
-        bytes * bytes * order.slots as f64 / (2.0 * pairs as f64 * memory.0 as f64 * rate)
+        let one =
+            bytes * bytes * order.slots as f64 / (2.0 * pairs as f64 * memory.0 as f64 * rate);
+        one * f64::from(input.walks.sweeps)
     });
     let holds = order.swaps() == 0 || least_density.is_some_and(|least| density >= least);
     Hiding { density, least_density, holds }
@@ -221,6 +300,9 @@ impl BucketEdges {
 impl PlanInput {
     fn edges_of(&self, bucket: Bucket, partitions: usize) -> f64 {
         match &self.edges {
+            BucketEdges::Counted(_) if self.walks.rename => {
+                self.edges.total() / (partitions * partitions) as f64
+            }
             BucketEdges::Even(edges) => *edges as f64 / (partitions * partitions) as f64,
             BucketEdges::Counted(counts) => {
                 counts[bucket.source * partitions + bucket.target] as f64
@@ -229,6 +311,7 @@ impl PlanInput {
     }
 
     fn validate(&self, partitions: usize) -> Result<()> {
+        self.walks.validate()?;
         for (name, rate, may_be_zero) in [
             ("seconds per edge", self.seconds_per_edge, true),
             ("read bandwidth", self.read_bandwidth, false),
@@ -246,7 +329,7 @@ impl PlanInput {
         }
         let size = self.nodes.div_ceil(partitions as u64).checked_mul(self.row_bytes);
         // Every partition may be read in every state, of which there are fewer than buckets.
-        let most = (2 * partitions * partitions) as u64;
+        let most = (2 * partitions * partitions) as u64 * u64::from(self.walks.sweeps);
         if size.and_then(|size| size.checked_mul(most)).is_none() {
             return Err(Error::invalid("plan of an order: more bytes than can be counted"));
         }

@@ -8,15 +8,25 @@ use std::sync::Arc;
 
 use common::{Naive, Table};
 use outercore_core::{ErrorKind, Result};
-use outercore_embed::{Buckets, Executor, OrderConfig, OrderKind, Position, Step, SwapMode};
+use outercore_embed::{
+    Buckets, Executor, OrderConfig, OrderKind, Position, Step, SwapMode, WalkConfig,
+};
 use outercore_io::{Backend, Disk, EngineConfig, FaultDisk, FaultKind, FaultPlan};
 
 const EPOCHS: u64 = 2;
 
-fn tables() -> [Table; 2] {
+fn tables() -> [Table; 4] {
     let spare =
         OrderConfig { mode: SwapMode::SpareSlot, ..OrderConfig::new(OrderKind::Optimal, 4, 3) };
-    [Table::new(&OrderConfig::new(OrderKind::Optimal, 5, 3), 1), Table::new(&spare, 1)]
+    let in_place = OrderConfig::new(OrderKind::Optimal, 5, 3);
+    let walks = WalkConfig { sweeps: 2, spread: true, rename: true, seed: 9 };
+    let few = OrderConfig::new(OrderKind::Optimal, 4, 3);
+    [
+        Table::new(&in_place, 1),
+        Table::new(&spare, 1),
+        Table { walks, ..Table::new(&few, 1) },
+        Table { walks, ..Table::new(&spare, 1) },
+    ]
 }
 
 /// Opens the table to read through the page cache: direct reads would wait for the device to take

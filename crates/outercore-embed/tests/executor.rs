@@ -10,7 +10,8 @@ use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
     ArrayTriples, Bucket, Buckets, Executor, MemoryTriples, OrderConfig, OrderKind, PlanInput,
-    SwapMode, TriplePool, build_buckets, partition_order, plan_memory, plan_order,
+    SwapMode, TriplePool, WalkConfig, Walks, build_buckets, partition_order, plan_memory,
+    plan_order,
 };
 use outercore_format::DType;
 use outercore_io::{EngineConfig, RealDisk};
@@ -122,6 +123,7 @@ fn bytes_moved_between_two_epochs_are_those_of_the_plan() {
             seconds_per_edge: 1e-6,
             read_bandwidth: 1e9,
             write_bandwidth: 1e9,
+            walks: WalkConfig::default(),
         },
     )
     .unwrap();
@@ -185,11 +187,12 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
     let config = OrderConfig::new(OrderKind::Optimal, 6, 3);
     let table = Table::new(&config, 2);
     let order = partition_order(&config).unwrap();
+    let walks = Walks::new(order, WalkConfig::default()).unwrap();
     let mut found = Vec::new();
     let least = {
         let directory = tempfile::tempdir().unwrap();
         let buckets = table.buckets(directory.path());
-        let error = plan_memory(&table.layout, &order, &buckets, Bytes(1)).unwrap_err();
+        let error = plan_memory(&table.layout, &walks, &buckets, Bytes(1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
         let text = error.to_string();
         let (_, least) = text.split_once("which is ").unwrap();
@@ -200,7 +203,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
         let directory = tempfile::tempdir().unwrap();
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut buckets = table.buckets(directory.path());
-        let plan = plan_memory(&table.layout, &order, &buckets, Bytes(memory)).unwrap();
+        let plan = plan_memory(&table.layout, &walks, &buckets, Bytes(memory)).unwrap();
         assert!(plan.total().0 <= memory, "{plan:?}");
         if plan.keeps_triples() {
             buckets.keep_all().unwrap();
@@ -218,7 +221,7 @@ fn every_budget_from_the_least_up_gives_the_same_bits() {
     assert!(found.iter().all(|numbers| *numbers == found[0]));
     let directory = tempfile::tempdir().unwrap();
     let buckets = table.buckets(directory.path());
-    plan_memory(&table.layout, &order, &buckets, Bytes(least - 1)).unwrap_err();
+    plan_memory(&table.layout, &walks, &buckets, Bytes(least - 1)).unwrap_err();
 }
 
 #[test]
@@ -330,7 +333,17 @@ fn what_lies_beside_a_table_is_not_touched_when_there_is_one_or_somebody_has_it(
             prepared += 1;
             Ok(())
         };
-        Executor::create_with(disk, path, &table.layout, &table.order, &[0; 4], prepare, fill)
+        let walks = WalkConfig::default();
+        Executor::create_with(
+            disk,
+            path,
+            &table.layout,
+            &table.order,
+            walks,
+            &[0; 4],
+            prepare,
+            fill,
+        )
     };
     create().unwrap();
     assert!(create().unwrap_err().to_string().contains("holds a table"));
@@ -457,6 +470,7 @@ fn a_pool_holds_the_triples_of_its_buckets_in_their_order() {
     build_buckets(&RealDisk, &path, &mut triples, &from, Bytes::mib(2)).unwrap();
     let mut buckets = Buckets::open(&path, engine()).unwrap();
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let walks = Walks::new(table.order.clone(), table.walks).unwrap();
     let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
     let (dealt, slot_rows) = (table.layout.partitioning(), table.layout.slot_rows());
     let (mut pool, mut largest, mut all) = (TriplePool::default(), 0, Vec::new());
@@ -484,7 +498,7 @@ fn a_pool_holds_the_triples_of_its_buckets_in_their_order() {
     }
     all.sort_unstable();
     assert_eq!(all, (0..table.triples.len()).collect::<Vec<_>>());
-    assert!(largest <= buckets.largest_pool(executor.order(0)));
+    assert!(largest <= buckets.largest_pool(&walks));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::{
-    BucketEdges, OrderConfig, OrderKind, OrderPlan, PlanInput, SwapMode, partition_order,
-    plan_order,
+    BucketEdges, OrderConfig, OrderKind, OrderPlan, PlanInput, SwapMode, WalkConfig,
+    partition_order, plan_order,
 };
 use proptest::prelude::*;
 
@@ -17,6 +17,7 @@ fn slow(partitions: u64) -> PlanInput {
         seconds_per_edge: 1.0,
         read_bandwidth: 1.0,
         write_bandwidth: 1.0,
+        walks: WalkConfig::default(),
     }
 }
 
@@ -33,6 +34,7 @@ fn legend_s(nodes: u64, edges: u64) -> PlanInput {
         seconds_per_edge: 1e-7,
         read_bandwidth: 3e9,
         write_bandwidth: 2e9,
+        walks: WalkConfig::default(),
     }
 }
 
@@ -61,9 +63,10 @@ fn an_epoch_with_a_spare_slot_adds_up_by_hand() {
         OrderConfig { mode: SwapMode::SpareSlot, ..OrderConfig::new(OrderKind::Beta, 4, 4) };
     let plan = plan(config, &slow(4));
     assert_eq!((plan.swaps, plan.memory), (2, Bytes(96)));
-    // The first load takes 24 seconds, of which 9 are computed; the other write and read take 48,
-    // of which 5 are.
-    assert_eq!(plan.stall_seconds, (24.0 - 9.0) + (48.0 - 5.0));
+    // What the first swap loads is there still; the other write and read take 48 seconds, of which
+    // 5 are computed.
+    assert_eq!(plan.stall_seconds, 48.0 - 5.0);
+    assert_eq!((plan.bytes_between, plan.bytes_read), (Bytes(24), Bytes(5 * 24)));
 }
 
 #[test]

@@ -6,15 +6,23 @@
 //! number of threads.
 #![forbid(unsafe_code)]
 
+mod batch;
+mod bilinear;
 mod distance;
+mod draw;
 mod lanes;
 mod loss;
 mod parallel;
+mod product;
 mod rows;
 mod scalar;
+mod uses;
 
+pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
+pub use bilinear::{Bilinear, Size};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
+pub use draw::{Drawn, Occasion, Population, draw};
 pub use loss::{Loss, loss_rows};
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

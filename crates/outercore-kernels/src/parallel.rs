@@ -25,3 +25,22 @@ pub fn for_each<T: Send>(pieces: Vec<T>, threads: usize, work: impl Fn(T) + Sync
         drain();
     });
 }
+
+/// Runs `work` where its threads are, so that it need not be woken for each of its pieces.
+pub fn in_pool<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
+    if threads <= 1 { work() } else { rayon::scope(|_| work()) }
+}
+
+/// Does both, at the same time if there are two threads.
+pub fn both<A: Send, B: Send>(
+    threads: usize,
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if threads <= 1 {
+        return (first(), second());
+    }
+    // The calling thread does the first of a pair at once: the longer one.
+    let (second, first) = rayon::join(second, first);
+    (first, second)
+}

@@ -9,6 +9,10 @@ use crate::parallel::for_each;
 const ROWS_AT_ONCE: usize = 256;
 /// What keeps a value that never had a gradient from being divided by zero.
 const EPSILON: f32 = 1e-10;
+/// How much of the moments Adam keeps from step to step, and what it divides by at least.
+const FIRST: f32 = 0.9;
+const SECOND: f32 = 0.999;
+const ADAM_EPSILON: f32 = 1e-8;
 
 /// Gradients of rows of a table, one each time that a row is used.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +142,8 @@ pub enum Step {
     Adagrad,
     /// Adagrad with one sum a row, of the mean of its squared gradients.
     RowAdagrad,
+    /// Adam with both moments a value and the number of steps a row.
+    Adam,
 }
 
 impl Step {
@@ -147,6 +153,7 @@ impl Step {
         match self {
             Self::Adagrad => width,
             Self::RowAdagrad => 1,
+            Self::Adam => 2 * width + 1,
         }
     }
 }
@@ -248,8 +255,30 @@ impl Kernel for Steps<'_> {
                         *value -= factor * gradient;
                     }
                 }
+                Step::Adam => {
+                    let state_width = self.step.state_width(self.width);
+                    let state = &mut self.state[row * state_width..][..state_width];
+                    adam(values, state, gradient, self.rate);
+                }
             }
         }
+    }
+}
+
+/// Kingma and Ba, "Adam", ICLR 2015; a row's bias correction counts its own steps.
+#[inline(always)]
+fn adam(values: &mut [f32], state: &mut [f32], gradient: &[f32], rate: f32) {
+    let (means, rest) = state.split_at_mut(values.len());
+    let (squares, steps) = rest.split_at_mut(values.len());
+    steps[0] += 1.0;
+    let of_mean = 1.0 - FIRST.powf(steps[0]);
+    let of_square = 1.0 - SECOND.powf(steps[0]);
+    for (((value, mean), square), gradient) in
+        values.iter_mut().zip(means).zip(squares).zip(gradient)
+    {
+        *mean += (1.0 - FIRST) * (gradient - *mean);
+        *square = SECOND * *square + (1.0 - SECOND) * gradient * gradient;
+        *value -= rate * (*mean / of_mean / ((*square / of_square).sqrt() + ADAM_EPSILON));
     }
 }
 

@@ -77,10 +77,8 @@ proptest! {
                 let mean = gradient.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>()
                     / width as f64;
                 for place in 0..width {
-                    let square = match step {
-                        Step::Adagrad => f64::from(gradient[place]).powi(2),
-                        Step::RowAdagrad => mean,
-                    };
+                    let own = f64::from(gradient[place]).powi(2);
+                    let square = if step == Step::Adagrad { own } else { mean };
                     let at = place.min(state_width - 1);
                     let sum = f64::from(before_state[at]) + square;
                     prop_assert!((f64::from(now_state[at]) - sum).abs() < 1e-6);
@@ -105,6 +103,46 @@ proptest! {
             prop_assert_eq!(copy, &table[row as usize * width..][..width]);
         }
     }
+}
+
+#[test]
+fn adam_counts_the_steps_of_each_row() {
+    let (width, rate) = (5, 0.1);
+    let mut table = numbers(3 * width, 1);
+    let mut state = vec![0.0; 3 * Step::Adam.state_width(width)];
+    let before = doubles(&table);
+    let (mut mean, mut square) = ([[0.0; 5]; 3], [[0.0; 5]; 3]);
+    let mut expected = before.clone();
+    let mut steps = [0; 3];
+    for turn in 0..4 {
+        // The first row is touched by every other batch only.
+        let rows: &[i64] = if turn % 2 == 0 { &[0, 2] } else { &[2] };
+        let gradients = numbers(rows.len() * width, 7 + turn);
+        step_rows(Step::Adam, &mut table, &mut state, rows, &gradients, rate, 2)
+            .expect("sizes that fit");
+        for (&row, gradient) in rows.iter().zip(gradients.chunks(width)) {
+            let row = row as usize;
+            steps[row] += 1;
+            for place in 0..width {
+                let slope = f64::from(gradient[place]);
+                let (mean, square) = (&mut mean[row][place], &mut square[row][place]);
+                *mean = 0.9 * *mean + 0.1 * slope;
+                *square = 0.999 * *square + 0.001 * slope * slope;
+                let size = (*square / (1.0 - 0.999_f64.powi(steps[row]))).sqrt() + 1e-8;
+                expected[row * width + place] -=
+                    0.1 * *mean / (1.0 - 0.9_f64.powi(steps[row])) / size;
+            }
+        }
+    }
+    for (place, (&one, other)) in table.iter().zip(&expected).enumerate() {
+        assert!((f64::from(one) - other).abs() < 1e-4, "place {place}: {one}, {other}");
+    }
+    assert_eq!(state[10], 2.0);
+    assert_eq!(table[width..2 * width], numbers(3 * width, 1)[width..2 * width]);
+}
+
+fn doubles(numbers: &[f32]) -> Vec<f64> {
+    numbers.iter().map(|&number| f64::from(number)).collect()
 }
 
 #[test]

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 
 /// Name, margin and temperature of a loss, as `LossConfig` has them.
-type LossOptions<'py> = (&'py str, f32, f32);
+pub type LossOptions<'py> = (&'py str, f32, f32);
 /// Rows of a table and their gradients.
 type Gradients<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray2<'py, f32>);
 /// Distinct rows and the sums of their gradients.
@@ -41,7 +41,7 @@ fn distance(name: &str) -> Result<Distance> {
     }
 }
 
-fn loss((name, margin, temperature): LossOptions<'_>) -> Result<Loss> {
+pub fn loss((name, margin, temperature): LossOptions<'_>) -> Result<Loss> {
     match name {
         "softmax" => Ok(Loss::Softmax { contrastive: false }),
         "contrastive" => Ok(Loss::Softmax { contrastive: true }),
@@ -49,6 +49,15 @@ fn loss((name, margin, temperature): LossOptions<'_>) -> Result<Loss> {
         "margin" => Ok(Loss::Margin { margin }),
         "self-adversarial" => Ok(Loss::SelfAdversarial { margin, temperature }),
         _ => Err(Error::invalid(format!("no loss is called `{name}`"))),
+    }
+}
+
+pub fn step(name: &str) -> Result<Step> {
+    match name {
+        "adagrad" => Ok(Step::Adagrad),
+        "row-adagrad" => Ok(Step::RowAdagrad),
+        "adam" => Ok(Step::Adam),
+        _ => Err(Error::invalid(format!("no step is called `{name}`"))),
     }
 }
 
@@ -185,13 +194,7 @@ fn kernel_step_rows(
     rate: f32,
     threads: usize,
 ) -> PyResult<()> {
-    let step = match name {
-        "adagrad" => Step::Adagrad,
-        "row-adagrad" => Step::RowAdagrad,
-        _ => {
-            return Err(to_python(Error::invalid(format!("no step is called `{name}`"))));
-        }
-    };
+    let step = step(name).map_err(to_python)?;
     let (table, state) = (table.as_slice_mut()?, state.as_slice_mut()?);
     let (rows, gradients) = (rows.as_slice()?, gradients.as_slice()?);
     py.detach(|| step_rows(step, table, state, rows, gradients, rate, threads)).map_err(to_python)

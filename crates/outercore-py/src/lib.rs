@@ -3,6 +3,7 @@
 //! Layer 7. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions.
 
 mod analytics;
+mod batches;
 mod dataset;
 mod embed;
 mod errors;
@@ -23,6 +24,7 @@ use pyo3::prelude::*;
 const PYTHON_ALIGNS_TO: usize = 16;
 
 const _: () = {
+    assert!(align_of::<batches::BatchTrainer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<dataset::DataSet>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<loader::Loader>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
@@ -45,6 +47,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<triples::TripleImporter>()?;
     module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
+    batches::register(module)?;
     embed::register(module)?;
     far::register(module)?;
     kernels::register(module)?;

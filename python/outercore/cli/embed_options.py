@@ -170,6 +170,29 @@ Swap = Annotated[
         rich_help_panel=_MEMORY,
     ),
 ]
+Sweeps = Annotated[
+    int | None,
+    typer.Option(
+        help="Walks through the order an epoch: better mixed, more I/O; 0 for what hides.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Spread = Annotated[
+    bool | None,
+    typer.Option(
+        "--spread/--no-spread",
+        help="Train a bucket in every state that holds its partitions, not in the first.",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Rename = Annotated[
+    bool | None,
+    typer.Option(
+        "--rename/--no-rename",
+        help="Shuffle the partitions' places in the order from walk to walk.",
+        rich_help_panel=_MEMORY,
+    ),
+]
 HeldOut = Annotated[
     float | None,
     typer.Option(

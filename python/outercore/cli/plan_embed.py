@@ -33,6 +33,9 @@ def plan_embed(
     slots: embed_options.Slots = None,
     order: embed_options.Order = None,
     swap: embed_options.Swap = None,
+    sweeps: embed_options.Sweeps = None,
+    spread: embed_options.Spread = None,
+    rename: embed_options.Rename = None,
     held_out: embed_options.HeldOut = None,
     seed: embed_options.Seed = None,
     threads: embed_options.Threads = None,
@@ -88,6 +91,9 @@ def plan_embed(
         slots=slots,
         order=order,
         swap=swap,
+        sweeps=sweeps,
+        spread=spread,
+        rename=rename,
         held_out=held_out,
         seed=seed,
         threads=threads,
@@ -131,6 +137,10 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         count, slots = planned["partitions"], planned["slots"]
         rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
+        sweeps = planned["walks"]["sweeps"]
+        mixed = [name for name in ("spread", "rename") if planned["walks"][name]]
+        walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
+        rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
     measured = ", measured" if rates.get("triples_measured") else ""
     rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
     if "read_bandwidth" in rates:

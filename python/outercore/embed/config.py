@@ -21,6 +21,7 @@ Device = Literal["auto", "cpu", "cuda"]
 OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
 Swap = Literal["auto", "in-place", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
+MAX_SWEEPS = 1024
 RESUME = "go on with `outercore embed --resume RUN`"
 """What to do when the device is full in the midst of a run."""
 
@@ -189,12 +190,26 @@ class BudgetConfig:
     order: OrderName = "optimal"
     swap: Swap = "auto"
     """Where a loaded partition goes: to the slot of the one that leaves, or to a spare one."""
+    sweeps: int = 0
+    """Walks through the order that make an epoch; each trains another part of every bucket.
+
+    The more, the closer to an epoch with everything in memory, for so many times the bytes moved.
+    0: up to eight, if training hides their I/O.
+    """
+    spread: bool = True
+    """Deals a bucket's triples to all states that hold both its partitions, not to the first.
+
+    With the filter `known` buckets stay whole, as they do where `sweeps` is 0 or 1 then.
+    """
+    rename: bool = True
+    """Whether partitions change their places in the order at random from walk to walk."""
     threads: int | None = None
     """Of PyTorch; absent, as many as it takes."""
 
     def __post_init__(self) -> None:
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
+        within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
         if self.threads is not None:
             positive("budget.threads", self.threads)
 

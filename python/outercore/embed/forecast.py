@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import data_of
 from outercore.embed.order import ORDER_KINDS, OrderKind, partition_order
-from outercore.embed.planning import Placement, Size, in_memory, place, row_bytes
+from outercore.embed.planning import Placement, Size, in_memory, place, row_bytes, walks_of
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def forecast(
         "slots": placement.slots,
         "swap": "spare-slot" if placement.spare else "in-place",
         "order": config.budget.order,
+        "walks": asdict(walks_of(config, placement)),
         "orders": orders,
     }
 
@@ -108,6 +109,7 @@ def _orders(
                 seconds_per_edge=1.0 / triples_per_second,
                 read_bandwidth=read_bandwidth,
                 write_bandwidth=write_bandwidth,
+                walks=walks_of(config, placement),
             )
             chosen = _is_chosen(config, placement, kind, spare=spare)
             found.append({**asdict(plan), "chosen": chosen})

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
@@ -26,11 +29,32 @@ class Negatives(NamedTuple):
     """float32 [negatives], what is added to their scores."""
 
 
+class Draws:
+    """Which draw of a run comes next: what is drawn is a function of that alone.
+
+    Example:
+        >>> draws = Draws(seed=7, epoch=0, pool=0, batch=3)
+        >>> draws.next(), draws.next()
+        ((7, 0, 0, 3, 0), (7, 0, 0, 3, 1))
+    """
+
+    def __init__(self, seed: int, epoch: int = 0, pool: int = 0, batch: int = 0) -> None:
+        self._place = (seed, epoch, pool, batch)
+        self._done = 0
+
+    def next(self) -> tuple[int, int, int, int, int]:
+        """Seed, epoch, pool, batch, and the number of the draw in the batch."""
+        self._done += 1
+        return (*self._place, self._done - 1)
+
+
 class NegativeSampler:
     """Draws negatives from the rows that are in memory.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
-    triples of each, and is needed for degree-weighted draws only.
+    triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
+    entity of each range is an answer beside one of another, all alike without it: draws are as
+    likely, and where all entities are negatives the logarithm is added to the scores.
 
     Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
     """
@@ -40,59 +64,77 @@ class NegativeSampler:
         config: NegativesConfig,
         ranges: list[tuple[int, int]],
         degrees: Tensor | None = None,
+        shares: list[float] | None = None,
     ) -> None:
         self._config = config
-        self._starts = torch.tensor([start for start, _ in ranges])
-        sizes = torch.tensor([stop - start for start, stop in ranges])
-        self._before = torch.cumsum(sizes, 0) - sizes
-        self._total = int(sizes.sum())
-        if self._total < 1:
+        self._ranges = ranges
+        self._shares: Tensor | None = None
+        if shares is not None:
+            order = sorted(range(len(ranges)), key=lambda number: ranges[number])
+            self._starts = torch.tensor([ranges[number][0] for number in order])
+            self._shares = torch.tensor([shares[number] for number in order], dtype=torch.float64)
+        if sum(stop - start for start, stop in ranges) < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
-        self._by_degree = 0
+        by_degree = 0
         if config.kind == "sampled":
-            self._by_degree = round(config.degree_share * config.count)
-        if self._by_degree:
+            by_degree = round(config.degree_share * config.count)
+        self._counts = (config.count - by_degree, by_degree)
+        self._weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        if by_degree:
             if degrees is None:
                 raise InvalidError("negatives.degree_share: the store knows no degrees")
             kept = torch.cat([degrees[start:stop] for start, stop in ranges])
-            self._weights = kept.to(torch.float64).pow_(config.degree_power)
-            self._sums = torch.cumsum(self._weights, 0)
-            if not float(self._sums[-1]) > 0.0:
+            weights = kept.to(torch.float64).pow_(config.degree_power)
+            sums = torch.cumsum(weights, 0)
+            if not float(sums[-1]) > 0.0:
                 raise InvalidError(
                     "negatives.degree_share: no entity in memory has a triple\n"
                     "hint: use `degree_share` 0"
                 )
+            self._weights = (weights.numpy(), sums.numpy())
+        if self._shares is not None and config.kind == "sampled":
+            self._weigh()
 
-    def draw(self, random: torch.Generator) -> Negatives:
+    def _weigh(self) -> None:
+        """Makes one draw by weight of all draws: both kinds count by the shares of their ranges."""
+        even, by_degree = self._counts
+        share = self._share(torch.cat([torch.arange(start, stop) for start, stop in self._ranges]))
+        weights = share * (even / share.sum())
+        if self._weights is not None:
+            weighted = share * torch.from_numpy(self._weights[0])
+            if float(weighted.sum()) > 0.0:
+                weights += weighted * (by_degree / weighted.sum())
+        self._weights = (weights.numpy(), torch.cumsum(weights, 0).numpy())
+        self._counts = (0, even + by_degree)
+
+    def _share(self, rows: Tensor) -> Tensor:
+        """Shares of the ranges that rows are in."""
+        assert self._shares is not None
+        return self._shares[torch.searchsorted(self._starts, rows, right=True) - 1]
+
+    def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
-            return Negatives(*_ordered(self._row(torch.arange(self._total)), None))
-        count = self._config.count
-        places = torch.randint(self._total, (count - self._by_degree,), generator=random)
-        if self._by_degree:
-            draws = torch.rand(self._by_degree, generator=random, dtype=torch.float64)
-            found = torch.searchsorted(self._sums, draws * self._sums[-1], right=True)
-            places = torch.cat([places, found.clamp_(max=self._total - 1)])
-        places = places.sort().values
-        bias = None
-        if self._config.correction == "frequency":
-            bias = -self.expected(places).log().to(torch.float32)
-        rows = self._row(places)
-        return Negatives(*_ordered(rows, bias))
+            parts = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
+            every = torch.cat(parts)
+            return Negatives(
+                every, None if self._shares is None else self._share(every).log().float()
+            )
+        biased = self._config.correction == "frequency"
+        rows, bias = _core.draw_negatives(
+            self._ranges, self._weights, self._counts, draws.next(), biased=biased
+        )
+        found = torch.from_numpy(rows)
+        if bias is None:
+            return Negatives(found, None)
+        of_draw = torch.from_numpy(bias)
+        if self._shares is not None:
+            of_draw = of_draw + self._share(found).log().float()
+        return Negatives(found, of_draw)
 
-    def expected(self, places: Tensor) -> Tensor:
-        """How often a draw is expected to hold each place, float64."""
-        uniform = (self._config.count - self._by_degree) / self._total
-        result = torch.full(places.shape, uniform, dtype=torch.float64)
-        if self._by_degree:
-            result += self._weights[places] * (self._by_degree / self._sums[-1])
-        return result
 
-    def _row(self, places: Tensor) -> Tensor:
-        if self._starts.numel() == 1:
-            return places + self._starts
-        part = torch.searchsorted(self._before, places, right=True) - 1
-        return places - self._before[part] + self._starts[part]
+_Answers = tuple[tuple[int, float], ...]
+"""Numbers of ranges, and how likely an answer each of their entities is beside the others."""
 
 
 class PoolNegatives:
@@ -100,7 +142,9 @@ class PoolNegatives:
 
     With partitions, a pool has the triples of some buckets only, and an entity in memory whose
     partition is in no bucket with the anchor's is never the answer there. As a negative it would
-    teach the model which buckets are being trained, again with every pool, and nothing else.
+    teach the model which buckets are being trained, again with every pool, and nothing else. For
+    the same reason, where a pool has a larger part of one bucket than of another, the entities of
+    the one count for more.
     """
 
     def __init__(self, config: NegativesConfig, pool: Pool) -> None:
@@ -108,24 +152,30 @@ class PoolNegatives:
         self._pool = pool
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
         self._starts = torch.tensor([pool.ranges[number][0] for number in order])
-        self._sets: dict[Side, list[tuple[int, ...]]] = {}
+        self._sets: dict[Side, list[_Answers]] = {}
         self._set_of: dict[Side, Tensor] = {}
         for side in ("tail", "head"):
             answers = self._answers(side)
             sets = sorted(set(answers))
             self._sets[side] = sets
             self._set_of[side] = torch.tensor([sets.index(answers[number]) for number in order])
-        self._samplers: dict[tuple[int, ...], NegativeSampler] = {}
+        self._samplers: dict[_Answers, NegativeSampler] = {}
 
-    def _answers(self, side: Side) -> list[tuple[int, ...]]:
-        """By range of the anchor: the ranges in which answers for `side` are."""
+    def _answers(self, side: Side) -> list[_Answers]:
+        """By range of the anchor: the ranges in which answers for `side` are, with the share of
+        each by the largest."""
         every = range(len(self._pool.ranges))
         if self._pool.pairs is None:
-            return [tuple(every) for _ in every]
+            return [tuple((number, 1.0) for number in every) for _ in every]
         asked = 0 if side == "tail" else 1
+        shares = self._pool.shares or [1.0] * len(self._pool.pairs)
+        found: list[list[tuple[int, float]]] = [[] for _ in every]
+        for pair, share in zip(self._pool.pairs, shares, strict=True):
+            found[pair[asked]].append((pair[1 - asked], share))
+        largest = [max((share for _, share in answers), default=1.0) for answers in found]
         return [
-            tuple(sorted(pair[1 - asked] for pair in self._pool.pairs if pair[asked] == number))
-            for number in every
+            tuple(sorted((number, share / most) for number, share in answers))
+            for answers, most in zip(found, largest, strict=True)
         ]
 
     def split(self, places: Tensor, side: Side) -> Iterator[tuple[Tensor, NegativeSampler]]:
@@ -142,10 +192,17 @@ class PoolNegatives:
             if len(some):
                 yield some, self._sampler(answers)
 
-    def _sampler(self, answers: tuple[int, ...]) -> NegativeSampler:
+    def _sampler(self, answers: _Answers) -> NegativeSampler:
         if answers not in self._samplers:
-            ranges = [self._pool.ranges[number] for number in answers]
-            self._samplers[answers] = NegativeSampler(self._config, ranges, self._pool.degrees)
+            ranges = [self._pool.ranges[number] for number, _ in answers]
+            shares = [share for _, share in answers]
+            self._samplers[answers] = NegativeSampler(
+                self._config,
+                ranges,
+                self._pool.degrees,
+                # Of all chunks of a batch, or of none: some with a bias and some without are none.
+                None if self._pool.shares is None else shares,
+            )
         return self._samplers[answers]
 
 
@@ -232,11 +289,3 @@ def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.repeat_interleave(torch.arange(counts.numel()), counts)
     before = torch.cumsum(counts, 0) - counts
     return owners, torch.arange(owners.numel()) - before[owners]
-
-
-def _ordered(rows: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Rows ascending: slots of partitions need not stand in the order of their ranges."""
-    if bool((rows[1:] >= rows[:-1]).all()):
-        return rows, bias
-    order = torch.argsort(rows, stable=True)
-    return rows[order], None if bias is None else bias[order]

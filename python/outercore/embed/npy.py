@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import CorruptError
 from outercore.storage import Storage, device_errors
 
 _DATA_OFFSET = 4096
+_BLOCK_NUMBERS = 1 << 20
 _HINT = "hint: go on from a copy of the directory, or train again"
 
 
-def write_npy(storage: Storage, path: Path, table: Tensor) -> None:
+def write_npy(storage: Storage, path: Path, table: Tensor) -> int:
     """Writes a table, data from byte 4096 on; it appears under its name once it is complete.
+
+    Returns the CRC-32 of the data.
 
     Cost: a copy of the table only where it is on another device or not contiguous.
     Errors: `NoSpaceError` and `DeviceError`; what was at `path` before stays.
@@ -27,17 +32,56 @@ def write_npy(storage: Storage, path: Path, table: Tensor) -> None:
         storage.write_pieces(temporary, [npy_header(array.dtype.str, array.shape), array.data])
         storage.rename(temporary, path)
         storage.sync_directory(path.parent)
+    return zlib.crc32(_bytes(array))
 
 
-def read_npy(path: Path) -> Tensor:
-    """The table that `write_npy` wrote, in memory.
+def read_npy(path: Path, checksum: int | None = None) -> Tensor:
+    """The table that `write_npy` wrote, in memory; `checksum` is what that returned.
 
-    Errors: `CorruptError` where there is none, or not a whole one.
+    Errors: `CorruptError` where there is none, not a whole one, or one of other bytes.
     """
     try:
-        return torch.from_numpy(np.load(path))
+        array = np.load(path)
     except (OSError, ValueError, EOFError) as error:
         raise CorruptError(f"array `{path}`: {error}\n{_HINT}") from error
+    check_sum(path, zlib.crc32(_bytes(array)), checksum)
+    return torch.from_numpy(array)
+
+
+def read_npy_into(path: Path, table: Tensor, checksum: int | None = None) -> None:
+    """Puts the table that `write_npy` wrote in the place of `table`, some rows at a time.
+
+    Errors: `CorruptError` where there is none, one of another shape or of other bytes; with other
+    bytes `table` is what was found.
+    """
+    try:
+        found = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise CorruptError(f"array `{path}`: {error}\n{_HINT}") from error
+    if found.dtype != np.float32 or found.shape != tuple(table.shape):
+        raise CorruptError(
+            f"array `{path}`: expected float32 {list(table.shape)}, "
+            f"found {found.dtype} {list(found.shape)}\n{_HINT}"
+        )
+    step, total = max(1, _BLOCK_NUMBERS // max(1, table[:1].numel())), 0
+    for first in range(0, len(table), step):
+        rows = np.array(found[first : first + step])
+        total = zlib.crc32(_bytes(rows), total)
+        table[first : first + step] = torch.from_numpy(rows)
+    check_sum(path, total, checksum)
+
+
+def check_sum(path: Path, found: int, expected: int | None) -> None:
+    """Raises `CorruptError` unless the sums are the same, or none is expected."""
+    if expected is not None and found != expected:
+        raise CorruptError(
+            f"array `{path}`: found checksum {found:08x}, expected {expected:08x}\n{_HINT}"
+        )
+
+
+def _bytes(array: NDArray[np.generic]) -> memoryview:
+    """The bytes of a contiguous array."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,21 @@ from outercore.errors import InvalidError
 OrderKind = Literal["optimal", "legend", "beta", "cover", "sequential"]
 ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover", "sequential")
 """All orders, as they are listed to people."""
+
+
+@dataclass(frozen=True)
+class Walks:
+    """How an epoch goes through an order: what a state trains mixes the more by each."""
+
+    sweeps: int = 1
+    """Walks through the order that make an epoch; each trains another part of every bucket."""
+    spread: bool = False
+    """Whether a bucket is trained in every state that holds its partitions, not in the first."""
+    rename: bool = False
+    """Whether partitions change their places at random from walk to walk."""
+    seed: int = 0
+    """Of places and parts."""
+
 
 Bucket = tuple[int, int]
 """The edges from one partition to another: (source, target)."""
@@ -57,12 +72,14 @@ class OrderPlan:
     """Places for partitions in memory."""
     mode: str
     """``in_place`` or ``spare_slot``."""
+    walks: Walks
+    """How an epoch goes through it."""
     states: int
-    """Buffer states."""
+    """Buffer states of an epoch."""
     least_states: int
-    """The fewest that any order can have."""
+    """The fewest that an epoch by any order can have."""
     swaps: int
-    """States but the first."""
+    """States but the first of every walk."""
     prefetchable: int
     """Swaps with a bucket to train meanwhile."""
     hidden: int
@@ -76,7 +93,11 @@ class OrderPlan:
     bytes_written: int
     """Written by an epoch that leaves nothing in memory."""
     bytes_between: int
-    """Read, and written as well, by an epoch between two others that run the other way."""
+    """Read, and written as well, by an epoch between two others, which begins with what the one
+    before left in memory."""
+    triples_read: int
+    """Triples that an epoch reads where they are not kept in memory: every bucket as often as a
+    part of it is trained."""
     compute_seconds: float
     """Seconds of computing."""
     swap_seconds: float
@@ -84,7 +105,7 @@ class OrderPlan:
     stall_seconds: float
     """Seconds during which computing waits for swaps."""
     epoch_seconds: float
-    """Expected seconds of an epoch between two others that run the other way."""
+    """Expected seconds of an epoch between two others."""
     ends_seconds: float
     """What first loads and last stores add to an epoch that stands alone."""
     density: float
@@ -157,6 +178,7 @@ class PartitionOrder:
         seconds_per_edge: float,
         read_bandwidth: float,
         write_bandwidth: float,
+        walks: Walks | None = None,
     ) -> OrderPlan:
         """What an epoch in this order costs.
 
@@ -168,6 +190,7 @@ class PartitionOrder:
             seconds_per_edge: to train one edge with its negatives.
             read_bandwidth: bytes a second that the device reads.
             write_bandwidth: bytes a second that it writes.
+            walks: how an epoch goes through the order; once and as it is by default.
 
         Raises:
             InvalidError: rates that are not positive, or counts of another shape.
@@ -198,11 +221,12 @@ class PartitionOrder:
             "seconds_per_edge": float(seconds_per_edge),
             "read_bandwidth": float(read_bandwidth),
             "write_bandwidth": float(write_bandwidth),
+            "walks": asdict(walks or Walks()),
         }
         found = json.loads(_core.plan_order(self._json, json.dumps(options)))
         hiding = found.pop("hiding")
         return OrderPlan(
-            **found,
+            **{**found, "walks": Walks(**found["walks"])},
             density=hiding["density"],
             least_density=hiding["least_density"],
             hides=hiding["holds"],

@@ -20,7 +20,7 @@ from torch import Tensor
 from outercore import _core
 from outercore.embed.links import Links
 from outercore.embed.npy import read_npy, write_npy
-from outercore.embed.order import PartitionOrder
+from outercore.embed.order import PartitionOrder, Walks
 from outercore.embed.store import Pool, Progress, StartRows, TableLayout
 from outercore.errors import CorruptError, InvalidError
 from outercore.storage import Storage
@@ -48,8 +48,9 @@ class ArraySource:
 class PartitionStore:
     """Entities in partitions on disk, some of them in memory; relations in memory.
 
-    A pool is a step of the core's executor: the buckets that a buffer state newly allows, in place
-    those of the partition that leaves first. Its rows lie in the slots of the executor.
+    A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
+    of all that it allows; in place those of the partition that leaves first. Its rows lie in the
+    slots of the executor.
 
     Memory: the budget that it is opened with, a pool's triples as training takes them, and the
     relations' tables.
@@ -101,9 +102,11 @@ class PartitionStore:
         degrees: bool = False,
         start: StartRows | None = None,
         relations: Tensor | None = None,
+        walks: Walks | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
+        An epoch goes through `order` as `walks` says, once and as it is by default.
         `start` and `relations` give first rows; one that is not a number is the model's own.
         `degrees` as in `open`.
 
@@ -120,6 +123,7 @@ class PartitionStore:
             "dim": layout.width,
             "state_width": layout.state_width,
             "source": source.to_core(),
+            "walks": asdict(walks or Walks()),
             "memory": memory,
         }
 
@@ -166,6 +170,7 @@ class PartitionStore:
                 entity_state=self._state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
+                shares=_shares(step["parts"]),
                 weights=None if weights is None else torch.from_numpy(weights),
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
@@ -218,8 +223,8 @@ class PartitionStore:
         # Not over those that the last checkpoint names.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
-        write_npy(self._storage, self._kept_relations(place), self.relations)
-        self._kept = (place, checksum)
+        of_relations = write_npy(self._storage, self._kept_relations(place), self.relations)
+        self._kept = (place, checksum, of_relations)
 
     def restore(self) -> None:
         """See `Store`.
@@ -229,8 +234,8 @@ class PartitionStore:
         if self._within_state:
             self._reopen()
         if self._kept is not None:
-            place, checksum = self._kept
-            relations = read_npy(self._kept_relations(place))
+            place, checksum, of_relations = self._kept
+            relations = read_npy(self._kept_relations(place), of_relations)
             self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
             self.relations = relations
 
@@ -270,6 +275,11 @@ class PartitionStore:
         return self.directory / f"kept-{place}-relations.npy"
 
 
+def _shares(parts: list[int]) -> list[float] | None:
+    """Of each bucket, dealt into so many parts: what one of them is, if they are not all alike."""
+    return None if len(set(parts)) <= 1 else [1.0 / count for count in parts]
+
+
 @dataclass(frozen=True)
 class _Resident:
     """What a commit holds beside the partitions: a line of JSON, then the numbers."""
@@ -277,8 +287,9 @@ class _Resident:
     relations: Tensor
     relation_state: Tensor
     progress: Progress | None
-    kept: tuple[int, str] | None
-    """Which of the two places of best tables counts, and the checksum of its embeddings."""
+    kept: tuple[int, str, int | None] | None
+    """Which of the two places of best tables counts, and the checksums of its embeddings and
+    relations; a table of an earlier release knows the first one only."""
 
     def encode(self) -> bytes:
         tables = [self.relations, self.relation_state]
@@ -311,5 +322,5 @@ class _Resident:
             relations,
             state,
             None if progress is None else Progress.from_dict(progress),
-            None if kept is None else (int(kept[0]), str(kept[1])),
+            None if kept is None else (int(kept[0]), str(kept[1]), (*kept, None)[2]),
         )

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName
-from outercore.embed.order import PartitionOrder, partition_order
+from outercore.embed.order import OrderPlan, PartitionOrder, Walks, partition_order
 from outercore.errors import BudgetError, InvalidError
 from outercore.sizes import format_size, parse_size
 
@@ -20,9 +20,17 @@ _COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of partitions that are tried."""
 _NEARLY = 1.01
 """Of two as fast the one with fewer partitions is taken."""
+_SWEEPS = (8, 4, 2)
+"""Numbers of walks an epoch that are tried."""
+_HIDDEN = 1.1
+"""I/O is hidden where an epoch takes no longer than computing by this factor."""
+_BATCH_PARTS = 4
+"""A state's pool is at least such a part of a batch: smaller batches cost time."""
 _SEARCH = 2_000_000
 """Swaps that the search for an order looks at while numbers are compared."""
 _PAGE_NUMBERS = 1024
+_DRAW = 24
+"""Bytes a row to draw by degree: degrees as they are put together, their powers, running sums."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _STAGING = 4 << 20
@@ -65,6 +73,8 @@ class Placement:
     """Partitions in memory."""
     spare: bool
     """Whether one slot is kept free to load into."""
+    sweeps: int = 1
+    """Walks through the order that make an epoch."""
     parts: dict[str, int] = field(default_factory=dict)
     """Bytes by purpose."""
 
@@ -116,6 +126,11 @@ def place(config: EmbedConfig, size: Size) -> Placement:
 
     Errors: `BudgetError` with the least that would do.
     """
+    if config.budget.sweeps > 1 and _knows_triples(config):
+        raise InvalidError(
+            f"budget.sweeps: {config.budget.sweeps} with the filter `known`, which needs all of a "
+            "bucket's triples at once\nhint: leave `sweeps` out, or filter `own`"
+        )
     budget = parse_size(config.budget.memory)
     whole = in_memory(config, size, budget)
     asked = config.budget.partitions
@@ -142,7 +157,8 @@ def place(config: EmbedConfig, size: Size) -> Placement:
         large = [one for one in fitting if one.partitions == fewest]
     seconds = {id(one): _seconds(config, size, one) for one in large}
     fast = [one for one in large if seconds[id(one)] <= _NEARLY * min(seconds.values())]
-    return _filled(min(fast, key=lambda one: (one.partitions, seconds[id(one)])))
+    best = min(fast, key=lambda one: (one.partitions, seconds[id(one)]))
+    return _filled(replace(best, sweeps=config.budget.sweeps or _sweeps(config, size, best)))
 
 
 def question_bytes(config: EmbedConfig) -> int:
@@ -163,13 +179,29 @@ def order_of(config: EmbedConfig, placement: Placement, work: int | None = None)
     )
 
 
+def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
+    """How the epochs of a run go through its order."""
+    budget = config.budget
+    spread = budget.spread and not _knows_triples(config)
+    return Walks(placement.sweeps, spread, budget.rename, config.run.seed)
+
+
+def _knows_triples(config: EmbedConfig) -> bool:
+    """Whether a pool's triples say which negatives are true: then it needs whole buckets."""
+    return config.negatives.filter == "known"
+
+
 def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
     """The configuration with the numbers that were chosen, so that a run goes on with them."""
     swap = config.budget.swap
     if not placement.in_memory:
         swap = "spare-slot" if placement.spare else "in-place"
     budget = replace(
-        config.budget, partitions=placement.partitions, slots=placement.slots, swap=swap
+        config.budget,
+        partitions=placement.partitions,
+        slots=placement.slots,
+        swap=swap,
+        sweeps=placement.sweeps,
     )
     return replace(config, budget=budget)
 
@@ -184,10 +216,10 @@ def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
         "embeddings": 4 * dim * entities,
         "optimiser": (row_bytes(config) - 4 * dim) * entities,
         "triples": each * size.triples,
-        "degrees": 8 * entities,
+        "degrees": (8 + (_DRAW if config.negatives.degree_share else 0)) * entities,
         **_shared(config, size),
     }
-    return Placement(budget, 1, 1, False, parts)
+    return Placement(budget, 1, 1, False, parts=parts)
 
 
 def partitioned(
@@ -199,7 +231,12 @@ def partitioned(
     # ways, and its own; the first state enables all of its partitions'.
     there = slots - 1 if spare else slots
     buckets = max(there * there, 2 * there - 1)
-    pool = int(_SPREAD * size.triples * buckets / partitions**2) + 1
+    sweeps = max(1, config.budget.sweeps)
+    pool = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets
+    # Where pools have parts of buckets, one is read whole.
+    whole = 0
+    if config.budget.sweeps != 1 or config.budget.spread or config.budget.rename:
+        whole = int(_SPREAD * size.triples / partitions**2) + 1
     # As they are read; then as training takes them, with their order.
     read, trained = (16, 24 + 8 + 4) if size.weighted else (12, 24 + 8)
     if config.negatives.filter == "known":
@@ -207,15 +244,19 @@ def partitioned(
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
-        "triples of a state": read * pool + 24 * partitions**2,
+        "triples of a state": read * (pool + whole) + 32 * partitions**2,
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
         **_shared(config, size),
     }
     if config.negatives.degree_share:
-        parts["degrees"] = 8 * size.entities
-    return Placement(budget, partitions, slots, spare, parts)
+        rows = there * slot_rows
+        # Where a pool has parts of buckets, each partition's anchors have draws of their own; else
+        # those of the new one, and the others'.
+        draws = there if config.budget.spread else 2
+        parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + _DRAW * draws * rows
+    return Placement(budget, partitions, slots, spare, sweeps, parts)
 
 
 def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
@@ -241,6 +282,20 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
                     break
             if best is not None:
                 yield best
+
+
+def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
+    """Most walks an epoch whose I/O training hides, by nominal rates."""
+    if _knows_triples(config):
+        return 1
+    order = order_of(config, placement, work=_SEARCH)
+    for sweeps in _SWEEPS:
+        pool = size.triples / (len(order) * sweeps)
+        plan = _plan(config, size, order, walks_of(config, replace(placement, sweeps=sweeps)))
+        hides = plan.epoch_seconds <= _HIDDEN * plan.compute_seconds
+        if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
+            return sweeps
+    return 1
 
 
 def _pool(size: Size, placement: Placement) -> float:
@@ -320,16 +375,23 @@ def _slot_rows(rows: int, dim: int, config: EmbedConfig) -> int:
 
 def _seconds(config: EmbedConfig, size: Size, placement: Placement) -> float:
     """Expected seconds of an epoch, by nominal rates."""
-    plan = order_of(config, placement, work=_SEARCH).plan(
+    order = order_of(config, placement, work=_SEARCH)
+    plan = _plan(config, size, order, walks_of(config, placement))
+    # Bytes cost something where they are hidden, too.
+    return plan.epoch_seconds + 0.3 * plan.swap_seconds
+
+
+def _plan(config: EmbedConfig, size: Size, order: PartitionOrder, walks: Walks) -> OrderPlan:
+    """What an epoch costs by nominal rates."""
+    return order.plan(
         nodes=size.entities,
         row_bytes=row_bytes(config),
         edges=size.triples,
         seconds_per_edge=_NOMINAL_SECONDS,
         read_bandwidth=_NOMINAL_BANDWIDTH,
         write_bandwidth=_NOMINAL_BANDWIDTH,
+        walks=walks,
     )
-    # Bytes cost something where they are hidden, too.
-    return plan.epoch_seconds + 0.3 * plan.swap_seconds
 
 
 def _too_small(budget: int, least: int, what: str) -> BudgetError:

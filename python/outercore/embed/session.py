@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from outercore.embed.data import EmbedData, data_of
 from outercore.embed.epochs import LOWER, Epochs
 from outercore.embed.models import Model
 from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Placement, Size, order_of, place, resolved
 from outercore.embed.record_of import describe
@@ -232,7 +233,10 @@ class Session:
         if not isinstance(self._store, PartitionStore):
             return plan
         order = order_of(self._config, self._placement)
+        walks = Walks(**self._store.shape["walks"])
         partition = self._store.shape["partition_bytes"]
+        # With a spare slot the first swap of a walk finds what it loads there still.
+        moved = order.swaps - (order.spare and order.swaps > 0)
         return {
             **plan,
             "order": {
@@ -241,7 +245,8 @@ class Session:
                 "swaps": order.swaps,
                 "prefetchable": order.prefetchable,
                 "partition_bytes": partition,
-                "bytes_between": order.swaps * partition,
+                "bytes_between": moved * walks.sweeps * partition,
+                "walks": asdict(walks),
             },
         }
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.models import Start
-from outercore.embed.npy import read_npy, write_npy
+from outercore.embed.npy import read_npy, read_npy_into, write_npy
 from outercore.embed.randomness import Purpose, initial_rows
 from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.lock import hold
@@ -106,6 +106,12 @@ class Pool:
 
     A triple's entity is replaced by those of the ranges that are paired with that of its other
     one. `None`: any with any.
+    """
+    shares: list[float] | None = None
+    """Of each pair: which part of its triples the pool has; `None`: the same of all, or all of it.
+
+    Where they differ, an entity is the likelier an answer the larger the share of its pair, and
+    negatives have to be as likely.
     """
 
     def release(self) -> None:
@@ -209,8 +215,7 @@ _TABLES = ("entities", "entity_state", "relations", "relation_state")
 _KEPT = ("entities", "relations")
 _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
-_VERSION = 1
-_BLOCK_NUMBERS = 1 << 20
+_VERSION = 2
 _DAMAGED = "hint: go on from a copy of the directory, or train again"
 
 
@@ -243,6 +248,7 @@ class MemoryStore:
     _kept: tuple[Tensor, Tensor] | None = field(init=False, default=None)
     _kept_on_disk: int | None = field(init=False, default=None)
     _kept_committed: int | None = field(init=False, default=None)
+    _kept_sums: dict[str, int] = field(init=False, default_factory=dict)
     _lock: TextIO | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -321,9 +327,11 @@ class MemoryStore:
             )
         tables = directory / f"tables-{saved['generation'] % 2}"
         for name in _TABLES:
-            setattr(store, name, read_npy(tables / f"{name}.npy").to(device))
+            table = read_npy(tables / f"{name}.npy", saved["sums"].get(name))
+            setattr(store, name, table.to(device))
         store._generation = saved["generation"]
         store._kept_on_disk = store._kept_committed = saved["kept"]
+        store._kept_sums = saved["kept_sums"]
         store.progress = Progress.from_dict(saved["progress"])
         return store
 
@@ -354,10 +362,11 @@ class MemoryStore:
             "relations": self.relation_count,
             "triples": len(self.triples),
             "kept": self._kept_on_disk,
+            "kept_sums": self._kept_sums,
             "progress": asdict(progress),
         }
         with device_errors(f"checkpoint `{self.directory}`"):
-            self._write_tables(f"tables-{generation % 2}", _TABLES)
+            saved["sums"] = self._write_tables(f"tables-{generation % 2}", _TABLES)
             text = json.dumps(saved, allow_nan=False).encode()
             replace_file(self.storage, self.directory / _JOURNAL, text)
         self._generation = generation
@@ -371,7 +380,7 @@ class MemoryStore:
         # Not over those that the last checkpoint names.
         place = 1 if self._kept_committed == 0 else 0
         with device_errors(f"best tables in `{self.directory}`"):
-            self._write_tables(f"kept-{place}", _KEPT)
+            self._kept_sums = self._write_tables(f"kept-{place}", _KEPT)
         self._kept_on_disk = place
 
     def restore(self) -> None:
@@ -379,7 +388,7 @@ class MemoryStore:
         if self.directory is not None and self._kept_on_disk is not None:
             kept = self.directory / f"kept-{self._kept_on_disk}"
             for name in _KEPT:
-                _read_into(kept / f"{name}.npy", getattr(self, name))
+                read_npy_into(kept / f"{name}.npy", getattr(self, name), self._kept_sums.get(name))
         elif self._kept is not None:
             for name, table in zip(_KEPT, self._kept, strict=True):
                 getattr(self, name).copy_(table)
@@ -425,14 +434,18 @@ class MemoryStore:
             self._lock.close()
             self._lock = None
 
-    def _write_tables(self, name: str, tables: tuple[str, ...]) -> None:
+    def _write_tables(self, name: str, tables: tuple[str, ...]) -> dict[str, int]:
+        """Writes tables into a directory of that name; their checksums."""
         assert self.directory is not None
         into = self.directory / name
         self.storage.make_directory(into)
-        for table in tables:
-            write_npy(self.storage, into / f"{table}.npy", getattr(self, table))
+        sums = {
+            table: write_npy(self.storage, into / f"{table}.npy", getattr(self, table))
+            for table in tables
+        }
         self.storage.sync_directory(into)
         self.storage.sync_directory(self.directory)
+        return sums
 
 
 def check_triples(name: str, triples: Tensor, entities: int, relations: int) -> None:
@@ -459,31 +472,13 @@ def _read_journal(directory: Path) -> dict[str, Any]:
         saved: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise CorruptError(f"checkpoint `{path}`: {error}\n{_DAMAGED}") from error
-    if saved.get("version") != _VERSION:
+    if saved.get("version") not in (1, _VERSION):
         raise VersionError(
             f"checkpoint `{path}`: expected version {_VERSION}, found {saved.get('version')}\n"
             "hint: go on with the Outercore that wrote it"
         )
-    return saved
-
-
-def _read_into(path: Path, table: Tensor) -> None:
-    """Puts a table that `write_npy` wrote in the place of `table`, some rows at a time.
-
-    Errors: `CorruptError` where there is none, or not a whole one of this shape.
-    """
-    try:
-        found = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise CorruptError(f"array `{path}`: {error}\n{_DAMAGED}") from error
-    if found.dtype != np.float32 or found.shape != tuple(table.shape):
-        raise CorruptError(
-            f"array `{path}`: expected float32 {list(table.shape)}, "
-            f"found {found.dtype} {list(found.shape)}\n{_DAMAGED}"
-        )
-    step = max(1, _BLOCK_NUMBERS // max(1, table[:1].numel()))
-    for first in range(0, len(table), step):
-        table[first : first + step] = torch.from_numpy(np.array(found[first : first + step]))
+    # The first version knows no checksums.
+    return {"sums": {}, "kept_sums": {}, **saved}
 
 
 def _overlay(name: str, given: Tensor, rows: Tensor) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from outercore.embed.config import EmbedConfig
 from outercore.embed.partitions import PartitionStore
-from outercore.embed.planning import Placement, order_of
+from outercore.embed.planning import Placement, order_of, walks_of
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.store import MemoryStore, Store, TableLayout
 
@@ -45,6 +45,7 @@ def open_store(
             entity_count=data.entities,
             relation_count=data.relations,
             order=order_of(config, placement),
+            walks=walks_of(config, placement),
             memory=placement.for_partitions,
             seed=config.run.seed,
             degrees=degrees,

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from outercore.embed.batches import Asked, CoreBatches
 from outercore.embed.config import EmbedConfig
 from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.native import gather_rows
-from outercore.embed.negatives import KnownTargets, Negatives, PoolNegatives, occurrences
+from outercore.embed.negatives import Draws, KnownTargets, Negatives, PoolNegatives, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.randomness import Purpose, generator
@@ -76,13 +77,21 @@ class _PoolContext(NamedTuple):
 class Trainer:
     """Trains the tables of a store. A run is a function of triples, configuration and model.
 
-    With a `model` of one's own, `config.model` gives its dimension only.
+    With a `model` of one's own, `config.model` gives its dimension only. Without `native` PyTorch
+    does all the work of a batch but the steps: the definition, to compare with.
 
     Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
     that moved the tables.
     """
 
-    def __init__(self, store: Store, config: EmbedConfig, model: Model | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: EmbedConfig,
+        model: Model | None = None,
+        *,
+        native: bool = True,
+    ) -> None:
         self.store = store
         self.config = config
         self.model = build_model(config.model) if model is None else model
@@ -90,7 +99,12 @@ class Trainer:
         self._entity_steps = build_optimiser(config.optimiser.kind)
         self._relation_steps = build_optimiser(config.optimiser.relations)
         self._regulariser = build_regulariser(config.regulariser)
-        self._workspace = Workspace()
+        self._workspace = Workspace(native=native)
+        self._core = (
+            CoreBatches.for_run(config, self.model, self._loss, store.relation_count)
+            if native
+            else None
+        )
         self._known_of: Tensor | None = None
         self._known: dict[Side, KnownTargets] = {}
 
@@ -170,35 +184,52 @@ class Trainer:
 
     def _step(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> float:
         """Trains one batch and returns its mean loss."""
-        pool = context.pool
-        random = generator(self.config.run.seed, Purpose.NEGATIVES, *at)
-        found = Touched()
-        value = pool.entities.new_zeros(())
-        for side in ("tail", "head"):
+        asked = self._ask(context, places, at)
+        options = self.config.optimiser
+        factor = options.factor(at[0])
+        rate = options.learning_rate * factor
+        rates = (rate, options.relation_learning_rate * factor or rate)
+        unit = 0.5 / len(places)
+        if self._core is not None and self._core.fit(context.pool, self.store):
+            loss = self._core.train(context.pool, self.store, asked, unit, rates)
+            if loss is None:
+                raise _diverged(at, "one that is not")
+            return loss
+        return self._step_by_pytorch(context, asked, unit, rates, at)
+
+    def _ask(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> Asked:
+        """The chunks of a batch, with their negatives."""
+        draws = Draws(self.config.run.seed, *at)
+        asked: Asked = {"tail": [], "head": []}
+        for side, chunks in asked.items():
             for group, sampler in context.negatives.split(places, side):
                 for chunk in group.split(self.config.optimiser.chunk_size):
-                    negatives = sampler.draw(random)
-                    value += self._chunk(context, chunk, side, negatives, 0.5 / len(places), found)
+                    chunks.append((chunk, sampler.draw(draws)))
+        return asked
+
+    def _step_by_pytorch(
+        self,
+        context: _PoolContext,
+        asked: Asked,
+        unit: float,
+        rates: tuple[float, float],
+        at: tuple[int, int, int],
+    ) -> float:
+        pool = context.pool
+        found = Touched()
+        value = pool.entities.new_zeros(())
+        for side, chunks in asked.items():
+            for places, negatives in chunks:
+                value += self._chunk(context, places, side, negatives, unit, found)
         loss = float(value)
         has_relations = self.store.relations.size(1) > 0
         gradients = [found.entities(), *([found.relations()] if has_relations else [])]
         if not all(map(math.isfinite, (loss, *(float(sums.sum()) for _, sums in gradients)))):
-            raise DivergedError(
-                f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
-                f"{loss}; the tables are as the batch before left them\n"
-                "hint: lower the learning rate, or strengthen the regulariser"
-            )
-        options = self.config.optimiser
-        factor = options.factor(at[0])
-        rate = options.learning_rate * factor
-        self._entity_steps.step(pool.entities, pool.entity_state, *gradients[0], rate)
+            raise _diverged(at, str(loss))
+        self._entity_steps.step(pool.entities, pool.entity_state, *gradients[0], rates[0])
         if has_relations:
-            self._relation_steps.step(
-                self.store.relations,
-                self.store.relation_state,
-                *gradients[1],
-                options.relation_learning_rate * factor or rate,
-            )
+            tables = (self.store.relations, self.store.relation_state)
+            self._relation_steps.step(*tables, *gradients[1], rates[1])
         return loss
 
     def _chunk(
@@ -281,6 +312,14 @@ class Trainer:
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost
+
+
+def _diverged(at: tuple[int, int, int], found: str) -> DivergedError:
+    return DivergedError(
+        f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
+        f"{found}; the tables are as the batch before left them\n"
+        "hint: lower the learning rate, or strengthen the regulariser"
+    )
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:

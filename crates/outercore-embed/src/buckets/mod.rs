@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::executor::{Step, pools};
 use crate::layout::{PAGE, Partitioning};
-use crate::order::{Bucket, Order};
+use crate::order::Bucket;
 use crate::plan::BucketEdges;
+use crate::walk::{Share, Visit, Walks};
 
 pub use build::build_buckets;
 pub use graph::{GraphTriples, HeldOut, LinkPart, LinkReader};
@@ -181,6 +182,8 @@ pub struct Buckets {
     engine: Engine,
     file: FileId,
     all: Option<TriplePool>,
+    /// A bucket of which a part is wanted.
+    whole: TriplePool,
 }
 
 impl Buckets {
@@ -194,7 +197,15 @@ impl Buckets {
             Header::load(path).with_context(describe).map_err(|error| error.hint(DAMAGED))?;
         let mut engine = Engine::open(engine)?;
         let file = engine.register(path)?;
-        Ok(Self { path: path.to_owned(), header, entries, engine, file, all: None })
+        Ok(Self {
+            path: path.to_owned(),
+            header,
+            entries,
+            engine,
+            file,
+            all: None,
+            whole: TriplePool::default(),
+        })
     }
 
     /// What they were made from.
@@ -222,11 +233,41 @@ impl Buckets {
         BucketEdges::Counted(self.entries.iter().map(|entry| entry.count).collect())
     }
 
-    /// Triples of the largest pool of an epoch, forwards or backwards.
-    pub fn largest_pool(&self, order: &Order) -> u64 {
-        let size = |buckets: Vec<Bucket>| buckets.iter().map(|&b| self.count(b)).sum();
-        let backwards = order.reversed();
-        pools(order).chain(pools(&backwards)).map(size).max().unwrap_or(0)
+    /// Room for the triples of any pool of any epoch, and for the largest bucket beside it where
+    /// pools have parts of buckets.
+    pub fn largest_pool(&self, walks: &Walks) -> u64 {
+        let config = walks.config();
+        if !config.spread && !config.rename && config.sweeps == 1 {
+            let size = |visits: Vec<Visit>| visits.iter().map(|&(b, _)| self.count(b)).sum();
+            let mut walks = walks.clone();
+            let pools = [0, 1].map(|epoch| pools(&mut walks, epoch));
+            return pools.into_iter().flatten().map(size).max().unwrap_or(0);
+        }
+        let resident = walks.order(0).states.first().map_or(0, |state| state.resident.len());
+        let largest = self.entries.iter().map(|entry| entry.count).max().unwrap_or(0);
+        self.most_among(resident, u64::from(config.sweeps)) + largest
+    }
+
+    /// Upper bound of the triples between any `resident` partitions, when a pool has one of
+    /// `parts` of every bucket at most.
+    fn most_among(&self, resident: usize, parts: u64) -> u64 {
+        let partitions = self.header.source.partitioning.partitions();
+        let count = |source: usize, target: usize| {
+            self.entries[source * partitions + target].count.div_ceil(parts)
+        };
+        // Twice what a partition has with itself and with the others that it has most with, each
+        // of which brings half of it.
+        let mut most: Vec<u64> = (0..partitions)
+            .map(|one| {
+                let others = (0..partitions).filter(|&other| other != one);
+                let mut with: Vec<u64> =
+                    others.map(|other| count(one, other) + count(other, one)).collect();
+                with.sort_unstable_by_key(|&triples| std::cmp::Reverse(triples));
+                2 * count(one, one) + with.iter().take(resident.saturating_sub(1)).sum::<u64>()
+            })
+            .collect();
+        most.sort_unstable_by_key(|&triples| std::cmp::Reverse(triples));
+        most.iter().take(resident).sum::<u64>().div_ceil(2)
     }
 
     /// What reading has cost.
@@ -283,13 +324,15 @@ impl Buckets {
     /// Fills `pool` with the triples of a step, as rows of the slots' memory; a slot has
     /// `slot_rows` rows.
     ///
-    /// **Cost**: one sequential read a bucket, none where they are kept in memory.
+    /// **Cost**: one sequential read a bucket, of which all is read where a part is wanted; none
+    /// where they are kept in memory.
     ///
     /// # Errors
     /// `Invalid`: a bucket whose partitions the step does not have. `Corrupt`: other bytes than
     /// were written. A failed read.
     pub fn read(&mut self, step: &Step, slot_rows: u64, pool: &mut TriplePool) -> Result<()> {
-        let total = step.buckets.iter().map(|&bucket| self.count(bucket)).sum();
+        let visits = || step.buckets.iter().copied().zip(step.shares.iter().copied());
+        let total = visits().map(|(bucket, share)| share.count(self.count(bucket))).sum();
         self.reserve(pool, total);
         let first_row = |partition| {
             let found = step.resident.iter().find(|resident| resident.partition == partition);
@@ -298,13 +341,17 @@ impl Buckets {
             })
         };
         let mut start = 0;
-        for &bucket in &step.buckets {
+        for (bucket, share) in visits() {
             let Some(index) = self.index(bucket) else {
                 return Err(Error::invalid(format!("there is no {bucket:?}")));
             };
             let (head, tail) = (first_row(bucket.source)?, first_row(bucket.target)?);
-            self.read_bucket(index, start, pool)?;
-            let end = start + self.entries[index].count as usize;
+            let end = start + share.count(self.entries[index].count) as usize;
+            if share.of == 1 {
+                self.read_bucket(index, start, pool)?;
+            } else {
+                self.read_part(index, share, start, pool)?;
+            }
             for triple in &mut pool.triples[start..end] {
                 triple[0] += head;
                 triple[2] += tail;
@@ -324,6 +371,37 @@ impl Buckets {
         let triples = triples as usize;
         pool.triples.resize(triples, [0; 3]);
         pool.weights.resize(if self.header.weighted { triples } else { 0 }, 0.0);
+    }
+
+    /// Puts a part of a bucket's triples at `start` of `pool`.
+    fn read_part(
+        &mut self,
+        index: usize,
+        share: Share,
+        start: usize,
+        pool: &mut TriplePool,
+    ) -> Result<()> {
+        let Entry { start: from, count, .. } = self.entries[index];
+        if share.count(count) == 0 {
+            return Ok(());
+        }
+        let mut whole = std::mem::take(&mut self.whole);
+        let (all, from) = if let Some(all) = &self.all {
+            (all, from as usize)
+        } else {
+            self.reserve(&mut whole, count);
+            self.read_bucket(index, 0, &mut whole)?;
+            (&whole, 0)
+        };
+        for (to, place) in (start..).zip(share.places(count)) {
+            let place = from + place as usize;
+            pool.triples[to] = all.triples[place];
+            if self.header.weighted {
+                pool.weights[to] = all.weights[place];
+            }
+        }
+        self.whole = whole;
+        Ok(())
     }
 
     /// Puts a bucket's triples, as they are stored, at `start` of `pool`.

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::buckets::{Buckets, pool_bytes};
 use crate::layout::{PAGE, TableLayout};
-use crate::order::Order;
+use crate::walk::Walks;
 
 /// Reads work with this much staging, if slowly.
 const LEAST_STAGING: u64 = 128 << 10;
 /// More staging makes no device tried faster.
 const MOST_STAGING: u64 = 8 << 20;
-/// Bytes of the table of buckets, for each.
-const BUCKET: u64 = 24;
+/// Bytes of the table of buckets, and of what is known of their parts, for each.
+const BUCKET: u64 = 32;
 
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,10 +52,11 @@ impl ExecutorMemory {
 /// `Budget`: less than the least that works, which is named.
 pub fn plan_memory(
     layout: &TableLayout,
-    order: &Order,
+    walks: &Walks,
     buckets: &Buckets,
     memory: Bytes,
 ) -> Result<ExecutorMemory> {
+    let order = walks.order(0);
     let slots = order.slots.min(order.partitions);
     let weighted = buckets.weighted();
     let table = BUCKET * (order.partitions as u64).pow(2);
@@ -63,7 +64,7 @@ pub fn plan_memory(
         slots: Bytes(layout.partition_bytes().0 * slots as u64),
         staging: Bytes(LEAST_STAGING),
         bucket_staging: Bytes(LEAST_STAGING),
-        pool: Bytes(pool_bytes(buckets.largest_pool(order), weighted).0 + table),
+        pool: Bytes(pool_bytes(buckets.largest_pool(walks), weighted).0 + table),
         triples: Bytes(0),
     };
     let least = plan.total();

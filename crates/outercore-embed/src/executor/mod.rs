@@ -25,6 +25,7 @@ use crate::journal::{self, Journal, PartitionRecord, Position, ResidentRecord};
 use crate::layout::TableLayout;
 use crate::order::{Order, State, SwapMode};
 use crate::partition::{CopyIndex, Fill, PartitionFile, Slot, SlotMemory, Sums};
+use crate::walk::{EpochVisits, Visits, WalkConfig, Walks};
 
 pub use counters::ExecutorCounters;
 pub use memory::{ExecutorMemory, plan_memory};
@@ -36,8 +37,8 @@ use worker::{Answer, Job, Load, Store, Swapped, Worker};
 
 /// Trains a table larger than memory, a few partitions at a time.
 ///
-/// Odd epochs go through the order backwards, so that they begin with what the epoch before left
-/// in memory.
+/// An epoch is one walk through the order, or several ([`Walks`]). Each begins with what the one
+/// before left in memory: odd ones go backwards, unless partitions are renamed.
 ///
 /// **Memory**: the order's slots times [`TableLayout::partition_bytes`], and the engine's staging.
 /// [`plan_memory`] adds them up.
@@ -74,8 +75,11 @@ pub struct Executor {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     layout: TableLayout,
-    /// Forwards and backwards.
-    orders: [Order; 2],
+    walks: Walks,
+    /// The walk that the position is in.
+    walk: Order,
+    /// Which parts of its buckets the epoch has trained; none before its first step.
+    visits: Option<EpochVisits>,
     order_checksum: String,
     memory: SlotMemory,
     /// The slots' memory; none while the worker has it.
@@ -153,19 +157,23 @@ impl Executor {
         resident: &[u8],
         fill: Fill<'_>,
     ) -> Result<()> {
-        Self::create_with(disk, directory, layout, order, resident, &mut || Ok(()), fill)
+        let walks = WalkConfig::default();
+        Self::create_with(disk, directory, layout, order, walks, resident, &mut || Ok(()), fill)
     }
 
-    /// The same with something beside the table: `prepare` is called when the directory is held
+    /// The same for an epoch of several walks, and with something beside the table: `prepare` is
+    /// called when the directory is held
     /// and known to have no table, before anything of the table is written.
     ///
     /// # Errors
     /// As [`Executor::create`]; those of `prepare`.
+    #[allow(clippy::too_many_arguments, reason = "a table is made of that much")]
     pub fn create_with(
         disk: Arc<dyn Disk>,
         directory: &Path,
         layout: &TableLayout,
         order: &Order,
+        walks: WalkConfig,
         resident: &[u8],
         prepare: &mut dyn FnMut() -> Result<()>,
         fill: Fill<'_>,
@@ -177,6 +185,7 @@ impl Executor {
             )));
         }
         crate::order::check(order)?;
+        walks.validate()?;
         let slots = order.slots.min(order.partitions);
         if layout.slot_rows().saturating_mul(slots as u64) > u64::from(u32::MAX) {
             return Err(Error::invalid(format!(
@@ -198,7 +207,7 @@ impl Executor {
         let (_memory, mut memory) = SlotMemory::new(layout, 1)?;
         let sums = PartitionFile::create(&*disk, directory, layout, &mut memory[0], fill)?;
         let checksum = journal::save_order(&*disk, directory, order)?;
-        let first = Journal::first(*layout, checksum, slots, sums, resident);
+        let first = Journal::first(*layout, checksum, walks, slots, sums, resident);
         first.commit(&*disk, directory, resident)
     }
 
@@ -218,15 +227,18 @@ impl Executor {
         let resident = journal.load_resident(directory)?;
         let order = journal::load_order(directory, &journal)?;
         let layout = journal.layout;
+        let mut walks = Walks::new(order.clone(), journal.walks)?;
         let fits = order.partitions == journal.partitions.len()
             && journal.slots.len() == order.slots.min(order.partitions)
-            && journal.position.state < order.states.len();
+            && journal.position.state < walks.states();
         if !fits {
             return Err(Error::corrupt(format!(
                 "journal of partitions in `{}`: does not fit its order of partitions",
                 directory.display()
             )));
         }
+        let Position { epoch, state } = journal.position;
+        let walk = walks.walk(walks.place_of(epoch, state).0).clone();
         let (memory, slots) = SlotMemory::new(&layout, journal.slots.len())?;
         let file = PartitionFile::open(&*disk, directory, &layout, Engine::open(engine)?)?;
         let worker = Worker::start(file, layout.partition_bytes().0)?;
@@ -240,7 +252,9 @@ impl Executor {
             disk,
             directory: directory.to_owned(),
             layout,
-            orders: [order.clone(), order.reversed()],
+            walks,
+            walk,
+            visits: None,
             order_checksum: journal.order,
             memory,
             held: vec![None; slots.len()],
@@ -265,14 +279,15 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Shape and order of the table in `directory`, without opening it.
+    /// Shape and order of the table in `directory`, and how its epochs walk through that, without
+    /// opening it.
     ///
     /// # Errors
     /// As [`Executor::open`].
-    pub fn describe(directory: &Path) -> Result<(TableLayout, Order)> {
+    pub fn describe(directory: &Path) -> Result<(TableLayout, Walks)> {
         let journal = Journal::load(directory)?;
         let order = journal::load_order(directory, &journal)?;
-        Ok((journal.layout, order))
+        Ok((journal.layout, Walks::new(order, journal.walks)?))
     }
 
     /// What the caller kept in memory, as committed last.
@@ -290,9 +305,14 @@ impl Executor {
         &self.layout
     }
 
-    /// The order of an epoch: backwards in odd ones.
-    pub fn order(&self, epoch: u64) -> &Order {
-        &self.orders[(epoch % 2) as usize]
+    /// The order of a walk before partitions are renamed: backwards in odd ones, unless they are.
+    pub fn order(&self, walk: u64) -> &Order {
+        self.walks.order(walk)
+    }
+
+    /// How an epoch walks through the order.
+    pub fn walk_config(&self) -> WalkConfig {
+        self.walks.config()
     }
 
     /// Partitions that memory has room for.
@@ -433,12 +453,30 @@ impl Executor {
                 self.finish()?;
             }
         }
-        let mode = self.order(self.position.epoch).mode;
-        self.parts = parts(self.state(), self.position.state, mode);
+        let Position { epoch, state } = self.position;
+        let visits = self.visits_of(epoch, state);
+        self.parts = parts(visits, state, self.walk.mode);
         self.counters.states += 1;
         self.swap_begun = false;
         self.entered = true;
         Ok(())
+    }
+
+    /// What is trained in a state of an epoch; states are asked for in turn.
+    fn visits_of(&mut self, epoch: u64, state: usize) -> Visits {
+        let mut visits = match self.visits.take() {
+            Some(visits) if visits.epoch() == epoch && visits.next() <= state => visits,
+            _ => self.walks.epoch(epoch),
+        };
+        // A run that was opened in the midst of an epoch passes over what it has trained.
+        while visits.next() < state {
+            let (number, index) = self.walks.place_of(epoch, visits.next());
+            visits.state(self.walks.walk(number), index);
+        }
+        let (number, index) = self.walks.place_of(epoch, state);
+        let found = visits.state(self.walks.walk(number), index);
+        self.visits = Some(visits);
+        found
     }
 
     fn hand_out(&mut self, part: Part) -> Result<Step> {
@@ -446,9 +484,7 @@ impl Executor {
             self.begin_swap()?;
         }
         self.current.clear();
-        for &partition in
-            &self.orders[(self.position.epoch % 2) as usize].states[self.position.state].resident
-        {
+        for partition in self.state().resident.clone() {
             let Some(slot) = self.slot_of(partition).filter(|&slot| self.slots[slot].is_some())
             else {
                 continue;
@@ -458,9 +494,10 @@ impl Executor {
             self.held[slot] = Some(Held { partition, changed: true });
         }
         let Position { epoch, state } = self.position;
-        let Part { number, buckets, ends_state, .. } = part;
+        let Part { number, visits, ends_state, .. } = part;
+        let (buckets, shares) = visits.into_iter().unzip();
         let resident = self.current.clone();
-        Ok(Step { epoch, state, number, buckets, resident, ends_state })
+        Ok(Step { epoch, state, number, buckets, shares, resident, ends_state })
     }
 
     /// Completes the swap to the next state and moves on.
@@ -470,9 +507,14 @@ impl Executor {
         self.finish()?;
         self.entered = false;
         self.position.state += 1;
-        if self.position.state == self.order(self.position.epoch).states.len() {
+        if self.position.state == self.walks.states() {
             self.position = Position { epoch: self.position.epoch + 1, state: 0 };
             self.epoch_ended = true;
+        }
+        let Position { epoch, state } = self.position;
+        let (number, index) = self.walks.place_of(epoch, state);
+        if index == 0 {
+            self.walk = self.walks.walk(number).clone();
         }
         Ok(())
     }
@@ -482,12 +524,11 @@ impl Executor {
         if std::mem::replace(&mut self.swap_begun, true) {
             return Ok(());
         }
-        let order = self.order(self.position.epoch);
-        let next = order.states.get(self.position.state + 1).and_then(|next| next.swap);
+        let next = self.walk.states.get(self.index() + 1).and_then(|next| next.swap);
         let Some(swap) = next else {
             return Ok(());
         };
-        let slot = match order.mode {
+        let slot = match self.walk.mode {
             SwapMode::InPlace => self.slot_of(swap.evicted),
             SwapMode::SpareSlot => {
                 let resident = &self.state().resident;
@@ -496,8 +537,7 @@ impl Executor {
             }
         };
         let slot = slot.ok_or_else(|| Error::internal(format!("no slot for {swap:?}")))?;
-        // With a spare slot it may be there still: an epoch that goes backwards wants first what
-        // left last.
+        // With a spare slot it may be there still: a walk wants first what left last.
         if self.held[slot].is_some_and(|held| held.partition == swap.loaded) {
             return Ok(());
         }
@@ -579,6 +619,7 @@ impl Executor {
             generation,
             layout: self.layout,
             order: self.order_checksum.clone(),
+            walks: self.walks.config(),
             position: self.position,
             slots: match &self.brings_back {
                 Some(partitions) => partitions.clone(),
@@ -638,8 +679,13 @@ impl Executor {
         Load { partition, copy: *latest, sums: sums.clone() }
     }
 
+    /// Number of the position's state in its walk.
+    fn index(&self) -> usize {
+        self.walks.place_of(self.position.epoch, self.position.state).1
+    }
+
     fn state(&self) -> &State {
-        &self.order(self.position.epoch).states[self.position.state]
+        &self.walk.states[self.index()]
     }
 
     /// The slot that holds a partition, or that it is being read into or written from.

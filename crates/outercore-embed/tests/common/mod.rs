@@ -8,8 +8,9 @@ use std::sync::Arc;
 use outercore_core::{Bytes, Result, Stream};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    Bucket, Buckets, Executor, MemoryTriples, Order, OrderConfig, Partitioning, Step, SwapMode,
-    TableLayout, TriplePool, build_buckets, partition_order,
+    Bucket, Buckets, Executor, MemoryTriples, Order, OrderConfig, Partitioning, Share, State, Step,
+    SwapMode, TableLayout, TriplePool, Visit, Visits, WalkConfig, Walks, build_buckets,
+    partition_order,
 };
 use outercore_io::{Disk, EngineConfig, RealDisk};
 
@@ -18,6 +19,7 @@ const RELATIONS: u64 = 3;
 pub struct Table {
     pub layout: TableLayout,
     pub order: Order,
+    pub walks: WalkConfig,
     pub triples: Vec<[i64; 3]>,
 }
 
@@ -35,6 +37,7 @@ impl Table {
         Self {
             layout: TableLayout::new(partitioning, dim, state).unwrap(),
             order: partition_order(order).unwrap(),
+            walks: WalkConfig::default(),
             triples: (0..400).map(draw).collect(),
         }
     }
@@ -49,10 +52,13 @@ impl Table {
 
     pub fn create(&self, disk: Arc<dyn Disk>, directory: &Path) -> Result<()> {
         let resident = 1.0f32.to_le_bytes();
-        Executor::create(disk, directory, &self.layout, &self.order, &resident, &mut |p, e, _| {
-            self.fill(p, e);
+        let mut fill = |partition: usize, embeddings: &mut [f32], _: &mut [f32]| {
+            self.fill(partition, embeddings);
             Ok(())
-        })
+        };
+        let (layout, order, walks) = (&self.layout, &self.order, self.walks);
+        let prepare = &mut || Ok(());
+        Executor::create_with(disk, directory, layout, order, walks, &resident, prepare, &mut fill)
     }
 
     pub fn open(&self, disk: Arc<dyn Disk>, directory: &Path) -> Result<Executor> {
@@ -204,30 +210,64 @@ impl Naive {
     }
 
     pub fn train_epoch(&mut self, table: &Table, epoch: u64) {
-        let order =
-            if epoch.is_multiple_of(2) { table.order.clone() } else { table.order.reversed() };
+        if table.walks == WalkConfig::default() {
+            let order =
+                if epoch.is_multiple_of(2) { table.order.clone() } else { table.order.reversed() };
+            let whole = |buckets: &[Bucket]| buckets.iter().map(|&b| (b, Share::WHOLE)).collect();
+            self.walk(table, &order, epoch, 0, &mut |state| Visits {
+                before_swap: whole(state.before_swap()),
+                during_swap: whole(state.during_swap()),
+            });
+            return;
+        }
+        let mut walks = Walks::new(table.order.clone(), table.walks).unwrap();
+        let mut visits = walks.epoch(epoch);
+        for sweep in 0..table.walks.sweeps as usize {
+            let states = walks.states_of_walk();
+            let (number, _) = walks.place_of(epoch, sweep * states);
+            let order = walks.walk(number).clone();
+            let mut index = 0;
+            self.walk(table, &order, epoch, sweep * states, &mut |_| {
+                index += 1;
+                visits.state(&order, index - 1)
+            });
+        }
+    }
+
+    /// One walk; its first state is state `first` of the epoch.
+    fn walk(
+        &mut self,
+        table: &Table,
+        order: &Order,
+        epoch: u64,
+        first: usize,
+        visits_of: &mut dyn FnMut(&State) -> Visits,
+    ) {
         for (index, state) in order.states.iter().enumerate() {
             let next = order.states.get(index + 1).and_then(|next| next.swap);
-            let number = 2 * index as u64;
+            let number = 2 * (first + index) as u64;
+            let mut visits = visits_of(state);
             if order.mode == SwapMode::SpareSlot {
-                self.train(table, &state.resident, &state.buckets, (epoch, number + 1));
+                visits.before_swap.append(&mut visits.during_swap);
+                self.train(table, &state.resident, &visits.before_swap, (epoch, number + 1));
                 continue;
             }
-            self.train(table, &state.resident, state.before_swap(), (epoch, number));
+            self.train(table, &state.resident, &visits.before_swap, (epoch, number));
             let stay: Vec<usize> = state
                 .resident
                 .iter()
                 .copied()
                 .filter(|&partition| next.is_none_or(|next| next.evicted != partition))
                 .collect();
-            self.train(table, &stay, state.during_swap(), (epoch, number + 1));
+            self.train(table, &stay, &visits.during_swap, (epoch, number + 1));
         }
     }
 
-    fn train(&mut self, table: &Table, there: &[usize], buckets: &[Bucket], at: (u64, u64)) {
+    fn train(&mut self, table: &Table, there: &[usize], visits: &[Visit], at: (u64, u64)) {
         let dealt = table.layout.partitioning();
         let mut triples: Vec<Ends> = Vec::new();
-        for bucket in buckets {
+        for (bucket, share) in visits {
+            let mut all: Vec<Ends> = Vec::new();
             for &[head, relation, tail] in &table.triples {
                 let [head, tail] = [head, tail].map(|node| dealt.place_of(node as u64));
                 if (head.partition, tail.partition) == (bucket.source, bucket.target) {
@@ -235,9 +275,10 @@ impl Naive {
                         let among = there.iter().position(|&p| p == place.partition).unwrap();
                         (among, place.row as usize)
                     });
-                    triples.push((head, relation as u32, tail));
+                    all.push((head, relation as u32, tail));
                 }
             }
+            triples.extend(share.places(all.len() as u64).map(|place| all[place as usize]));
         }
         let mut taken: Vec<_> =
             there.iter().map(|&p| (p, std::mem::take(&mut self.partitions[p]))).collect();

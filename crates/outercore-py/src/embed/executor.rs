@@ -10,7 +10,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
     Buckets, Executor, ExecutorMemory, Order, Partitioning, SlotViews, Step, TableLayout,
-    TriplePool, build_buckets, plan_memory,
+    TriplePool, WalkConfig, Walks, build_buckets, plan_memory,
 };
 use outercore_io::{EngineConfig, RealDisk};
 use pyo3::prelude::*;
@@ -39,6 +39,8 @@ struct Creation {
     dim: usize,
     state_width: usize,
     source: TripleSource,
+    #[serde(default)]
+    walks: WalkConfig,
     memory: Bytes,
 }
 
@@ -63,13 +65,24 @@ pub fn create_partitions(
         let mut prepare = || {
             make_buckets(&directory, &creation, partitioning)?;
             // So that too little memory is said before a table is written.
-            plan(&directory, &layout, &order, creation.memory).map(|_| ())
+            let walks = Walks::new(order.clone(), creation.walks)?;
+            plan(&directory, &layout, &walks, creation.memory).map(|_| ())
         };
         let mut fill = |partition: usize, embeddings: &mut [f32], _: &mut [f32]| {
             fill_rows(&layout, partition, embeddings, &rows, &mut raised)
         };
         let disk = Arc::new(RealDisk);
-        Executor::create_with(disk, &directory, &layout, &order, resident, &mut prepare, &mut fill)
+        let walks = creation.walks;
+        Executor::create_with(
+            disk,
+            &directory,
+            &layout,
+            &order,
+            walks,
+            resident,
+            &mut prepare,
+            &mut fill,
+        )
     });
     match raised {
         Some(error) => Err(error),
@@ -171,6 +184,7 @@ impl PartitionExecutor {
             "partition_bytes": layout.partition_bytes().0,
             "triples": state.buckets.triples(),
             "weighted": state.buckets.weighted(),
+            "walks": state.executor.walk_config(),
         }))
         .map_err(to_python)
     }
@@ -217,6 +231,9 @@ impl PartitionExecutor {
         found.set_item("ends_state", step.ends_state)?;
         let buckets: Vec<_> = step.buckets.iter().map(|b| (b.source, b.target)).collect();
         found.set_item("buckets", buckets)?;
+        // Each bucket's parts, of which the step has one.
+        let parts: Vec<u32> = step.shares.iter().map(|share| share.of).collect();
+        found.set_item("parts", parts)?;
         found.set_item("resident", resident)?;
         let count = pool.triples.len() / 3;
         let triples = pool.triples.into_pyarray(py).reshape([count, 3])?;
@@ -344,7 +361,7 @@ fn engine(staging: Bytes) -> EngineConfig {
 fn plan(
     directory: &Path,
     layout: &TableLayout,
-    order: &Order,
+    walks: &Walks,
     memory: Bytes,
 ) -> Result<ExecutorMemory> {
     let path = directory.join(BUCKETS);
@@ -358,12 +375,12 @@ fn plan(
         ))
         .hint("go on from a copy of the directory, or train again"));
     }
-    plan_memory(layout, order, &buckets, memory)
+    plan_memory(layout, walks, &buckets, memory)
 }
 
 fn open(directory: &Path, memory: Bytes) -> Result<State> {
-    let (layout, order) = Executor::describe(directory)?;
-    let plan = plan(directory, &layout, &order, memory)?;
+    let (layout, walks) = Executor::describe(directory)?;
+    let plan = plan(directory, &layout, &walks, memory)?;
     let executor = Executor::open(Arc::new(RealDisk), directory, engine(plan.staging))?;
     let mut buckets = Buckets::open(&directory.join(BUCKETS), engine(plan.bucket_staging))?;
     if plan.keeps_triples() {

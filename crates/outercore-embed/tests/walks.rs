@@ -1,0 +1,324 @@
+//! Epochs of several walks: every triple once, names that waste nothing, plans that say what moves,
+//! and the bits of everything in memory.
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use common::{Naive, Table, train};
+use outercore_core::{Bytes, ErrorKind};
+use outercore_embed::{
+    BucketEdges, Order, OrderConfig, OrderKind, OrderPlan, PlanInput, Share, SwapMode, TriplePool,
+    WalkConfig, Walks, check, partition_order, plan_order,
+};
+use outercore_io::RealDisk;
+use proptest::prelude::*;
+
+/// Each way to mix, alone and together.
+fn ways() -> Vec<WalkConfig> {
+    let none = WalkConfig { seed: 5, ..WalkConfig::default() };
+    vec![
+        WalkConfig { sweeps: 3, ..none },
+        WalkConfig { spread: true, ..none },
+        WalkConfig { rename: true, ..none },
+        WalkConfig { sweeps: 2, spread: true, rename: true, ..none },
+        WalkConfig { sweeps: 2, spread: true, ..none },
+        WalkConfig { sweeps: 2, rename: true, ..none },
+    ]
+}
+
+fn orders() -> Vec<OrderConfig> {
+    let spare = |kind, partitions, slots| OrderConfig {
+        mode: SwapMode::SpareSlot,
+        ..OrderConfig::new(kind, partitions, slots)
+    };
+    vec![
+        OrderConfig::new(OrderKind::Optimal, 6, 3),
+        OrderConfig::new(OrderKind::Optimal, 5, 2),
+        OrderConfig::new(OrderKind::Cover, 16, 4),
+        OrderConfig::new(OrderKind::Optimal, 1, 1),
+        spare(OrderKind::Optimal, 6, 4),
+        spare(OrderKind::Optimal, 7, 3),
+        spare(OrderKind::Sequential, 5, 3),
+        spare(OrderKind::Optimal, 3, 4),
+    ]
+}
+
+fn sorted(mut some: Vec<usize>) -> Vec<usize> {
+    some.sort_unstable();
+    some
+}
+
+/// Follows two epochs of walks and compares what they promise.
+fn follow(order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
+    let mut walks = Walks::new(order.clone(), config).unwrap();
+    let sweeps = u64::from(config.sweeps);
+    let mut before: Option<Order> = None;
+    for walk in 0..2 * sweeps {
+        let this = walks.walk(walk).clone();
+        // In any order that a run may be opened in.
+        let mut others = Walks::new(order.clone(), config).unwrap();
+        prop_assert_eq!(others.walk(walk), &this);
+        let facts = check(&this).unwrap();
+        prop_assert_eq!(facts.states, order.states.len());
+        if let Some(before) = before {
+            let last = before.states.last().unwrap();
+            let there = sorted(last.resident.clone());
+            prop_assert_eq!(&there, &sorted(this.states[0].resident.clone()), "walk {}", walk);
+            if let (SwapMode::SpareSlot, Some(left), Some(second)) =
+                (order.mode, last.swap, this.states.get(1))
+            {
+                prop_assert_eq!(second.swap.unwrap().loaded, left.evicted);
+            }
+        }
+        before = Some(this);
+    }
+    let partitions = order.partitions;
+    for epoch in 0..2 {
+        let mut visits = walks.epoch(epoch);
+        let mut trained = vec![HashSet::new(); partitions * partitions];
+        let counts: Vec<u64> = (0..trained.len() as u64).map(|at| at * 7 % 31).collect();
+        for index in 0..walks.states() {
+            let (number, state) = walks.place_of(epoch, index);
+            let walk = walks.walk(number).clone();
+            let next = walk.states.get(state + 1).and_then(|next| next.swap);
+            let found = visits.state(&walk, state);
+            for (side, held) in [(&found.before_swap, true), (&found.during_swap, false)] {
+                for (bucket, share) in side {
+                    let there = &walk.states[state].resident;
+                    prop_assert!(there.contains(&bucket.source) && there.contains(&bucket.target));
+                    prop_assert_eq!(held, next.is_none_or(|next| bucket.needs(next.evicted)));
+                    let at = bucket.source * partitions + bucket.target;
+                    let places: Vec<u64> = share.places(counts[at]).collect();
+                    prop_assert_eq!(places.len() as u64, share.count(counts[at]));
+                    for place in places {
+                        prop_assert!(trained[at].insert(place), "{:?} {} twice", bucket, place);
+                    }
+                }
+            }
+        }
+        for (found, count) in trained.iter().zip(counts) {
+            prop_assert_eq!(found.len() as u64, count);
+            prop_assert!(found.iter().all(|place| *place < count));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_way_to_walk_every_order_trains_each_triple_once_an_epoch() {
+    for order in orders() {
+        let order = partition_order(&order).unwrap();
+        for config in ways() {
+            follow(&order, config).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_walk_trains_each_triple_once_an_epoch(
+        partitions in 1usize..12, slots in 2usize..6, spare: bool, sweeps in 1u32..5,
+        spread: bool, rename: bool, seed: u64,
+    ) {
+        let mode = if spare { SwapMode::SpareSlot } else { SwapMode::InPlace };
+        let slots = slots + usize::from(spare);
+        let config = OrderConfig { mode, ..OrderConfig::new(OrderKind::Beta, partitions, slots) };
+        follow(&partition_order(&config).unwrap(), WalkConfig { sweeps, spread, rename, seed })?;
+    }
+
+    #[test]
+    fn parts_are_alike_and_differ_from_deal_to_deal(count in 0u64..2000, of in 2u32..40, seed: u64) {
+        let parts: Vec<Vec<u64>> =
+            (0..of).map(|part| Share { part, of, seed }.places(count).collect()).collect();
+        let sizes = || parts.iter().map(|part| part.len() as u64);
+        prop_assert!(sizes().max().unwrap() - sizes().min().unwrap() <= 1);
+        let mut all = parts.concat();
+        all.sort_unstable();
+        prop_assert_eq!(all, (0..count).collect::<Vec<_>>());
+        let other = Share { part: 0, of, seed: seed ^ 1 };
+        prop_assert!(count < 200 || other.places(count).collect::<Vec<_>>() != parts[0]);
+    }
+}
+
+#[test]
+fn epochs_of_several_walks_give_the_bits_of_those_in_memory() {
+    for order in orders() {
+        for walks in ways() {
+            let directory = tempfile::tempdir().unwrap();
+            let table = Table { walks, ..Table::new(&order, 2) };
+            let mut naive = Naive::new(&table);
+            table.create(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut buckets = table.buckets(directory.path());
+            for epoch in 0..2 {
+                if epoch == 1 {
+                    buckets.keep_all().unwrap();
+                }
+                table.train_epoch(&mut executor, &mut buckets, &mut |_| false).unwrap();
+                naive.train_epoch(&table, epoch);
+                let found = table.numbers(&mut executor);
+                assert!(found == naive.embeddings(&table), "{order:?} {walks:?} {epoch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_of_several_walks_goes_on_exactly_from_any_state() {
+    for order in orders() {
+        for walks in ways() {
+            let directory = tempfile::tempdir().unwrap();
+            let table = Table { walks, ..Table::new(&order, 1) };
+            let mut naive = Naive::new(&table);
+            naive.train_epoch(&table, 0);
+            naive.train_epoch(&table, 1);
+            table.create(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut buckets = table.buckets(directory.path());
+            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            // After every fifth state that ends, what no commit knows of is dropped.
+            while executor.position().epoch < 2 {
+                let mut relation = common::relation_of(&executor);
+                let mut states = 0;
+                while let Some(step) = executor.advance().unwrap() {
+                    train(&mut executor, &mut buckets, &step, &mut relation);
+                    states += usize::from(step.ends_state);
+                    if step.ends_state && states == 4 {
+                        executor.commit(&relation.to_le_bytes()).unwrap();
+                    }
+                    if states == 5 {
+                        break;
+                    }
+                }
+                if states < 4 {
+                    executor.commit(&relation.to_le_bytes()).unwrap();
+                }
+                drop(executor);
+                executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            }
+            let found = table.numbers(&mut executor);
+            assert!(found == naive.embeddings(&table), "{order:?} {walks:?}");
+        }
+    }
+}
+
+fn plan_of(table: &Table, edges: BucketEdges) -> OrderPlan {
+    let input = PlanInput {
+        nodes: table.layout.partitioning().nodes(),
+        row_bytes: (table.layout.dim() + table.layout.state_width()) as u64 * 4,
+        edges,
+        seconds_per_edge: 1e-6,
+        read_bandwidth: 1e9,
+        write_bandwidth: 1e9,
+        walks: table.walks,
+    };
+    plan_order(&table.order, &input).unwrap()
+}
+
+#[test]
+fn bytes_and_triples_that_walks_move_are_those_of_the_plan() {
+    for mode in [SwapMode::InPlace, SwapMode::SpareSlot] {
+        for walks in [vec![WalkConfig::default()], ways()].concat() {
+            let slots = if mode == SwapMode::InPlace { 3 } else { 4 };
+            let order = OrderConfig { mode, ..OrderConfig::new(OrderKind::Optimal, 8, slots) };
+            let directory = tempfile::tempdir().unwrap();
+            // Partitions of whole pages, so that no row is added.
+            let table = Table { walks, ..Table::shaped(&order, 8 * 512, 6, 2, 1) };
+            table.create(Arc::new(RealDisk), directory.path()).unwrap();
+            let buckets = table.buckets(directory.path());
+            let plan = plan_of(&table, buckets.edges());
+            assert_eq!(plan.partition_bytes, table.layout.partition_bytes());
+            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut before = executor.counters();
+            let mut steps = 0;
+            for epoch in 0..3 {
+                let mut triples = 0;
+                while let Some(step) = executor.advance().unwrap() {
+                    steps += u64::from(step.ends_state);
+                    triples += step.buckets.iter().map(|&b| buckets.count(b)).sum::<u64>();
+                }
+                let after = executor.counters();
+                let read = after.bytes_read - before.bytes_read;
+                let written = after.bytes_written - before.bytes_written;
+                let between = plan.bytes_between.0;
+                // With a spare slot what leaves last is written by the first swap of the epoch
+                // after next; the first epoch of all loads all that it finds.
+                assert_eq!(read, if epoch == 0 { plan.bytes_read.0 } else { between }, "{plan:?}");
+                assert_eq!(written, between, "{epoch} {plan:?}");
+                assert_eq!(steps, (epoch + 1) * plan.states as u64);
+                if !walks.rename {
+                    assert_eq!(triples, plan.triples_read);
+                }
+                before = after;
+            }
+            executor.commit(b"").unwrap();
+            let left = executor.counters().bytes_written - before.bytes_written;
+            assert_eq!(left, plan.bytes_written.0 - plan.bytes_between.0);
+        }
+    }
+}
+
+#[test]
+fn sweeps_move_as_often_and_spread_buckets_even_out_the_pools() {
+    let config = OrderConfig::new(OrderKind::Optimal, 12, 4);
+    let plan = |walks| {
+        let table = Table { walks, ..Table::shaped(&config, 12 * 512, 6, 2, 1) };
+        plan_of(&table, BucketEdges::Even(144_000))
+    };
+    let once = plan(WalkConfig::default());
+    let four = plan(WalkConfig { sweeps: 4, ..WalkConfig::default() });
+    assert_eq!(four.bytes_between, Bytes(4 * once.bytes_between.0));
+    assert_eq!((four.states, four.swaps), (4 * once.states, 4 * once.swaps));
+    assert_eq!(four.triples_read, 4 * once.triples_read);
+    assert_eq!(once.triples_read, 144_000);
+    assert!((four.compute_seconds - once.compute_seconds).abs() < 1e-12);
+    let density = |plan: &OrderPlan| plan.hiding.least_density.unwrap();
+    assert!((density(&four) / density(&once) - 4.0).abs() < 1e-9);
+    let spread = plan(WalkConfig { spread: true, ..WalkConfig::default() });
+    assert_eq!(spread.bytes_between, once.bytes_between);
+    assert_eq!(spread.prefetchable, spread.swaps);
+    assert!(spread.triples_read > once.triples_read);
+}
+
+#[test]
+fn no_pool_is_larger_than_the_room_for_it() {
+    for order in orders() {
+        for walks in [vec![WalkConfig::default()], ways()].concat() {
+            let directory = tempfile::tempdir().unwrap();
+            let table = Table { walks, ..Table::new(&order, 0) };
+            table.create(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut buckets = table.buckets(directory.path());
+            let config = Walks::new(table.order.clone(), walks).unwrap();
+            let room = buckets.largest_pool(&config);
+            let mut pool = TriplePool::default();
+            for _ in 0..4 {
+                let mut all = 0;
+                while let Some(step) = executor.advance().unwrap() {
+                    buckets.read(&step, table.layout.slot_rows(), &mut pool).unwrap();
+                    all += pool.triples.len();
+                    assert!(pool.triples.len() as u64 <= room, "{order:?} {walks:?}");
+                }
+                assert_eq!(all, table.triples.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_sweep_and_too_many_are_refused() {
+    let order = partition_order(&OrderConfig::new(OrderKind::Beta, 5, 3)).unwrap();
+    for sweeps in [0, 1025] {
+        let config = WalkConfig { sweeps, ..WalkConfig::default() };
+        let error = Walks::new(order.clone(), config).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("expected 1 to 1024"), "{error}");
+        let directory = tempfile::tempdir().unwrap();
+        let table =
+            Table { walks: config, ..Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0) };
+        assert!(table.create(Arc::new(RealDisk), directory.path()).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! A block of triples on its way through query, scores, loss and gradient.
+
+use super::passes::{Job, first_mut};
+use super::{RowsOf, SideSpace, Tables};
+use crate::bilinear::{Side, dot};
+use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::loss::row_loss;
+use crate::product::{Extent, Left, Right, padded, product};
+
+/// Triples that go through all passes at once.
+const ROWS_AT_ONCE: usize = 64;
+
+/// What is left of a side's buffers behind the blocks that were cut off.
+#[derive(Default)]
+pub(super) struct Remains<'a> {
+    done: usize,
+    anchors: &'a [u32],
+    relations: &'a [u32],
+    targets: &'a [u32],
+    weights: &'a [f32],
+    queries: &'a mut [f32],
+    to_anchors: &'a mut [f32],
+    to_relations: &'a mut [f32],
+    to_positives: &'a mut [f32],
+    values: &'a mut [f32],
+}
+
+impl<'a> Remains<'a> {
+    pub fn new(side: &'a mut SideSpace, rows: &'a RowsOf) -> Self {
+        Self {
+            done: 0,
+            anchors: &rows.anchors,
+            relations: &rows.relations,
+            targets: &rows.targets,
+            weights: &rows.weights,
+            queries: &mut side.queries,
+            to_anchors: &mut side.to_anchors,
+            to_relations: &mut side.to_relations,
+            to_positives: &mut side.to_positives,
+            values: &mut side.values,
+        }
+    }
+
+    /// Cuts off the blocks of a chunk.
+    pub fn blocks(
+        &mut self,
+        job: &Job,
+        chunk: Scored<'a>,
+        mut scores: &'a mut [f32],
+        to: &mut Vec<Block<'a>>,
+    ) {
+        self.block(job.triples.start - self.done, chunk, &mut []);
+        for start in job.triples.clone().step_by(ROWS_AT_ONCE) {
+            let count = ROWS_AT_ONCE.min(job.triples.end - start);
+            let scores = first_mut(&mut scores, count * job.width());
+            to.push(self.block(count, chunk, scores));
+        }
+    }
+
+    fn block(&mut self, count: usize, chunk: Scored<'a>, scores: &'a mut [f32]) -> Block<'a> {
+        let (stride, places) = (chunk.from.stride(), self.done..self.done + count);
+        self.done += count;
+        Block {
+            chunk,
+            anchors: &self.anchors[places.clone()],
+            relations: &self.relations[places.clone()],
+            targets: &self.targets[places.clone()],
+            weights: &self.weights[places],
+            queries: first_mut(&mut self.queries, count * stride),
+            to_anchors: first_mut(&mut self.to_anchors, count * stride),
+            to_relations: first_mut(&mut self.to_relations, count * chunk.from.relations.width),
+            to_positives: first_mut(&mut self.to_positives, count),
+            values: first_mut(&mut self.values, count),
+            scores,
+        }
+    }
+}
+
+/// What the blocks of a chunk share.
+#[derive(Clone, Copy)]
+pub(super) struct Scored<'a> {
+    pub from: &'a Tables<'a>,
+    pub side: Side,
+    pub candidates: &'a [i64],
+    pub bias: Option<&'a [f32]>,
+    /// Candidates as columns, in panels.
+    pub columns: &'a [f32],
+    /// Candidates as rows, in panels.
+    pub rows: &'a [f32],
+}
+
+/// Some triples of a chunk on their way through all passes.
+pub(super) struct Block<'a> {
+    chunk: Scored<'a>,
+    anchors: &'a [u32],
+    relations: &'a [u32],
+    targets: &'a [u32],
+    weights: &'a [f32],
+    queries: &'a mut [f32],
+    to_anchors: &'a mut [f32],
+    to_relations: &'a mut [f32],
+    to_positives: &'a mut [f32],
+    values: &'a mut [f32],
+    scores: &'a mut [f32],
+}
+
+impl Block<'_> {
+    pub fn train(&mut self) {
+        let (from, rows) = (self.chunk.from, self.anchors.len());
+        let (width, count) = (from.entities.width, self.chunk.candidates.len());
+        dispatch(Forward(self));
+        let left = Left::Rows { numbers: self.queries, stride: from.stride() };
+        let extent = Extent { rows, depth: width, width: padded(count) };
+        product(left, Right::Panels(self.chunk.columns), extent, self.scores);
+        dispatch(Lose(self));
+        let left = Left::Rows { numbers: self.scores, stride: padded(count) };
+        let extent = Extent { rows, depth: count, width: from.stride() };
+        product(left, Right::Panels(self.chunk.rows), extent, self.to_anchors);
+        dispatch(Backward(self));
+    }
+}
+
+/// Queries, and how they fit their own targets.
+struct Forward<'a, 'b>(&'a mut Block<'b>);
+
+impl Kernel for Forward<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let block = self.0;
+        let (from, side) = (block.chunk.from, block.chunk.side);
+        for (place, query) in block.queries.chunks_exact_mut(from.stride()).enumerate() {
+            let query = &mut query[..from.entities.width];
+            let anchor = from.entity(block.anchors[place]);
+            let relation = from.relation(block.relations[place]);
+            from.objective.model.query(side, anchor, relation, query);
+            block.to_positives[place] = dot(lanes, query, from.entity(block.targets[place]));
+        }
+    }
+}
+
+/// Scores become derivatives of the loss.
+struct Lose<'a, 'b>(&'a mut Block<'b>);
+
+impl Kernel for Lose<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let block = self.0;
+        let Scored { from, candidates, bias, .. } = block.chunk;
+        let count = candidates.len();
+        for (place, scores) in block.scores.chunks_exact_mut(padded(count)).enumerate() {
+            let scores = &mut scores[..count];
+            if let Some(bias) = bias {
+                for (score, bias) in scores.iter_mut().zip(bias) {
+                    *score += bias;
+                }
+            }
+            if from.objective.hides_own {
+                let own = i64::from(block.targets[place]);
+                let mut hidden = candidates.partition_point(|&row| row < own);
+                while hidden < count && candidates[hidden] == own {
+                    scores[hidden] = f32::NEG_INFINITY;
+                    hidden += 1;
+                }
+            }
+            let (positive, weight) = (block.to_positives[place], block.weights[place]);
+            let found = row_loss(lanes, from.objective.loss, positive, weight, scores, count);
+            block.values[place] = found.value;
+            block.to_positives[place] = found.positive;
+        }
+    }
+}
+
+/// Gradients of queries become those of anchors and relations.
+struct Backward<'a, 'b>(&'a mut Block<'b>);
+
+impl Kernel for Backward<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _lanes: L) {
+        let block = self.0;
+        let (from, side) = (block.chunk.from, block.chunk.side);
+        let relation_width = from.relations.width;
+        for (place, gradient) in block.to_anchors.chunks_exact_mut(from.stride()).enumerate() {
+            let gradient = &mut gradient[..from.entities.width];
+            let slope = block.to_positives[place];
+            let target = from.entity(block.targets[place]);
+            for (number, target) in gradient.iter_mut().zip(target) {
+                *number += slope * target;
+            }
+            let anchor = from.entity(block.anchors[place]);
+            let relation = from.relation(block.relations[place]);
+            let to_relation = &mut block.to_relations[place * relation_width..][..relation_width];
+            from.objective.model.backward(side, anchor, relation, gradient, to_relation);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! A whole batch of a bilinear model: scores, loss, gradients, and steps of the rows it touched.
+//!
+//! Rows go through query, scores, loss and gradient in blocks that stay in the cache. What is cut
+//! into blocks, and in which order anything is added up, follows from the sizes alone: the bits
+//! are the same for every number of threads.
+
+mod blocks;
+mod passes;
+mod sums;
+
+use outercore_core::{Error, Result};
+
+use self::passes::{Space, jobs};
+use self::sums::{entity_uses, relation_uses, sum};
+use crate::bilinear::{Bilinear, Size};
+use crate::loss::Loss;
+use crate::parallel::{both, in_pool};
+use crate::product::padded;
+use crate::rows::{Step, step_rows};
+use crate::uses::Order;
+
+/// What is trained: the same for all batches of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Objective {
+    /// The score.
+    pub model: Bilinear,
+    /// Of a positive's score against those of the candidates.
+    pub loss: Loss,
+    /// What the sizes of a triple's rows cost.
+    pub size: Option<Size>,
+    /// What an entity's cost is multiplied by, and a relation's.
+    pub strengths: (f32, f32),
+    /// The relation by which heads are asked for as tails is so much further; `None`: heads are
+    /// asked for by the relation itself.
+    pub reverse: Option<usize>,
+    /// Whether a candidate that is the triple's own entity does not count.
+    pub hides_own: bool,
+    /// Of entities and of relations.
+    pub steps: (Step, Step),
+}
+
+/// Rows and the state of their optimiser.
+#[derive(Debug)]
+pub struct Table<'a> {
+    /// `[all, width]`
+    pub rows: &'a mut [f32],
+    /// `[all, state width]`
+    pub state: &'a mut [f32],
+    /// Numbers of a row.
+    pub width: usize,
+}
+
+/// Triples that share their candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Triples.
+    pub triples: usize,
+    /// Candidates.
+    pub candidates: usize,
+}
+
+/// A batch's triples as questions for one of their ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Questions<'a> {
+    /// Places of the triples, each of the batch's once.
+    pub places: &'a [i64],
+    /// How they are divided, in their order.
+    pub chunks: &'a [Chunk],
+    /// Rows of the candidates of all chunks, ascending within each.
+    pub candidates: &'a [i64],
+    /// Added to the scores of candidates.
+    pub bias: Option<&'a [f32]>,
+}
+
+/// Triples of a pool, of which a batch is trained.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// `[all, 3]`: row of the head, relation, row of the tail.
+    pub triples: &'a [i64],
+    /// How much each triple counts; `None`: 1.
+    pub weights: Option<&'a [f32]>,
+    /// What each counts besides, for each side.
+    pub unit: f32,
+    /// For the tails, and for the heads.
+    pub questions: [Questions<'a>; 2],
+    /// Learning rates of entities and of relations.
+    pub rates: (f32, f32),
+}
+
+/// Memory that is used again by the next batch.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    rows: [RowsOf; 2],
+    sides: [SideSpace; 2],
+    scores: Vec<f32>,
+    /// Candidates of the chunks at work as columns, and as rows.
+    panels: [Vec<f32>; 2],
+    entities: Summed,
+    relations: Summed,
+}
+
+/// Rows of the tables that the questions of a side are about.
+#[derive(Debug, Default)]
+struct RowsOf {
+    anchors: Vec<u32>,
+    relations: Vec<u32>,
+    targets: Vec<u32>,
+    candidates: Vec<u32>,
+    weights: Vec<f32>,
+}
+
+/// What is computed for the questions of a side. A row of entities takes `stride` numbers.
+#[derive(Debug, Default)]
+struct SideSpace {
+    queries: Vec<f32>,
+    to_anchors: Vec<f32>,
+    to_relations: Vec<f32>,
+    /// `[candidates of all chunks, stride]`
+    to_candidates: Vec<f32>,
+    to_positives: Vec<f32>,
+    values: Vec<f32>,
+}
+
+#[derive(Debug, Default)]
+struct Summed {
+    order: Order,
+    sums: Vec<f32>,
+    costs: Vec<f32>,
+}
+
+/// Trains one batch and returns its loss; `None` where that or a gradient is not finite: the
+/// tables are then as they were.
+///
+/// # Errors
+/// Invalid: sizes that do not fit each other, places or rows that there are not.
+pub fn train_batch(
+    objective: &Objective,
+    entities: Table<'_>,
+    relations: Table<'_>,
+    batch: &Batch<'_>,
+    workspace: &mut Workspace,
+    threads: usize,
+) -> Result<Option<f32>> {
+    check(objective, &entities, &relations, batch)?;
+    in_pool(threads, || {
+        let from = Tables { objective, entities: &entities, relations: &relations };
+        let Workspace {
+            rows,
+            sides,
+            scores,
+            panels,
+            entities: of_entities,
+            relations: of_relations,
+        } = workspace;
+        for (side, rows) in rows.iter_mut().enumerate() {
+            rows.look_up(&from, batch, side)?;
+            sides[side].make_room(&from, &batch.questions[side]);
+        }
+        // Questions of both sides in the same order share the uses of their rows.
+        let shared = batch.questions[0].places == batch.questions[1].places;
+        let (sorted, ()) = both(
+            threads,
+            || {
+                of_entities.order.sort(&entity_uses(rows, shared))?;
+                of_relations.order.sort(&relation_uses(rows, shared && objective.reverse.is_none()))
+            },
+            || {
+                let mut space = Space { rows, sides, scores, panels };
+                for group in jobs(batch) {
+                    space.score(&from, batch, &group, threads);
+                }
+            },
+        );
+        sorted?;
+        let loss = sum(&from, rows, sides, (of_entities, of_relations), shared, threads);
+        if !loss.is_finite() {
+            return Ok(None);
+        }
+        let steps = [
+            (entities, &*of_entities, objective.steps.0, batch.rates.0),
+            (relations, &*of_relations, objective.steps.1, batch.rates.1),
+        ];
+        for (table, found, step, rate) in steps {
+            let rows = &found.order.rows;
+            let sums = &found.sums[..rows.len() * table.width];
+            if !sums.is_empty() {
+                step_rows(step, table.rows, table.state, rows, sums, rate, threads)?;
+            }
+        }
+        Ok(Some(loss))
+    })
+}
+
+struct Tables<'a> {
+    objective: &'a Objective,
+    entities: &'a Table<'a>,
+    relations: &'a Table<'a>,
+}
+
+impl Tables<'_> {
+    fn entity(&self, row: u32) -> &[f32] {
+        &self.entities.rows[row as usize * self.entities.width..][..self.entities.width]
+    }
+
+    fn relation(&self, row: u32) -> &[f32] {
+        &self.relations.rows[row as usize * self.relations.width..][..self.relations.width]
+    }
+
+    /// Numbers of a row of entities, and what is missing to whole vectors.
+    fn stride(&self) -> usize {
+        padded(self.entities.width)
+    }
+}
+
+impl RowsOf {
+    /// Errors: invalid for a place, a row or a relation that there is not.
+    fn look_up(&mut self, from: &Tables<'_>, batch: &Batch<'_>, side: usize) -> Result<()> {
+        let questions = &batch.questions[side];
+        let entities = from.entities.rows.len() / from.entities.width;
+        let reverse = if side == 0 { None } else { from.objective.reverse };
+        let relations = match from.relations.width {
+            0 => usize::MAX,
+            width => from.relations.rows.len() / width,
+        };
+        let within = |row: i64, count: usize, what: &str| match u32::try_from(row) {
+            Ok(row) if (row as usize) < count => Ok(row),
+            _ => Err(Error::invalid(format!("batch: {what} {row}: expected one of {count}"))),
+        };
+        self.anchors.clear();
+        self.relations.clear();
+        self.targets.clear();
+        self.weights.clear();
+        let all = batch.triples.len() / 3;
+        for &place in questions.places {
+            let place = within(place, all, "triple")? as usize;
+            let [head, relation, tail] = [0, 1, 2].map(|part| batch.triples[3 * place + part]);
+            let (anchor, target) = if side == 0 { (head, tail) } else { (tail, head) };
+            self.anchors.push(within(anchor, entities, "row")?);
+            self.targets.push(within(target, entities, "row")?);
+            let relation = relation + reverse.unwrap_or(0) as i64;
+            self.relations.push(within(relation, relations, "relation")?);
+            self.weights.push(batch.weights.map_or(1.0, |weights| weights[place]) * batch.unit);
+        }
+        self.candidates.clear();
+        for &row in questions.candidates {
+            self.candidates.push(within(row, entities, "row")?);
+        }
+        Ok(())
+    }
+}
+
+impl SideSpace {
+    fn make_room(&mut self, from: &Tables<'_>, questions: &Questions<'_>) {
+        let (count, stride) = (questions.places.len(), from.stride());
+        grow(&mut self.queries, count * stride);
+        grow(&mut self.to_anchors, count * stride);
+        grow(&mut self.to_relations, count * from.relations.width);
+        grow(&mut self.to_candidates, questions.candidates.len() * stride);
+        grow(&mut self.to_positives, count);
+        self.values.resize(count, 0.0);
+    }
+}
+
+/// At least so many numbers.
+fn grow(buffer: &mut Vec<f32>, count: usize) {
+    if buffer.len() < count {
+        buffer.resize(count, 0.0);
+    }
+}
+
+fn check(
+    objective: &Objective,
+    entities: &Table<'_>,
+    relations: &Table<'_>,
+    batch: &Batch<'_>,
+) -> Result<()> {
+    let width = entities.width;
+    if width == 0 || !entities.rows.len().is_multiple_of(width) {
+        let count = entities.rows.len();
+        return Err(Error::invalid(format!(
+            "batch: expected rows of {width} numbers, found {count} numbers"
+        )));
+    }
+    let model = objective.model;
+    if (model.halves() && !width.is_multiple_of(2))
+        || relations.width != model.relation_width(width)
+    {
+        return Err(Error::invalid(format!(
+            "batch: {model:?} has no rows of {width} numbers with relations of {}",
+            relations.width
+        )));
+    }
+    if relations.width > 0 && !relations.rows.len().is_multiple_of(relations.width) {
+        return Err(Error::invalid("batch: relations are no whole rows"));
+    }
+    let triples = batch.triples.len() / 3;
+    if !batch.triples.len().is_multiple_of(3)
+        || batch.weights.is_some_and(|all| all.len() != triples)
+    {
+        return Err(Error::invalid("batch: expected three numbers and one weight a triple"));
+    }
+    for questions in &batch.questions {
+        let triples: usize = questions.chunks.iter().map(|chunk| chunk.triples).sum();
+        let candidates: usize = questions.chunks.iter().map(|chunk| chunk.candidates).sum();
+        let bias = questions.bias.map_or(candidates, <[f32]>::len);
+        if triples != questions.places.len()
+            || candidates != questions.candidates.len()
+            || bias != candidates
+            || questions.chunks.iter().any(|chunk| chunk.candidates == 0)
+        {
+            return Err(Error::invalid(format!(
+                "batch: chunks of {triples} triples and {candidates} candidates, found {} \
+                 triples, {} candidates and {bias} biases",
+                questions.places.len(),
+                questions.candidates.len()
+            )));
+        }
+    }
+    Ok(())
+}

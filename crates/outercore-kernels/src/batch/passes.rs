@@ -1,0 +1,166 @@
+//! Passes over the chunks of a batch: candidates in panels, blocks of triples, gradients of
+//! candidates.
+
+use std::mem::take;
+use std::ops::Range;
+
+use super::blocks::{Block, Remains, Scored};
+use super::{Batch, RowsOf, SideSpace, Tables, grow};
+use crate::bilinear::Side;
+use crate::parallel::for_each;
+use crate::product::{Extent, Left, Right, Rows, padded, panel_width, product};
+
+/// Candidates whose gradients a thread makes at a time.
+const CANDIDATES_AT_ONCE: usize = 24;
+/// Scores that are in memory at once, unless those of one chunk are more.
+const SCORES: usize = 1 << 20;
+
+/// A chunk of a side.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub side: usize,
+    pub triples: Range<usize>,
+    pub candidates: Range<usize>,
+}
+
+impl Job {
+    /// Numbers of a row of scores.
+    pub fn width(&self) -> usize {
+        padded(self.candidates.len())
+    }
+
+    fn scores(&self) -> usize {
+        self.triples.len() * self.width()
+    }
+}
+
+/// All chunks, in groups whose scores are in memory together.
+pub(super) fn jobs(batch: &Batch<'_>) -> Vec<Vec<Job>> {
+    let mut groups: Vec<Vec<Job>> = Vec::new();
+    let mut room = 0;
+    for (side, questions) in batch.questions.iter().enumerate() {
+        let (mut triple, mut candidate) = (0, 0);
+        for chunk in questions.chunks {
+            let job = Job {
+                side,
+                triples: triple..triple + chunk.triples,
+                candidates: candidate..candidate + chunk.candidates,
+            };
+            (triple, candidate) = (job.triples.end, job.candidates.end);
+            match groups.last_mut() {
+                Some(group) if job.scores() <= room => {
+                    room -= job.scores();
+                    group.push(job);
+                }
+                _ => {
+                    room = SCORES.saturating_sub(job.scores());
+                    groups.push(vec![job]);
+                }
+            }
+        }
+    }
+    groups
+}
+
+/// What the passes over chunks work in.
+pub(super) struct Space<'a> {
+    pub rows: &'a [RowsOf; 2],
+    pub sides: &'a mut [SideSpace; 2],
+    pub scores: &'a mut Vec<f32>,
+    pub panels: &'a mut [Vec<f32>; 2],
+}
+
+impl Space<'_> {
+    /// Scores, loss and gradients of some chunks.
+    pub fn score(&mut self, from: &Tables<'_>, batch: &Batch<'_>, jobs: &[Job], threads: usize) {
+        let (width, stride) = (from.entities.width, from.stride());
+        let candidates = |job: &Job| &batch.questions[job.side].candidates[job.candidates.clone()];
+        let rows_of = |job| Rows { table: from.entities.rows, width, rows: candidates(job) };
+        let scores: Vec<_> = jobs.iter().map(Job::scores).collect();
+        let columns: Vec<_> = jobs.iter().map(|job| width * job.width()).collect();
+        let rows: Vec<_> = jobs.iter().map(|job| job.candidates.len() * stride).collect();
+        let [by_columns, by_rows] = &mut *self.panels;
+
+        let mut pieces = Vec::new();
+        for (job, panels) in jobs.iter().zip(cut(by_columns, &columns)) {
+            let panels = panels.chunks_mut(panel_width() * width).enumerate();
+            pieces.extend(panels.map(|(number, panel)| (job, number, panel, true)));
+        }
+        for (job, panels) in jobs.iter().zip(cut(by_rows, &rows)) {
+            let panels = panels.chunks_mut(panel_width() * job.candidates.len()).enumerate();
+            pieces.extend(panels.map(|(number, panel)| (job, number, panel, false)));
+        }
+        for_each(pieces, threads, |(job, number, panel, turned)| {
+            if turned {
+                rows_of(job).pack_columns(number, panel);
+            } else {
+                rows_of(job).pack_rows(number, panel);
+            }
+        });
+
+        let (mut column, mut row) = (&by_columns[..], &by_rows[..]);
+        let mut remains = [Remains::default(), Remains::default()];
+        for ((remains, side), rows) in remains.iter_mut().zip(&mut *self.sides).zip(self.rows) {
+            *remains = Remains::new(side, rows);
+        }
+        let mut blocks = Vec::new();
+        for (number, (job, scores)) in jobs.iter().zip(cut(self.scores, &scores)).enumerate() {
+            let questions = &batch.questions[job.side];
+            let tails = job.side == 0 || from.objective.reverse.is_some();
+            let chunk = Scored {
+                from,
+                side: if tails { Side::Tail } else { Side::Head },
+                candidates: candidates(job),
+                bias: questions.bias.map(|bias| &bias[job.candidates.clone()]),
+                columns: first(&mut column, columns[number]),
+                rows: first(&mut row, rows[number]),
+            };
+            remains[job.side].blocks(job, chunk, scores, &mut blocks);
+        }
+        for_each(blocks, threads, |mut block: Block<'_>| block.train());
+
+        let mut pieces = Vec::new();
+        let mut found = &self.scores[..];
+        let [tails, heads] = &mut *self.sides;
+        let queries = [&tails.queries[..], &heads.queries[..]];
+        let mut outputs = [&mut tails.to_candidates[..], &mut heads.to_candidates[..]];
+        let mut done = [0, 0];
+        for (job, &count) in jobs.iter().zip(&scores) {
+            let scores = first(&mut found, count);
+            let output = &mut outputs[job.side];
+            first_mut(output, (job.candidates.start - done[job.side]) * stride);
+            done[job.side] = job.candidates.end;
+            let output = first_mut(output, job.candidates.len() * stride);
+            let queries = &queries[job.side][job.triples.start * stride..job.triples.end * stride];
+            for (number, out) in output.chunks_mut(CANDIDATES_AT_ONCE * stride).enumerate() {
+                pieces.push((job, number * CANDIDATES_AT_ONCE, scores, queries, out));
+            }
+        }
+        for_each(pieces, threads, |(job, first, scores, queries, out)| {
+            let left = Left::Columns { numbers: scores, stride: job.width(), first };
+            let (rows, depth) = (out.len() / stride, job.triples.len());
+            product(left, Right::Rows(queries), Extent { rows, depth, width: stride }, out);
+        });
+    }
+}
+
+/// The first numbers of a slice, which keeps the rest.
+fn first<'a>(of: &mut &'a [f32], count: usize) -> &'a [f32] {
+    let (taken, rest) = of.split_at(count);
+    *of = rest;
+    taken
+}
+
+/// The first numbers of a slice, which keeps the rest.
+pub(super) fn first_mut<'a, T>(of: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let (taken, rest) = take(of).split_at_mut(count);
+    *of = rest;
+    taken
+}
+
+/// Pieces of these sizes of a buffer, which is made large enough.
+fn cut<'a>(buffer: &'a mut Vec<f32>, sizes: &[usize]) -> Vec<&'a mut [f32]> {
+    grow(buffer, sizes.iter().sum());
+    let mut rest = &mut buffer[..];
+    sizes.iter().map(|&size| first_mut(&mut rest, size)).collect()
+}

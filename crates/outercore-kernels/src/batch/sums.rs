@@ -1,0 +1,102 @@
+//! Which uses of rows a batch has, and the sums of their gradients.
+
+use super::{RowsOf, SideSpace, Summed, Table, Tables, grow};
+use crate::bilinear::Size;
+use crate::loss::total;
+use crate::uses::{Sizes, Source, Sums, Uses};
+
+/// The rows that uses of entities are of, kind by kind.
+pub(super) fn entity_uses(rows: &[RowsOf; 2], shared: bool) -> Vec<&[u32]> {
+    let [tails, heads] = rows;
+    let mut kinds: Vec<&[u32]> = vec![&tails.anchors, &tails.targets];
+    if !shared {
+        kinds.extend([&heads.anchors[..], &heads.targets]);
+    }
+    kinds.extend([&tails.candidates[..], &heads.candidates]);
+    kinds
+}
+
+/// The same of relations.
+pub(super) fn relation_uses(rows: &[RowsOf; 2], shared: bool) -> Vec<&[u32]> {
+    let [tails, heads] = rows;
+    if shared { vec![&tails.relations] } else { vec![&tails.relations, &heads.relations] }
+}
+
+/// Adds up the gradients of equal rows; the loss, not finite where one of them is not.
+pub(super) fn sum(
+    from: &Tables<'_>,
+    rows: &[RowsOf; 2],
+    sides: &[SideSpace; 2],
+    (of_entities, of_relations): (&mut Summed, &mut Summed),
+    shared: bool,
+    threads: usize,
+) -> f32 {
+    let objective = from.objective;
+    let stride = from.stride();
+    let source = |numbers, stride, factors| Some(Source { numbers, stride, factors });
+    let anchors = |side: usize| source(&sides[side].to_anchors[..], stride, None);
+    let targets =
+        |side: usize| source(&sides[side].queries[..], stride, Some(&sides[side].to_positives[..]));
+    let weights = |side: usize| Some(&rows[side].weights[..]);
+    let gradients = if shared {
+        // The head of a triple is the anchor of one question and the target of the other.
+        vec![([anchors(0), targets(1)], weights(0)), ([anchors(1), targets(0)], weights(0))]
+    } else {
+        let own =
+            |side| [([anchors(side), None], weights(side)), ([targets(side), None], weights(side))];
+        [own(0), own(1)].concat()
+    };
+    let candidates =
+        |side: usize| ([source(&sides[side].to_candidates[..], stride, None), None], None);
+    let gradients = gradients.into_iter().chain([candidates(0), candidates(1)]);
+    let uses = entity_uses(rows, shared).into_iter().zip(gradients);
+    let kinds: Vec<_> =
+        uses.map(|(rows, (gradients, weights))| Uses { rows, gradients, weights }).collect();
+    let twice = if shared { 2.0 } else { 1.0 };
+    let strength = twice * objective.strengths.0;
+    let of_rows = of_entities.add_up(from.entities, &kinds, objective.size, strength, threads);
+
+    let shared = shared && objective.reverse.is_none();
+    let own = |side: usize| source(&sides[side].to_relations[..], from.relations.width, None);
+    let gradients = if shared {
+        vec![([own(0), own(1)], weights(0))]
+    } else {
+        vec![([own(0), None], weights(0)), ([own(1), None], weights(1))]
+    };
+    let uses = relation_uses(rows, shared).into_iter().zip(gradients);
+    let kinds: Vec<_> =
+        uses.map(|(rows, (gradients, weights))| Uses { rows, gradients, weights }).collect();
+    let twice = if shared { 2.0 } else { 1.0 };
+    let strength = twice * objective.strengths.1;
+    let of_relations =
+        of_relations.add_up(from.relations, &kinds, objective.size, strength, threads);
+    total(&sides[0].values) + total(&sides[1].values) + of_rows + of_relations
+}
+
+impl Summed {
+    /// Writes the sums of gradients of equal rows, and returns what the sizes of rows cost.
+    fn add_up(
+        &mut self,
+        table: &Table<'_>,
+        kinds: &[Uses<'_>],
+        size: Option<Size>,
+        strength: f32,
+        threads: usize,
+    ) -> f32 {
+        if table.width == 0 {
+            return 0.0;
+        }
+        let rows = self.order.rows.len();
+        grow(&mut self.sums, rows * table.width);
+        self.costs.resize(rows, 0.0);
+        let sums = Sums {
+            kinds,
+            order: &self.order,
+            table: table.rows,
+            width: table.width,
+            sizes: size.map(|size| Sizes { size, strength }),
+        };
+        sums.write(&mut self.sums[..rows * table.width], &mut self.costs, threads);
+        total(&self.costs)
+    }
+}

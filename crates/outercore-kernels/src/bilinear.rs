@@ -1,0 +1,249 @@
+//! Scores that are inner products of a candidate and a query, which is made of two rows.
+//!
+//! Complex rows hold all real parts, then all imaginary parts; a row of SimplE is the entity as
+//! head, then as tail, and a relation's is the relation, then its inverse.
+
+use crate::lanes::Lanes;
+
+/// A score function; see `outercore.embed.models`, which says the same in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bilinear {
+    /// The query is the anchor itself: relations do not count and their rows are empty.
+    Dot,
+    /// Anchor times relation.
+    DistMult,
+    /// Complex product of anchor and relation, which is conjugated where heads are asked for.
+    ComplEx,
+    /// The anchor with its roles exchanged times half the relation, in the order of the side.
+    SimplE,
+}
+
+/// The end of a triple that is asked for; the other one is the anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Which heads?
+    Head,
+    /// Which tails?
+    Tail,
+}
+
+impl Bilinear {
+    /// Numbers of a relation's row beside entities' of `width`.
+    #[must_use]
+    pub fn relation_width(self, width: usize) -> usize {
+        if self == Self::Dot { 0 } else { width }
+    }
+
+    /// Whether a row's width has to be even.
+    #[must_use]
+    pub fn halves(self) -> bool {
+        matches!(self, Self::ComplEx | Self::SimplE)
+    }
+
+    /// Writes what candidates are compared with.
+    #[inline(always)]
+    pub fn query(self, side: Side, anchor: &[f32], relation: &[f32], query: &mut [f32]) {
+        match self {
+            Self::Dot => query.copy_from_slice(anchor),
+            Self::DistMult => {
+                for ((out, one), other) in query.iter_mut().zip(anchor).zip(relation) {
+                    *out = one * other;
+                }
+            }
+            Self::ComplEx => {
+                let half = query.len() / 2;
+                let sign = sign(side);
+                let (real, imaginary) = (&anchor[..half], &anchor[half..][..half]);
+                let (by_real, by_imaginary) = (&relation[..half], &relation[half..][..half]);
+                let (to_real, to_imaginary) = query.split_at_mut(half);
+                let to_imaginary = &mut to_imaginary[..half];
+                for place in 0..half {
+                    let turned = sign * by_imaginary[place];
+                    to_real[place] = real[place] * by_real[place] - imaginary[place] * turned;
+                    to_imaginary[place] = imaginary[place] * by_real[place] + real[place] * turned;
+                }
+            }
+            Self::SimplE => {
+                let half = query.len() / 2;
+                let (own, inverse) = in_order(side, relation, half);
+                let (head, tail) = (&anchor[..half], &anchor[half..][..half]);
+                let (first, second) = query.split_at_mut(half);
+                let second = &mut second[..half];
+                for place in 0..half {
+                    first[place] = 0.5 * tail[place] * own[place];
+                    second[place] = 0.5 * head[place] * inverse[place];
+                }
+            }
+        }
+    }
+
+    /// Turns the gradient of a query into that of the anchor, and writes that of the relation.
+    #[inline(always)]
+    pub fn backward(
+        self,
+        side: Side,
+        anchor: &[f32],
+        relation: &[f32],
+        gradient: &mut [f32],
+        to_relation: &mut [f32],
+    ) {
+        let half = gradient.len() / 2;
+        match self {
+            Self::Dot => {}
+            Self::DistMult => {
+                let width = gradient.len();
+                let (anchor, relation) = (&anchor[..width], &relation[..width]);
+                let to_relation = &mut to_relation[..width];
+                for place in 0..width {
+                    to_relation[place] = gradient[place] * anchor[place];
+                    gradient[place] *= relation[place];
+                }
+            }
+            Self::ComplEx => {
+                let sign = sign(side);
+                let (real, imaginary) = (&anchor[..half], &anchor[half..][..half]);
+                let (by_real, by_imaginary) = (&relation[..half], &relation[half..][..half]);
+                let (first, second) = gradient.split_at_mut(half);
+                let second = &mut second[..half];
+                let (to_real, to_imaginary) = to_relation.split_at_mut(half);
+                let to_imaginary = &mut to_imaginary[..half];
+                for place in 0..half {
+                    let (x, y) = (first[place], second[place]);
+                    let turned = sign * by_imaginary[place];
+                    first[place] = x * by_real[place] + y * turned;
+                    second[place] = y * by_real[place] - x * turned;
+                    to_real[place] = x * real[place] + y * imaginary[place];
+                    to_imaginary[place] = sign * (y * real[place] - x * imaginary[place]);
+                }
+            }
+            Self::SimplE => {
+                let (own, inverse) = in_order(side, relation, half);
+                let (head, tail) = (&anchor[..half], &anchor[half..][..half]);
+                let (first, second) = gradient.split_at_mut(half);
+                let second = &mut second[..half];
+                let (to_own, to_inverse) = match side {
+                    Side::Head => to_relation.split_at_mut(half),
+                    Side::Tail => {
+                        let (forth, back) = to_relation.split_at_mut(half);
+                        (back, forth)
+                    }
+                };
+                let (to_own, to_inverse) = (&mut to_own[..half], &mut to_inverse[..half]);
+                for place in 0..half {
+                    let (x, y) = (0.5 * first[place], 0.5 * second[place]);
+                    first[place] = y * inverse[place];
+                    second[place] = x * own[place];
+                    to_own[place] = x * tail[place];
+                    to_inverse[place] = y * head[place];
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn sign(side: Side) -> f32 {
+    match side {
+        Side::Head => -1.0,
+        Side::Tail => 1.0,
+    }
+}
+
+/// The halves of SimplE's relation as the query's halves need them.
+#[inline(always)]
+fn in_order(side: Side, relation: &[f32], half: usize) -> (&[f32], &[f32]) {
+    let (forth, back) = (&relation[..half], &relation[half..][..half]);
+    match side {
+        Side::Head => (forth, back),
+        Side::Tail => (back, forth),
+    }
+}
+
+/// The inner product of two rows.
+#[inline(always)]
+pub fn dot<L: Lanes>(lanes: L, one: &[f32], other: &[f32]) -> f32 {
+    let (body, tail) = L::as_simd_f32s(one);
+    let (other_body, other_tail) = L::as_simd_f32s(other);
+    let mut sums = lanes.splat(0.0);
+    for (&x, &y) in body.iter().zip(other_body) {
+        sums = lanes.mul_add_f32s(x, y, sums);
+    }
+    tail.iter().zip(other_tail).fold(lanes.reduce_sum_f32s(sums), |sum, (x, y)| sum + x * y)
+}
+
+/// What a row costs by its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// The sum of cubes of absolute values.
+    Cubes,
+    /// The sum of cubes of moduli; a row's halves are real and imaginary parts.
+    CubesOfModuli,
+    /// The sum of squares.
+    Squares,
+}
+
+impl Size {
+    /// The cost of a row times `weight`; its gradient is added to `gradient`.
+    #[inline(always)]
+    pub fn add<L: Lanes>(self, lanes: L, row: &[f32], weight: f32, gradient: &mut [f32]) -> f32 {
+        let cost = match self {
+            Self::Cubes => cubes(lanes, row, weight, gradient),
+            Self::CubesOfModuli => cubes_of_moduli(lanes, row, weight, gradient),
+            Self::Squares => {
+                for (to, number) in gradient.iter_mut().zip(row) {
+                    *to += 2.0 * weight * number;
+                }
+                dot(lanes, row, row)
+            }
+        };
+        weight * cost
+    }
+}
+
+#[inline(always)]
+fn cubes<L: Lanes>(lanes: L, row: &[f32], weight: f32, gradient: &mut [f32]) -> f32 {
+    let three = lanes.splat(3.0 * weight);
+    let (body, tail) = L::as_simd_f32s(row);
+    let (to, to_tail) = L::as_mut_simd_f32s(gradient);
+    let mut sums = lanes.splat(0.0);
+    for (&x, to) in body.iter().zip(to) {
+        let size = lanes.absolute(x);
+        sums = lanes.mul_add_f32s(lanes.mul_f32s(size, x), x, sums);
+        *to = lanes.mul_add_f32s(lanes.mul_f32s(size, x), three, *to);
+    }
+    let mut sum = lanes.reduce_sum_f32s(sums);
+    for (x, to) in tail.iter().zip(to_tail) {
+        sum += x.abs() * x * x;
+        *to += 3.0 * weight * x.abs() * x;
+    }
+    sum
+}
+
+#[inline(always)]
+fn cubes_of_moduli<L: Lanes>(lanes: L, row: &[f32], weight: f32, gradient: &mut [f32]) -> f32 {
+    let half = row.len() / 2;
+    let three = lanes.splat(3.0 * weight);
+    let (real, imaginary) = row.split_at(half);
+    let (to_real, to_imaginary) = gradient.split_at_mut(half);
+    let ((x_body, x_tail), (y_body, y_tail)) = (L::as_simd_f32s(real), L::as_simd_f32s(imaginary));
+    let (to_x, to_x_tail) = L::as_mut_simd_f32s(to_real);
+    let (to_y, to_y_tail) = L::as_mut_simd_f32s(to_imaginary);
+    let mut sums = lanes.splat(0.0);
+    for (((&x, &y), to_x), to_y) in x_body.iter().zip(y_body).zip(to_x).zip(to_y) {
+        let squares = lanes.mul_add_f32s(x, x, lanes.mul_f32s(y, y));
+        let size = lanes.sqrt_f32s(squares);
+        sums = lanes.mul_add_f32s(size, squares, sums);
+        let slope = lanes.mul_f32s(size, three);
+        *to_x = lanes.mul_add_f32s(slope, x, *to_x);
+        *to_y = lanes.mul_add_f32s(slope, y, *to_y);
+    }
+    let mut sum = lanes.reduce_sum_f32s(sums);
+    for (((x, y), to_x), to_y) in x_tail.iter().zip(y_tail).zip(to_x_tail).zip(to_y_tail) {
+        let squares = x * x + y * y;
+        let size = squares.sqrt();
+        sum += size * squares;
+        *to_x += 3.0 * weight * size * x;
+        *to_y += 3.0 * weight * size * y;
+    }
+    sum
+}

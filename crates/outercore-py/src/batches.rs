@@ -1,0 +1,164 @@
+//! Whole batches of bilinear models on NumPy's memory.
+
+use numpy::{
+    IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
+    PyUntypedArrayMethods,
+};
+use outercore_core::{Error, Result};
+use outercore_kernels::{
+    Batch, Bilinear, Chunk, Objective, Occasion, Population, Questions, Size, Table, Workspace,
+    draw, train_batch,
+};
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+use crate::kernels::{LossOptions, loss, step};
+
+/// Places of triples, triples and candidates of each chunk, candidates, their bias.
+type Asked<'py> = (
+    PyReadonlyArray1<'py, i64>,
+    Vec<(usize, usize)>,
+    PyReadonlyArray1<'py, i64>,
+    Option<PyReadonlyArray1<'py, f32>>,
+);
+/// Rows and the state of their optimiser.
+type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
+
+/// Adds the class to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<BatchTrainer>()?;
+    module.add_function(wrap_pyfunction!(draw_negatives, module)?)
+}
+
+/// Rows and their bias.
+type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
+/// How much each place counts, and the sums of these.
+type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+
+/// Draws rows of some ranges, `counts` evenly and by weight; `(seed, epoch, pool, batch, number)`
+/// says for what.
+#[pyfunction]
+#[pyo3(signature = (ranges, weights, counts, occasion, *, biased))]
+fn draw_negatives<'py>(
+    py: Python<'py>,
+    ranges: Vec<(i64, i64)>,
+    weights: Option<Weights<'py>>,
+    counts: (usize, usize),
+    occasion: (u64, u64, u32, u32, u32),
+    biased: bool,
+) -> PyResult<Negatives<'py>> {
+    let weights = match &weights {
+        Some((each, sums)) => Some((each.as_slice()?, sums.as_slice()?)),
+        None => None,
+    };
+    let from = Population { ranges: &ranges, weights, even: counts.0, weighted: counts.1 };
+    let (seed, epoch, pool, batch, number) = occasion;
+    let found = draw(from, Occasion { seed, epoch, pool, batch, number }).map_err(to_python)?;
+    Ok((found.rows.into_pyarray(py), biased.then(|| found.bias.into_pyarray(py))))
+}
+
+/// Trains batches of one model; keeps memory from one to the next.
+#[pyclass(module = "outercore._core")]
+pub struct BatchTrainer {
+    objective: Objective,
+    workspace: Workspace,
+}
+
+#[pymethods]
+impl BatchTrainer {
+    #[new]
+    #[pyo3(signature = (model, objective, size, strengths, reverse, steps, *, hides_own))]
+    fn new(
+        model: &str,
+        objective: LossOptions<'_>,
+        size: Option<&str>,
+        strengths: (f32, f32),
+        reverse: Option<usize>,
+        steps: (&str, &str),
+        hides_own: bool,
+    ) -> PyResult<Self> {
+        let objective = || {
+            Ok(Objective {
+                model: bilinear(model)?,
+                loss: loss(objective)?,
+                size: size.map(of_size).transpose()?,
+                strengths,
+                reverse,
+                hides_own,
+                steps: (step(steps.0)?, step(steps.1)?),
+            })
+        };
+        Ok(Self { objective: objective().map_err(to_python)?, workspace: Workspace::default() })
+    }
+
+    /// The loss of a batch, whose rows have moved; `None` where something is not finite.
+    #[pyo3(signature = (
+        entities, relations, triples, weights, unit, tails, heads, rates, threads
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn train(
+        &mut self,
+        py: Python<'_>,
+        entities: Rows<'_>,
+        relations: Rows<'_>,
+        triples: PyReadonlyArray2<'_, i64>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
+        unit: f32,
+        tails: Asked<'_>,
+        heads: Asked<'_>,
+        rates: (f32, f32),
+        threads: usize,
+    ) -> PyResult<Option<f32>> {
+        let (mut entities, mut relations) = (entities, relations);
+        let chunks = [chunks(&tails.1), chunks(&heads.1)];
+        let batch = Batch {
+            triples: triples.as_slice()?,
+            weights: weights.as_ref().map(|weights| weights.as_slice()).transpose()?,
+            unit,
+            questions: [questions(&tails, &chunks[0])?, questions(&heads, &chunks[1])?],
+            rates,
+        };
+        let (entities, relations) = (table(&mut entities)?, table(&mut relations)?);
+        let (objective, workspace) = (&self.objective, &mut self.workspace);
+        py.detach(|| train_batch(objective, entities, relations, &batch, workspace, threads))
+            .map_err(to_python)
+    }
+}
+
+fn bilinear(name: &str) -> Result<Bilinear> {
+    match name {
+        "dot" => Ok(Bilinear::Dot),
+        "distmult" => Ok(Bilinear::DistMult),
+        "complex" => Ok(Bilinear::ComplEx),
+        "simple" => Ok(Bilinear::SimplE),
+        _ => Err(Error::invalid(format!("no bilinear model is called `{name}`"))),
+    }
+}
+
+fn of_size(name: &str) -> Result<Size> {
+    match name {
+        "cubes" => Ok(Size::Cubes),
+        "cubes-of-moduli" => Ok(Size::CubesOfModuli),
+        "squares" => Ok(Size::Squares),
+        _ => Err(Error::invalid(format!("no size is called `{name}`"))),
+    }
+}
+
+fn chunks(sizes: &[(usize, usize)]) -> Vec<Chunk> {
+    sizes.iter().map(|&(triples, candidates)| Chunk { triples, candidates }).collect()
+}
+
+fn questions<'a>(asked: &'a Asked<'_>, chunks: &'a [Chunk]) -> PyResult<Questions<'a>> {
+    let (places, _, candidates, bias) = asked;
+    Ok(Questions {
+        places: places.as_slice()?,
+        chunks,
+        candidates: candidates.as_slice()?,
+        bias: bias.as_ref().map(|bias| bias.as_slice()).transpose()?,
+    })
+}
+
+fn table<'a>((rows, state): &'a mut Rows<'_>) -> PyResult<Table<'a>> {
+    let width = rows.shape()[1];
+    Ok(Table { rows: rows.as_slice_mut()?, state: state.as_slice_mut()?, width })
+}

@@ -1,0 +1,100 @@
+"""Batches that the core trains whole: bilinear models on a CPU.
+
+`Trainer` says what a batch is, in PyTorch; here the same is asked of the core, which passes over a
+block of rows once and keeps it in the cache between query, scores, loss, gradient and step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from outercore import _core
+from outercore.embed import native
+from outercore.embed.config import EmbedConfig
+from outercore.embed.losses import Loss
+from outercore.embed.models import ComplEx, DistMult, Dot, Model, Side, SimplE
+from outercore.embed.negatives import Negatives
+from outercore.embed.store import Pool, Store
+
+Asked = dict[Side, list[tuple[Tensor, Negatives]]]
+"""By side: places of triples that share their negatives, and these."""
+
+_MODELS = (Dot, DistMult, ComplEx, SimplE)
+_SIZES = {"n3": "cubes", "l2": "squares"}
+
+
+class CoreBatches:
+    """The core's training of a run's batches."""
+
+    def __init__(self, config: EmbedConfig, model: Model, loss: Loss, relation_count: int) -> None:
+        options = native.loss_options(loss)
+        assert options is not None
+        regulariser = config.regulariser
+        size = _SIZES.get(regulariser.kind)
+        if size == "cubes" and model.complex_rows:
+            size = "cubes-of-moduli"
+        of_relations = regulariser.relation_weight
+        self._core = _core.BatchTrainer(
+            model.name,
+            options,
+            size,
+            (regulariser.weight, regulariser.weight if of_relations is None else of_relations),
+            relation_count if config.model.reciprocal else None,
+            (config.optimiser.kind, config.optimiser.relations),
+            hides_own=config.negatives.filter == "own",
+        )
+
+    @staticmethod
+    def for_run(
+        config: EmbedConfig, model: Model, loss: Loss, relation_count: int
+    ) -> CoreBatches | None:
+        """The core's training, where the core knows all that the run is made of."""
+        # A subclass may be another model.
+        if type(model) not in _MODELS or config.negatives.filter == "known":
+            return None
+        if native.loss_options(loss) is None:
+            return None
+        return CoreBatches(config, model, loss, relation_count)
+
+    @staticmethod
+    def fit(pool: Pool, store: Store) -> bool:
+        """Whether the core can work on these tables."""
+        return native.fits(pool.entities, pool.entity_state, store.relations, store.relation_state)
+
+    def train(
+        self, pool: Pool, store: Store, asked: Asked, unit: float, rates: tuple[float, float]
+    ) -> float | None:
+        """Moves the rows of a batch and returns its loss; `None`, and nothing has moved, where
+        the loss or a gradient is not finite.
+
+        `unit` is what each triple counts for each side, beside its weight; `rates` are of
+        entities and relations.
+        """
+        weights = pool.weights
+        return self._core.train(
+            (pool.entities.numpy(), pool.entity_state.numpy()),
+            (store.relations.numpy(), store.relation_state.numpy()),
+            pool.triples.numpy(),
+            None if weights is None else weights.numpy(),
+            unit,
+            _questions(asked["tail"]),
+            _questions(asked["head"]),
+            rates,
+            torch.get_num_threads(),
+        )
+
+
+def _questions(chunks: list[tuple[Tensor, Negatives]]) -> _core.Asked:
+    sizes = [(len(places), len(negatives.rows)) for places, negatives in chunks]
+    biases = [negatives.bias for _, negatives in chunks if negatives.bias is not None]
+    return (
+        _joined([places for places, _ in chunks]).numpy(),
+        sizes,
+        _joined([negatives.rows for _, negatives in chunks]).numpy(),
+        _joined(biases).numpy() if biases else None,
+    )
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
