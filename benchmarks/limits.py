@@ -28,6 +28,8 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+TIGHTENING_S = 60.0
+"""What is in memory has so long to go to swap."""
 _numbers = itertools.count()
 
 
@@ -91,6 +93,10 @@ class _Unlimited:
     def enter(self) -> None:
         """Called in the child before it starts the program."""
 
+    def tighten(self, limit: int) -> bool:
+        """Sets another limit, which what is in memory already may exceed; whether that worked."""
+        return False
+
     def usage(self) -> tuple[int | None, int | None]:
         return None, None
 
@@ -115,6 +121,17 @@ class _Cgroup1:
 
     def enter(self) -> None:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def tighten(self, limit: int) -> bool:
+        # Refused while there is more than can be swapped out at once.
+        end = time.monotonic() + TIGHTENING_S
+        while time.monotonic() < end:
+            try:
+                (self.path / "memory.limit_in_bytes").write_text(str(limit))
+                return True
+            except OSError:
+                time.sleep(0.1)
+        return False
 
     def usage(self) -> tuple[int | None, int | None]:
         peak = int((self.path / "memory.max_usage_in_bytes").read_text())
@@ -149,6 +166,10 @@ class _Cgroup2:
 
     def enter(self) -> None:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def tighten(self, limit: int) -> bool:
+        (self.path / "memory.max").write_text(str(limit))
+        return True
 
     def usage(self) -> tuple[int | None, int | None]:
         peak = self.path / "memory.peak"
@@ -238,12 +259,16 @@ def run_limited(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout_s: float | None = None,
+    ready: Path | None = None,
 ) -> Outcome:
     """Run `command` to its end under `memory` bytes, beyond which it may use `swap` or not.
 
+    With `ready` the limit is set when the child has made that file, which is then removed; the
+    time counts from there.
+
     A run past `timeout_s` is killed with its whole process group; its return code is negative.
     """
-    cage = _cage(memory, swap)
+    cage = _cage(memory if ready is None else None, swap)
     try:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             started = time.perf_counter()
@@ -257,6 +282,10 @@ def run_limited(
                 start_new_session=True,
                 preexec_fn=cage.enter,
             )
+            if ready is not None and memory is not None and _wait_for(child, ready):
+                cage.tighten(memory)
+                ready.unlink()
+                started = time.perf_counter()
             status, usage = _wait(child, timeout_s)
             wall = time.perf_counter() - started
             texts = []
@@ -280,6 +309,15 @@ def run_limited(
         stdout=texts[0],
         stderr=texts[1],
     )
+
+
+def _wait_for(child: subprocess.Popen, ready: Path) -> bool:
+    """Waits for a file of the child's; whether it came before the child ended."""
+    while not ready.exists():
+        if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _wait(child: subprocess.Popen, timeout_s: float | None):

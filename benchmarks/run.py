@@ -1,7 +1,7 @@
 """Run the side-by-side benchmarks and write their tables.
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
-        [embed-quality]
+        [far_swap] [embed-quality]
         [embed_speed] [embed_disk] [embed_scale] [--quick] [--json] [--repeats N] [--work DIR]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
 
@@ -29,6 +29,7 @@ BENCHES = {
     "epoch": "benches.epoch",
     "analytics": "benches.analytics",
     "far": "benches.far",
+    "far_swap": "benches.far_swap",
     "embed-quality": "benches.embed_quality",
     "embed_speed": "benches.embed_speed",
     "embed_disk": "benches.embed_disk",

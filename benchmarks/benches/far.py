@@ -1,11 +1,10 @@
-"""Far memory: the figures 16 to 21 and table 4 of Fargraph+ in small, and operating-system swap."""
+"""Far memory: the figures 16 to 21 and table 4 of Fargraph+ in small."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import re
 import select
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from far_plots import page
-from limits import drop_cached, parse_bytes, run_limited, swap_file
+from limits import Outcome, drop_cached, run_limited
 from measure import HERE, Result, Series, Settings, python, say
 from product import command, imported
 
@@ -24,24 +23,18 @@ from benches.inputs import workload
 ITERATIONS = 5
 BUDGET = "1GiB"
 """Room for all edges; the far ratio says how much of them is kept."""
-INTERPRETER = 64 << 20
-"""Room for Python, its libraries and the command line where the memory is limited."""
 RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 CHUNKS = ("4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB")
 THREADS = (1, 2, 4)
 PARTITIONS = (12, 14, 16)
 QUEUE_LENGTHS = (10, 40)
 QUEUE_THREADS = (1, 2, 4, 8, 16, 32)
-SWAPPED_RATIOS = (0.6, 1.0)
-SWAPPED_TIMEOUT_S = 120.0
 WHAT = (
     "R-MAT, both directions of every edge. The memory server runs in a network namespace of its "
     "own behind a pair of virtual links (`tcp`), or shares memory through a Unix socket "
     "(`shared`). Seconds of the algorithm; placing the edges in far memory and reading the kept "
     f"ones comes before and is told apart. PageRank does {ITERATIONS} iterations. Far ratio 0 "
-    "keeps all edges in local memory, 1 none. "
-    f"`swap`: all edges in local memory (`--memory {BUDGET}`), the process in a cgroup of what far "
-    "memory takes at that ratio, with a swap file on the disk."
+    "keeps all edges in local memory, 1 none."
 )
 
 
@@ -115,10 +108,45 @@ class Bench:
         self.result.series.append(series)
         return series
 
+    def add(
+        self,
+        program: str,
+        case: str,
+        seconds: float | None,
+        outcome: Outcome,
+        *,
+        at_least: float | None = None,
+    ) -> None:
+        """What one run has come to; `at_least` where it was stopped after that."""
+        series = Series(program, case, "seconds", [] if seconds is None else [seconds])
+        if seconds is None:
+            late = outcome.returncode == -9 and at_least is not None
+            if late and at_least is not None and outcome.wall_s >= at_least:
+                series.values, series.note = [at_least], "out of time"
+            else:
+                series.note = f"ended with {outcome.returncode}: {outcome.stderr[-300:]}"
+        say(f"{program} {case}: {series.values} {series.note}")
+        self.result.series.append(series)
+
 
 def run(settings: Settings) -> Result:
     """All figures, and a page that draws them."""
     result = Result("far", WHAT)
+    with opened(result, settings) as bench:
+        for figure in (_ratios, _buffering, _queues, _threads, _chunks, _partitions):
+            try:
+                figure(bench)
+            except RuntimeError as failure:
+                # One figure that cannot be made must not lose the others.
+                say(f"{figure.__name__.strip('_')} did not run: {failure}")
+    drawn = page(result, HERE / "results" / "far.html")
+    say(f"drawn: {drawn}")
+    return result
+
+
+@contextlib.contextmanager
+def opened(result: Result, settings: Settings) -> Iterator[Bench]:
+    """The graph, and memory servers while the block runs."""
     work, folder = workload(settings, settings.dense)
     graph = imported(
         folder,
@@ -133,28 +161,16 @@ def run(settings: Settings) -> Result:
     token.unlink(missing_ok=True)
     run_limited(command("memory-server", "--new-token", token)).check()
     with _servers(settings, token) as servers:
-        bench = Bench(result, settings, graph, source, servers, token)
-        for figure in (_ratios, _buffering, _queues, _threads, _chunks, _partitions):
-            try:
-                figure(bench)
-            except RuntimeError as failure:
-                # One figure that cannot be made must not lose the others.
-                say(f"{figure.__name__.strip('_')} did not run: {failure}")
-    drawn = page(result, HERE / "results" / "far.html")
-    say(f"drawn: {drawn}")
-    return result
+        yield Bench(result, settings, graph, source, servers, token)
 
 
 def _ratios(bench: Bench) -> None:
-    """Figure 18: seconds by far ratio, over both transports, beside swap."""
+    """Figure 18: seconds by far ratio, over both transports."""
     for case in ("bfs", "pagerank"):
         for transport in bench.servers:
             for ratio in RATIOS:
                 call = bench.call(case, transport, "--far-ratio", ratio)
                 bench.measure(transport, f"{case} at {ratio}", call)
-        for ratio in SWAPPED_RATIOS:
-            limit = _swap(bench, case, ratio)
-        _swapped_peer(bench, case, limit)
         for transport in bench.servers:
             bench.result.compare(
                 f"{case} over {transport}: all local over all far",
@@ -162,75 +178,6 @@ def _ratios(bench: Bench) -> None:
                 (transport, f"{case} at 1.0"),
                 1 / 1.3 if transport == "shared" else None,
             )
-            bench.result.compare(
-                f"{case}: swap over {transport}, same memory, far ratio 1",
-                ("swap", f"{case} at 1.0"),
-                (f"{transport}, limited", f"{case} at 1.0"),
-                5,
-            )
-
-
-def _swapped_peer(bench: Bench, case: str, limit: int) -> None:
-    """A program with its whole graph in memory, in the same cgroup with swap; one run."""
-    settings = bench.settings
-    if not settings.peers_python.exists():
-        say(f"no NetworKit at {settings.peers_python}; see benchmarks/peers/graphs.txt")
-        return
-    peer = python(
-        "peers/networkit_run.py", settings.work / settings.dense / "edges.npy", "--source",
-        bench.source, "--repeats", 1, "--iterations", ITERATIONS,
-        interpreter=settings.peers_python,
-    )  # fmt: skip
-    series = Series("NetworKit, swap", f"{case} at 1.0", "seconds")
-    with swap_file(settings.work / "swap", parse_bytes("8GiB")) as swapped:
-        if not swapped:
-            return
-        outcome = run_limited(peer, limit, swap=True, timeout_s=SWAPPED_TIMEOUT_S)
-    if outcome.returncode == 0:
-        series.values = outcome.last_json()[case]
-    else:
-        series.note = (
-            f"ended with {outcome.returncode} after {outcome.wall_s:.0f} s, graph included"
-        )
-        if outcome.wall_s >= SWAPPED_TIMEOUT_S:
-            series.values.append(outcome.wall_s)
-    say(f"{series.program} {case}: {series.values} {series.note}")
-    bench.result.series.append(series)
-
-
-def _swap(bench: Bench, case: str, ratio: float) -> int:
-    """Both ways in cgroups of the same size: the least that far memory works in at this ratio.
-
-    Returns the size.
-    """
-    server = ("--far", bench.servers["tcp"], "--far-token-file", bench.token)
-    refused = run_limited(
-        command(
-            "run", case, bench.graph, *bench.options(case), "--memory", "1MiB", "--plan",
-            *server, "--far-ratio", ratio,
-        )
-    )  # fmt: skip
-    least = re.search(r"the least that works is ([0-9.]+) ?([KMG]iB)", refused.stderr)
-    if least is None:
-        raise RuntimeError(f"no least budget in: {refused.stderr[-500:]}")
-    budget = least[1] + least[2]
-    limit = parse_bytes(budget) + INTERPRETER
-    bench.result.details[f"limit {case} at {ratio}"] = limit
-    for transport in bench.servers:
-        call = bench.call(case, transport, "--far-ratio", ratio, memory=budget)
-        bench.measure(f"{transport}, limited", f"{case} at {ratio}", call, memory=limit)
-    local = command(
-        "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json", "--no-record"
-    )
-    with swap_file(bench.settings.work / "swap", parse_bytes("2GiB")) as swapped:
-        if not swapped:
-            say("no swap: this process may not switch it on")
-            return limit
-        bench.measure(
-            "swap", f"{case} at {ratio}", local, memory=limit, swap=True,
-            timeout_s=SWAPPED_TIMEOUT_S,
-        )  # fmt: skip
-    return limit
 
 
 def _threads(bench: Bench) -> None:

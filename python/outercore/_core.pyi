@@ -1,7 +1,6 @@
 """The native module: convert, release the GIL, map errors; see `crates/outercore-py`."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +78,12 @@ def initial_rows(
     scale: float,
     uniform: bool,
 ) -> None: ...
-def plan_algorithm(path: str, request: str) -> str: ...
+def plan_algorithm(
+    path: str,
+    request: str,
+    ids: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
+) -> str: ...
 def stream_edges(
     path: str,
     options: str,
@@ -91,7 +95,7 @@ def run_algorithm(
     ids: NDArray[np.int64] | None,
     weights: NDArray[np.float64] | None,
     progress: _Progress | None,
-) -> tuple[NDArray[Any] | Path, str]: ...
+) -> tuple[NDArray[Any] | int, str]: ...
 def far_address(text: str) -> str: ...
 def far_new_token(path: str) -> None: ...
 def far_arrays(path: str) -> str: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -124,9 +125,14 @@ def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -
     return json.loads(_core.build_grid(str(path), json.dumps(options), progress))
 
 
-def plan_algorithm(path: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """How a run would divide its budget."""
-    return json.loads(_core.plan_algorithm(str(path), json.dumps(request)))
+def plan_algorithm(
+    path: Path,
+    request: dict[str, Any],
+    ids: NDArray[np.int64] | None,
+    weights: NDArray[np.float64] | None,
+) -> dict[str, Any]:
+    """How a run with the same arguments would divide its budget."""
+    return json.loads(_core.plan_algorithm(str(path), json.dumps(request), ids, weights))
 
 
 def run_algorithm(
@@ -144,10 +150,11 @@ def run_algorithm(
     values, outcome = _core.run_algorithm(str(path), json.dumps(request), ids, weights, progress)
     if isinstance(values, np.ndarray):
         return values, json.loads(outcome)
+    descriptor: int = values
     try:
-        mapped: NDArray[Any] = np.load(values, mmap_mode="r")
+        mapped: NDArray[Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
-        Path(values).unlink()
+        os.close(descriptor)
     return mapped, json.loads(outcome)
 
 

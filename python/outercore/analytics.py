@@ -623,22 +623,21 @@ def run(
         ((200,), True)
     """
     root = root_of(graph)
-    config = _config(memory, threads, backend, options_of(far, root), far_ratio)
-    # Absent where it is the default, so that records of runs stay comparable.
-    config |= {} if buffering else {"buffering": False}
-    config |= {"profile": True} if profile else {}
-    if reads_by_segment is not None:
-        config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
-    config |= {} if scratch is None else {"scratch": os.fspath(scratch)}
-    if checkpoint is not None:
-        seconds = _plain("checkpoint_every", float(checkpoint_every))
-        config["checkpoint"] = {
-            "directory": str(Path(checkpoint).resolve()),
-            "seconds": seconds,
-            "resume": resume,
-        }
-    elif resume:
-        raise InvalidError("resume without a checkpoint\nhint: say where it is: `checkpoint`")
+    config = _config(
+        root,
+        memory=memory,
+        threads=threads,
+        backend=backend,
+        far=far,
+        far_ratio=far_ratio,
+        buffering=buffering,
+        profile=profile,
+        reads_by_segment=reads_by_segment,
+        scratch=scratch,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+    )
     request = {"algorithm": _algorithm(algorithm, options), "config": config}
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
@@ -676,18 +675,18 @@ def plan(
     algorithm: str,
     graph: Source,
     *,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    **options: Any,
+    personalization: Personalization | None = None,
+    **given: Any,
 ) -> dict[str, Any]:
     """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
+
+    Takes what `run` takes, except for what becomes of the result; the plan is that of the run with
+    the same arguments. ``least`` is the least budget that works.
 
     Raises:
         NotFoundError: the grid is not built.
         BudgetError: the message says how much memory works.
+        UnsupportedError: checkpoints of an algorithm that leaves none.
 
     Example:
         >>> import outercore as oc
@@ -697,17 +696,30 @@ def plan(
         67108864
     """
     root = root_of(graph)
-    config = _config(memory, threads, backend, options_of(far, root), far_ratio)
-    request = {"algorithm": _algorithm(algorithm, options), "config": config}
-    return _native.plan_algorithm(root, request)
+    config = _config(root, **{name: given.pop(name) for name in _USED & given.keys()})
+    request = {"algorithm": _algorithm(algorithm, given), "config": config}
+    ids, scales = None, None
+    if personalization is not None:
+        opened = graph if isinstance(graph, Graph) else Graph(root)
+        ids, scales = _personalization(personalization, opened.num_nodes)
+    return _native.plan_algorithm(root, request, ids, scales)
 
 
 def _config(
-    memory: str | int,
-    threads: int | None,
-    backend: str,
-    far: dict[str, Any] | None,
-    far_ratio: float | None,
+    root: Path,
+    *,
+    memory: str | int = "1GiB",
+    threads: int | None = None,
+    backend: str = "auto",
+    far: Far | None = None,
+    far_ratio: float | None = None,
+    buffering: bool = True,
+    profile: bool = False,
+    reads_by_segment: Sequence[int] | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """What a run may use."""
     config: dict[str, Any] = {
@@ -715,13 +727,31 @@ def _config(
         "threads": checked_threads(threads),
         "backend": backend,
     }
-    if far is not None:
-        config["far"] = far
+    server = options_of(far, root)
+    config |= {} if server is None else {"far": server}
     if far_ratio is not None:
         if not 0 <= far_ratio <= 1:
             raise InvalidError(f"far_ratio {far_ratio}, expected 0 to 1")
         config["far_ratio"] = far_ratio
+    # Absent where it is the default, so that records of runs stay comparable.
+    config |= {} if buffering else {"buffering": False}
+    config |= {"profile": True} if profile else {}
+    if reads_by_segment is not None:
+        config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
+    config |= {} if scratch is None else {"scratch": os.fspath(scratch)}
+    if checkpoint is not None:
+        config["checkpoint"] = {
+            "directory": str(Path(checkpoint).resolve()),
+            "seconds": _plain("checkpoint_every", float(checkpoint_every)),
+            "resume": resume,
+        }
+    elif resume:
+        raise InvalidError("resume without a checkpoint\nhint: say where it is: `checkpoint`")
     return config
+
+
+_USED = inspect.signature(_config).parameters.keys() - {"root"}
+"""What says how a run is done, beside the algorithm's own options."""
 
 
 def _algorithm(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -254,8 +254,11 @@ def local_budget(
 
     def fits(memory: int) -> bool:
         planned = plan(memory)
+        if planned is None or planned["spill"] is not None:
+            # With state in scratch files it would be another algorithm.
+            return False
         # A far ratio that was asked for is rounded up to whole segments.
-        return planned is not None and (far is not None or _ratio(planned) <= far_ratio)
+        return far is not None or _ratio(planned) <= far_ratio
 
     budget = least_budget(fits, most)
     if budget is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import naive
 import outercore as oc
 from outercore.analytics import ALGORITHMS
-from outercore.cli.run_ import _largest
+from outercore.cli.run_largest import largest
 
 VERBS = [["run", name.replace("_", "-")] for name in ALGORITHMS]
 SOURCE = {"bfs": ["--source", "3"], "sssp": ["--source", "3"]}
@@ -80,6 +81,32 @@ def test_plan_prints_the_plan_and_runs_nothing(
     assert "nodes/node/never" not in oc.open(data_set).arrays
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_says_the_least_memory_that_works(
+    algorithm: str, data_set: Path, outcome: Any
+) -> None:
+    command = ["run", algorithm.replace("_", "-"), data_set, *SOURCE.get(algorithm, [])]
+    command += ["--threads", "2", "--json", "--no-record"]
+    outcome("grid", data_set)
+    code, _, said = outcome(*command, "--memory", "1KiB")
+    assert code == 1
+    assert "the least that works is" in said
+    assert "hint: raise --memory" in said
+    least = oc.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
+    code, _, again = outcome(*command, "--memory", "1KiB", "--plan")
+    assert (code, again) == (1, said)
+    code, planned, _ = outcome(*command, "--plan")
+    assert code == 0
+    # The message has it to the tenth of its unit.
+    printed, least = least, json.loads(planned)["least"]
+    assert abs(printed - least) <= 1
+    code, done, _ = outcome(*command, "--memory", str(least))
+    assert code == 0
+    plan = json.loads(done)["plan"]
+    assert plan["budget"] == plan["least"] == least
+    assert outcome(*command, "--memory", str(least - (110 << 10)), "--plan")[0] == 1
+
+
 def test_save_keeps_the_values(data_set: Path, outcome: Any) -> None:
     code, out, _ = outcome("run", "wcc", data_set, "--save", "component")
     assert code == 0
@@ -116,7 +143,29 @@ def test_a_users_mistake_ends_with_1_and_one_line(
 
 def test_the_largest_are_finite_and_equals_come_by_id() -> None:
     values = np.array([1.0, np.inf, 3.0, 3.0, np.nan, 3.0, 2.0])
-    assert _largest("sssp", values, 4) == [(2, 3.0), (3, 3.0), (5, 3.0), (6, 2.0)]
-    assert _largest("wcc", np.array([0, 0, 2, 0, 2, 5]), 2) == [(0, 3), (2, 2)]
-    assert _largest("kcore", np.array([], np.int64), 5) == []
-    assert _largest("sssp", np.array([np.inf]), 5) == []
+    assert largest("sssp", values, 4, 1 << 20) == [(2, 3.0), (3, 3.0), (5, 3.0), (6, 2.0)]
+    assert largest("wcc", np.array([0, 0, 2, 0, 2, 5]), 2, 1 << 20) == [(0, 3), (2, 2)]
+    assert largest("kcore", np.array([], np.int64), 5, 1 << 20) == []
+    assert largest("sssp", np.array([np.inf]), 5, 1 << 20) == []
+
+
+@pytest.mark.parametrize("kept", ["in memory", "mapped"])
+def test_components_are_counted_within_the_budget(kept: str, tmp_path: Path) -> None:
+    nodes = 2_000_000
+    values = np.random.default_rng(5).integers(0, nodes, nodes) // 3 * 3
+    values[nodes - 1000 :] = nodes - 4
+    sizes = np.bincount(values, minlength=nodes)
+    expected = np.lexsort((np.arange(nodes), -sizes))[:7]
+    if kept == "mapped":
+        np.save(tmp_path / "values.npy", values)
+        values = np.load(tmp_path / "values.npy", mmap_mode="r")
+    # Beside values in memory there is nothing left but the least: four windows of names each.
+    memory = (values.nbytes if kept == "in memory" else 0) + (4 << 20)
+    tracemalloc.start()
+    found = largest("label_propagation", values, 7, memory)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [(int(node), int(sizes[node])) for node in expected]
+    assert found[0][0] == nodes - 4
+    # Half of it for the counts, the rest for a block's.
+    assert peak < 6 << 20, peak

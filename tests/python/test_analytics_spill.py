@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +76,112 @@ def test_a_result_without_room_is_saved_and_shown(
     expected = oc.pagerank(large, **RANKS)
     assert np.load(out).tobytes() == expected.tobytes()
     assert oc.open(large).array("rank")[:].tobytes() == expected.tobytes()
+    assert not list(scratch.iterdir())
+
+
+def test_the_plan_of_the_command_line_is_that_of_the_run(
+    large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = np.zeros(600_000)
+    weights[::3] = 2.0
+    np.save(tmp_path / "teleport.npy", weights)
+    own = ["run", "pagerank", str(large), "--max-iterations", "4", "--tolerance", "0"]
+    own += ["--threads", "2", "--json", "--no-record", "--top", "0"]
+    teleport = ["--personalization", str(tmp_path / "teleport.npy")]
+    kept = ["--checkpoint", str(tmp_path / "kept"), "--checkpoint-every", "0"]
+
+    def said(*more: str) -> dict[str, Any]:
+        assert command([*own, *more]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    plain = said("--plan")
+    # 16 bytes for each entry, and its part of the vector.
+    assert said(*teleport, "--plan")["state"] - plain["state"] == 16 * 200_000 + 8 * (
+        plain["state"] // 20
+    )
+    assert said(*kept, "--plan")["state"] - plain["state"] == 256 << 10
+    for memory in (said(*teleport, *kept, "--plan")["least"], 1 << 30):
+        options = [*teleport, *kept, "--memory", str(memory)]
+        planned = said(*options, "--plan")
+        done = said(*options)
+        counters = done["counters"]
+        assert done["plan"] == planned
+        assert counters["peak_state"] == planned["state"]
+        assert counters["checkpoints"] == 4
+        assert counters["checkpoint_bytes"] == 4 * planned["checkpoint"]["bytes"]
+        spilled = planned["spill"]
+        assert (spilled is None) == (memory == 1 << 30)
+        for number, one in enumerate(counters["by_pass"]):
+            first = number == 0
+            assert one["bytes"] == planned["bytes_first_pass" if first else "bytes_per_pass"]
+            assert one.get("spill_read", 0) == (spilled or {}).get("read_per_pass", 0)
+            assert one.get("spill_written", 0) == (spilled or {}).get("written_per_pass", 0)
+        if spilled:
+            assert counters["spill"]["most"] == planned["disk"]
+
+
+def test_a_scratch_disk_without_room_is_refused_before_the_run(large: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("no file system of one's own")
+    try:
+        phases: list[str] = []
+        memory = least("pagerank", large, **RANKS)
+        wanted = analytics.plan("pagerank", large, memory=memory, threads=2, **RANKS)["disk"]
+        with pytest.raises(oc.DeviceError, match="are free, the run writes up to") as caught:
+            analytics.run(
+                "pagerank",
+                large,
+                memory=memory,
+                threads=2,
+                scratch=disk,
+                progress=lambda phase, *_: phases.append(phase),
+                **RANKS,
+            )
+        assert oc.sizes.format_size(wanted) in str(caught.value)
+        assert "--scratch" in str(caught.value)
+        assert not phases
+        assert not list(disk.iterdir())
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_killed_run_leaves_no_scratch_files(large: Path, tmp_path: Path) -> None:
+    before = sorted(large.iterdir())
+    scratch = tmp_path / "scratch"
+    memory = str(least("pagerank", large, **RANKS))
+    for place in (scratch, large):
+        where = ["--scratch", str(place)] if place == scratch else []
+        out = tmp_path / f"said-{place.name}"
+        arguments = ["run", "pagerank", str(large), "--max-iterations", "200", "--tolerance", "0"]
+        arguments += ["--no-record", "--memory", memory, "--threads", "2", *where]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "outercore", *arguments], stdout=out.open("w")
+        )
+        descriptors = Path(f"/proc/{child.pid}/fd")
+
+        def held(descriptors: Path = descriptors, place: Path = place) -> list[str]:
+            names = []
+            for one in descriptors.iterdir():
+                with contextlib.suppress(OSError):
+                    names.append(str(one.readlink()))
+            return [name for name in names if name.startswith(str(place)) and "(deleted)" in name]
+
+        end = time.monotonic() + 120
+        while not held():
+            assert child.poll() is None
+            assert time.monotonic() < end, "no scratch files"
+            time.sleep(0.02)
+        child.kill()
+        child.wait()
+        assert sorted(large.iterdir()) == before
     assert not list(scratch.iterdir())
 
 

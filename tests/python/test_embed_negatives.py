@@ -195,3 +195,71 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
         [(places, sampler)] = whole.split(torch.arange(5), side)
         assert places.tolist() == [0, 1, 2, 3, 4]
         assert sampler.draw(Draws(0)).rows.tolist() == second + first + third
+
+
+def test_entities_of_buckets_that_a_pool_has_more_of_are_drawn_more_often() -> None:
+    ranges, shares = [(40, 50), (10, 20), (0, 5)], [1.0, 0.25, 0.5]
+    sampler = NegativeSampler(NegativesConfig(count=500), ranges, shares=shares)
+    counts = _draws(sampler, 60, 60).double()
+    expected = torch.zeros(60, dtype=torch.float64)
+    for (start, stop), share in zip(ranges, shares, strict=True):
+        expected[start:stop] = 30_000 * share / (10 + 2.5 + 2.5)
+    assert bool(((counts - expected).abs() <= 5 * expected.sqrt()).all())
+
+
+@pytest.mark.parametrize("by_degree", [0.0, 0.4])
+def test_shares_count_in_the_sum_that_the_correction_estimates(by_degree: float) -> None:
+    values = torch.rand(25, generator=torch.Generator().manual_seed(0)).double()
+    ranges, shares = [(0, 10), (10, 25)], [0.2, 1.0]
+    config = NegativesConfig(count=200, degree_share=by_degree, correction="frequency")
+    sampler = NegativeSampler(config, ranges, torch.arange(1, 26), shares)
+    estimates = []
+    for seed in range(300):
+        drawn = sampler.draw(Draws(seed))
+        assert drawn.bias is not None
+        estimates.append(float((values[drawn.rows] * drawn.bias.double().exp()).sum()))
+    exact = float(0.2 * values[:10].sum() + values[10:].sum())
+    assert abs(sum(estimates) / len(estimates) / exact - 1) < 0.02
+
+
+def test_of_all_entities_those_of_smaller_shares_have_lower_scores() -> None:
+    sampler = NegativeSampler(NegativesConfig(kind="all"), [(4, 6), (0, 2)], shares=[1.0, 0.5])
+    drawn = sampler.draw(Draws(0))
+    assert drawn.rows.tolist() == [0, 1, 4, 5]
+    assert drawn.bias is not None
+    assert torch.allclose(drawn.bias, torch.tensor([0.5, 0.5, 1.0, 1.0]).log())
+
+
+def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
+    pool = Pool(
+        number=0,
+        triples=torch.tensor([[0, 0, 2], [2, 0, 0], [2, 0, 2]]),
+        entities=torch.zeros(4, 1),
+        entity_state=torch.zeros(4, 1),
+        ranges=[(0, 2), (2, 4)],
+        pairs=[(0, 0), (0, 1), (1, 0), (1, 1)],
+        shares=[0.1, 0.2, 0.2, 0.1],
+    )
+    negatives = PoolNegatives(NegativesConfig(kind="all"), pool)
+    found = {}
+    for side in ("tail", "head"):
+        for places, sampler in negatives.split(torch.arange(3), side):
+            bias = sampler.draw(Draws(0)).bias
+            assert bias is not None
+            for place in places.tolist():
+                found[side, place] = bias.exp().tolist()
+    low, high = pytest.approx([0.5, 0.5, 1.0, 1.0]), pytest.approx([1.0, 1.0, 0.5, 0.5])
+    assert found["tail", 0] == low
+    assert found["tail", 1] == found["tail", 2] == high
+    assert found["head", 0] == found["head", 2] == high
+    assert found["head", 1] == low
+    # Anchors whose buckets are alike have a bias as the others of their pool have one.
+    mixed = replace(pool, shares=[0.1, 0.1, 0.2, 0.1])
+    negatives = PoolNegatives(NegativesConfig(kind="all"), mixed)
+    for _, sampler in negatives.split(torch.arange(3), "tail"):
+        assert sampler.draw(Draws(0)).bias is not None
+    whole = replace(pool, shares=None)
+    ((_, sampler),) = PoolNegatives(NegativesConfig(kind="all"), whole).split(
+        torch.arange(3), "tail"
+    )
+    assert sampler.draw(Draws(0)).bias is None

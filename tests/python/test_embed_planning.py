@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from outercore.embed.config import EmbedConfig
+from outercore.embed.config import EmbedConfig, NegativesConfig
 from outercore.embed.known import relevant
-from outercore.embed.planning import Placement, Size, order_of, place, resolved, row_bytes
+from outercore.embed.order import Walks
+from outercore.embed.planning import Placement, Size, order_of, place, resolved, row_bytes, walks_of
 from outercore.errors import BudgetError, InvalidError
 
 MIB = 1 << 20
@@ -122,6 +124,18 @@ def test_known_answers_are_found_among_all_triples() -> None:
     assert found.tolist() == expected
     assert 0 < len(expected) < 900
     assert relevant(asked[:0], 40, 3, [every]).shape == (0, 3)
+
+
+def test_buckets_stay_whole_where_their_triples_are_the_filter() -> None:
+    dense = Size(entities=50_000, relations=50, triples=8_000_000)
+    budget = {"partitions": 16, "slots": 5, "swap": "spare-slot", "spread": True}
+    chosen = config(500 * MIB, **budget)
+    known = replace(chosen, negatives=NegativesConfig(filter="known"))
+    assert walks_of(chosen, place(chosen, dense)) == Walks(8, spread=True, rename=True)
+    assert walks_of(known, place(known, dense)) == Walks(1, spread=False, rename=True)
+    many = replace(known, budget=replace(known.budget, sweeps=4))
+    with pytest.raises(InvalidError, match="sweeps: 4 with the filter `known`"):
+        place(many, dense)
 
 
 def test_sweeps_are_as_many_as_training_hides_or_as_asked() -> None:

@@ -72,6 +72,7 @@ pub struct Checkpoints {
     last: Instant,
     took: Duration,
     written: u64,
+    bytes: u64,
     saved: Option<(Saved, Value)>,
     /// Whether the algorithm leaves checkpoints: from its first pass on.
     begun: bool,
@@ -130,6 +131,7 @@ impl Checkpoints {
             last: Instant::now(),
             took: Duration::ZERO,
             written: 0,
+            bytes: 0,
             saved,
             begun: false,
             stopping: None,
@@ -139,6 +141,11 @@ impl Checkpoints {
     /// How many have been left.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Bytes of state that they have had, all together.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The state to go on from and where the loop was; once.
@@ -187,6 +194,7 @@ impl Checkpoints {
             let mut sink = Sink::new(this.disk.create(&path)?);
             state(&mut |bytes| sink.write(bytes))?;
             let (bytes, checksum) = sink.end()?;
+            this.bytes += bytes;
             this.disk.sync_dir(&this.directory)?;
             let record = Record {
                 generation: this.generation,

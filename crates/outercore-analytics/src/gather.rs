@@ -7,8 +7,8 @@ use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::{Arcs, GridShape, Order};
 use serde::{Deserialize, Serialize};
 
-use crate::algorithms::all;
-use crate::output::{SpillNeed, Working};
+use crate::algorithms::{all, degrees_here};
+use crate::output::{ResultTable, SpillNeed, Working};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic};
 
@@ -116,6 +116,7 @@ pub(crate) const SPILL: SpillNeed = SpillNeed {
     writes_own: false,
     any_order: true,
     flow: Flow::Both,
+    result: ResultTable::Shown,
 };
 
 const TRAFFIC: Traffic = Traffic {
@@ -185,7 +186,10 @@ pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Tab
         Flow::Against => (Degree::Out, None),
         Flow::Both => (Degree::In, Some(Degree::Out)),
     };
-    let mut counts = Table::build(run, 1, |run, partition| run.degrees(first, partition))?;
+    let mut counts = match run.spill() {
+        None => Table::Here(degrees_here(run, first)?),
+        Some(_) => Table::build(run, 1, |run, partition| run.degrees(first, partition))?,
+    };
     let Some(second) = second else { return Ok(counts) };
     counts.each(|partition, counts| {
         for (count, more) in counts.iter_mut().zip(run.degrees(second, partition)?) {

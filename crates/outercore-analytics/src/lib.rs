@@ -5,6 +5,7 @@
 //! [`RunPlan`], [`MemoryRun`] from memory, as the definition.
 #![forbid(unsafe_code)]
 
+mod algorithm;
 pub mod algorithms;
 mod checkpoint;
 mod config;
@@ -14,26 +15,27 @@ mod memory_run;
 mod output;
 pub mod pins;
 mod plan;
+mod prepare;
 mod profile;
 mod program;
 mod request;
 pub mod schedule;
 mod segments;
+mod source;
 pub mod state;
 mod stream_run;
 
+pub use algorithm::{Algorithm, FlowName};
 pub use checkpoint::Checkpoints;
 pub use config::{CheckpointConfig, RunConfig};
 pub use memory_run::MemoryRun;
 pub use output::{
-    Counters, Isolated, Need, NodeValue, PassCounters, Raw, ResultFile, SpillNeed, Values, Working,
-    deliver,
+    Counters, Isolated, Need, NodeValue, PassCounters, Raw, ResultFile, ResultTable, SpillNeed,
+    Values, Working, deliver,
 };
-pub use plan::{FarShare, PlanInput, RunPlan, SpillPlan};
+pub use plan::{CheckpointPlan, FarShare, PlanInput, RunPlan, SpillPlan};
 pub use profile::{Profile, SegmentClass};
 pub use program::{Degree, EdgeProgram, Flow, Passes, Selection};
-pub use request::{
-    Algorithm, FlowName, Inputs, Outcome, plan, run, run_through, stream, stream_through,
-};
+pub use request::{Inputs, Outcome, plan, run, run_through, stream, stream_through};
 pub use segments::{SEGMENT_BYTES, Segment, segments};
 pub use stream_run::{OnProgress, StreamOptions, StreamRun};

@@ -1,11 +1,13 @@
 //! What algorithms need and return.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use outercore_core::{Bytes, Error, ErrorKind, ReadCounters, Result, StageCounters};
 use outercore_far::FarCounters;
 use outercore_format::{DType, NpyHeader};
-use outercore_io::{Disk, RealDisk, WriteFile};
+use outercore_io::{Disk, RealDisk, WriteFile, path_of};
 use serde::Serialize;
 
 use crate::program::{Flow, Passes};
@@ -24,15 +26,29 @@ pub enum Values {
     File(ResultFile),
 }
 
-/// A result as an `.npy`, which is the caller's to remove.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A result as an `.npy` that has no name and is gone when nobody has it open.
+#[derive(Clone, Debug)]
 pub struct ResultFile {
-    /// Where it is.
-    pub path: PathBuf,
+    /// The file, open for reading.
+    pub file: Arc<File>,
     /// What a value is.
     pub dtype: DType,
     /// How many there are.
     pub len: u64,
+}
+
+impl ResultFile {
+    /// A path by which this process can open it, as long as this value is there.
+    pub fn path(&self) -> PathBuf {
+        path_of(&self.file)
+    }
+}
+
+impl PartialEq for ResultFile {
+    /// Whether it is the same file.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &other.file)
+    }
 }
 
 /// What an algorithm takes; pure, beside each algorithm.
@@ -71,6 +87,17 @@ pub struct SpillNeed {
     pub any_order: bool,
     /// Which way values flow.
     pub flow: Flow,
+    /// Which table the result is in.
+    pub result: ResultTable,
+}
+
+/// A table that a result is delivered from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultTable {
+    /// What others read.
+    Shown,
+    /// What nobody else reads.
+    Own,
 }
 
 /// Working memory: from what works at all to where more does not help.
@@ -146,6 +173,8 @@ pub struct Counters {
     pub spill: Option<SpillCounters>,
     /// Checkpoints that were left.
     pub checkpoints: u64,
+    /// Bytes of state written to them.
+    pub checkpoint_bytes: u64,
     /// The first passes, at most 1,000.
     pub by_pass: Vec<PassCounters>,
 }
@@ -155,7 +184,8 @@ pub struct Counters {
 pub struct PassCounters {
     /// Wall-clock seconds.
     pub seconds: f64,
-    /// Bytes of blocks and weights that arrived meanwhile, those for the next pass included.
+    /// Bytes of blocks and weights that have arrived since the pass before, those for the next pass
+    /// included.
     pub bytes: u64,
     /// Bytes of blocks and weights that pins served.
     pub pinned_bytes: u64,
@@ -280,14 +310,19 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
     mut raw: Raw<T>,
     teleport: &dyn Fn(u64) -> f64,
     known: Option<(u64, T)>,
-    path: PathBuf,
+    directory: &Path,
     window: Bytes,
 ) -> Result<ResultFile> {
     let nodes = run.shape().nodes;
     let step = (window.0 / size_of::<T>() as u64).max(1);
-    let mut file = RealDisk.create(&path)?;
+    RealDisk.create_dir_all(directory)?;
+    let mut unnamed = RealDisk.create_unnamed(directory)?;
     let mut write = |run: &mut R, file: &mut dyn WriteFile| -> Result<()> {
-        file.write_all(&NpyHeader::encode(T::DTYPE, &[nodes]))?;
+        let header = NpyHeader::encode(T::DTYPE, &[nodes]);
+        if let Some(spill) = run.spill() {
+            spill.hold(header.len() as u64 + nodes * size_of::<T>() as u64);
+        }
+        file.write_all(&header)?;
         // The order lies by rank: with scratch files it is dealt to the partitions once.
         let mut ids = match run.spill() {
             Some(_) if step < nodes => Some(Table::build(run, 1, |run, part| run.nodes(part))?),
@@ -315,20 +350,20 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
         }
         Ok(())
     };
-    let written = write(run, &mut *file);
+    let written = write(run, &mut *unnamed.file);
     if let Err(error) = written {
-        RealDisk.remove_file(&path)?;
+        let shown = directory.display();
         if error.kind() == ErrorKind::NoSpace {
-            let text = format!("result `{}`: no space left on the device", path.display());
+            let text = format!("result in `{shown}`: no space left on the device");
             return Err(Error::new(ErrorKind::NoSpace, text)
                 .hint("free space, or choose another directory with --scratch"));
         }
         return Err(match error.kind() {
             ErrorKind::Interrupted => error,
-            _ => error.context(format!("result `{}`", path.display())),
+            _ => error.context(format!("result in `{shown}`")),
         });
     }
-    Ok(ResultFile { path, dtype: T::DTYPE, len: nodes })
+    Ok(ResultFile { file: Arc::new(unnamed.into_handle()), dtype: T::DTYPE, len: nodes })
 }
 
 /// Puts the values of the nodes from `first` on into `values`; `last`: the result is not wanted
@@ -349,11 +384,20 @@ fn fill<T: NodeValue, R: Passes>(
             *place = value;
         }
     };
-    for part in 0..run.shape().partitions() {
-        let found = raw.by_partition.take(part, last)?;
-        for (node, value) in nodes(run, part)?.into_iter().zip(found) {
-            put(node, value);
+    let here = raw.by_partition.here();
+    if here.is_empty() {
+        for part in 0..run.shape().partitions() {
+            let found = raw.by_partition.take(part, last)?;
+            for (node, value) in nodes(run, part)?.into_iter().zip(found) {
+                put(node, value);
+            }
         }
+    } else {
+        // One scan of the order, instead of one for each few partitions.
+        run.scan_nodes(&mut |part, local, node| put(node, here[part][local]))?;
+    }
+    if last {
+        raw.by_partition = Parts::Here(Vec::new());
     }
     let isolated = raw.isolated;
     run.isolated(&mut |nodes| {

@@ -120,6 +120,30 @@ pub trait Passes {
     fn degrees(&mut self, which: Degree, partition: usize) -> Result<Vec<u32>>;
     /// The node ids in a partition, by local id.
     fn nodes(&mut self, partition: usize) -> Result<Vec<u32>>;
+    /// The degrees in all partitions, `each(partition, local id, degree)`, in the order in which they
+    /// lie: one scan, where asking for one partition after the other takes several.
+    fn scan_degrees(
+        &mut self,
+        which: Degree,
+        each: &mut dyn FnMut(usize, usize, u32),
+    ) -> Result<()> {
+        for partition in 0..self.shape().partitions() {
+            let degrees = self.degrees(which, partition)?;
+            degrees
+                .into_iter()
+                .enumerate()
+                .for_each(|(local, value)| each(partition, local, value));
+        }
+        Ok(())
+    }
+    /// The node ids in all partitions, likewise.
+    fn scan_nodes(&mut self, each: &mut dyn FnMut(usize, usize, u32)) -> Result<()> {
+        for partition in 0..self.shape().partitions() {
+            let nodes = self.nodes(partition)?;
+            nodes.into_iter().enumerate().for_each(|(local, node)| each(partition, local, node));
+        }
+        Ok(())
+    }
     /// The node ids without arcs are passed in runs to `each`.
     fn isolated(&mut self, each: &mut dyn FnMut(&[u32])) -> Result<()>;
     /// Partition and local id of a node; `None` if it has no arc. Scans the order: at most one call a run or two.

@@ -201,6 +201,40 @@ fn the_wish_to_stop_leaves_a_checkpoint_that_other_budgets_go_on_from() {
 }
 
 #[test]
+fn a_run_goes_on_to_more_iterations_than_it_was_begun_with() {
+    let pair = Pair::skewed(false);
+    let quiet = &mut |_: &str, _: u64, _: u64, _: &str| Ok(());
+    let labels = r#"{"algorithm":"label_propagation","max_iterations":12}"#;
+    for (request, few) in [(PAGERANK, 5), (labels, 3)] {
+        let expected = execute(&pair, request, &RunConfig::default(), quiet).unwrap();
+        let shorter = request.replace(":12", &format!(":{few}"));
+        let config = |resume| config(&pair, Bytes::gib(1), resume, 0.0);
+        let first = execute(&pair, &shorter, &config(false), quiet).unwrap();
+        assert_eq!((first.counters.passes, first.counters.checkpoints), (few, few), "{request}");
+        let found = execute(&pair, request, &config(true), quiet).unwrap();
+        assert!(found.values == expected.values, "{request}");
+        assert_eq!(found.facts, expected.facts);
+        // The last checkpoint is the one before the last of the first run's iterations.
+        let all = expected.counters.passes;
+        assert_eq!(found.counters.passes, all - (few - 1), "{request}");
+        let error = execute(&pair, &request.replace(":12", ":1"), &config(true), quiet);
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("max_iterations is 1"), "{text}");
+        std::fs::remove_dir_all(pair.root().join("kept")).unwrap();
+    }
+    // Where a run does not come to rest, its state is not lost.
+    let early = PAGERANK.replace("\"tolerance\":0", "\"tolerance\":1e-5");
+    let config = |resume| config(&pair, Bytes::gib(1), resume, 0.0);
+    let error = execute(&pair, &early.replace(":12", ":4"), &config(false), quiet).unwrap_err();
+    assert!(error.to_string().contains("raise max_iterations"), "{error}");
+    let enough = early.replace(":12", ":100");
+    let found = execute(&pair, &enough, &config(true), quiet).unwrap();
+    let expected = execute(&pair, &enough, &RunConfig::default(), quiet).unwrap();
+    assert!(found.values == expected.values);
+    assert_eq!(found.facts, expected.facts);
+}
+
+#[test]
 fn a_second_wish_to_stop_is_granted_at_once() {
     let pair = Pair::skewed(true);
     let mut calls = 0;

@@ -5,14 +5,15 @@ mod fixture;
 use std::sync::Arc;
 
 use outercore_analytics::{
-    Algorithm, Counters, FlowName, Inputs, Outcome, RunConfig, plan, run, run_through,
+    Algorithm, Counters, FlowName, Inputs, Outcome, RunConfig, Values, plan, run, run_through,
 };
 use outercore_core::{Bytes, ErrorKind, Result};
 use outercore_far::{
     Contents, FarOptions, FarTier, SegmentGroup, ServerConfig, ServerHandle, Token, serve,
 };
+use outercore_grid::Order;
 use outercore_io::{Engine, EngineConfig};
-use outercore_testkit::HeapRemote;
+use outercore_testkit::{Csc, HeapRemote};
 
 use fixture::Pair;
 
@@ -95,6 +96,58 @@ fn results_are_the_same_for_every_far_ratio_and_with_and_without_buffering() {
                     assert_eq!(server.used(), Bytes(0), "{what}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn state_goes_to_scratch_files_while_edges_are_far() {
+    for symmetric in [false, true] {
+        let graph = Csc::power_law(300_000, 900_000, 5);
+        let pair = Pair::with_log2(&graph, symmetric, Order::Degree, 14);
+        for algorithm in [pagerank(4), bfs(), sssp(), Algorithm::Wcc {}, Algorithm::Kcore {}] {
+            let expected = near(&pair, &algorithm, &RunConfig { build: false, ..config() });
+            let expected = expected.unwrap();
+            for far_ratio in [None, Some(0.4), Some(1.0)] {
+                let small =
+                    RunConfig { memory: Bytes(1), far: Some(options()), far_ratio, ..config() };
+                let error = plan(&pair.data_set, &algorithm, Inputs::default(), &small);
+                let text = error.unwrap_err().to_string();
+                let least = text.split("works is ").nth(1).unwrap().lines().next().unwrap();
+                let least: Bytes = least.parse().unwrap();
+                for memory in [least, Bytes(least.0 + 700_000)] {
+                    let config = RunConfig { memory, ..small.clone() };
+                    let what = format!("{} {symmetric} {far_ratio:?} {memory}", algorithm.name());
+                    let planned = plan(&pair.data_set, &algorithm, Inputs::default(), &config);
+                    let planned = planned.unwrap();
+                    let server = HeapRemote::new(Bytes::mib(64));
+                    let found = through(tier(&server, &options()), &pair, &algorithm, &config);
+                    let found = found.unwrap();
+                    assert_eq!(found.plan, planned, "{what}");
+                    assert!(planned.peak().0 <= memory.0, "{what}: {planned:?}");
+                    assert!(planned.spill.is_some() || memory > least, "{what}");
+                    assert!(values(&found) == values(&expected), "{what}");
+                    assert_eq!(served(&found.counters).0 > 0, planned.far_bytes.0 > 0, "{what}");
+                    assert!(far_ratio.is_none_or(|ratio| planned.far_ratio >= ratio), "{what}");
+                    if far_ratio == Some(1.0) {
+                        assert_eq!(planned.pinned, Bytes(0), "{what}");
+                    }
+                    assert_eq!(server.used(), Bytes(0), "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// The values as bytes, wherever they are.
+fn values(outcome: &Outcome) -> Vec<u8> {
+    match &outcome.values {
+        Values::I32(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        Values::I64(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        Values::F64(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        Values::File(file) => {
+            let bytes = std::fs::read(file.path()).unwrap();
+            bytes[bytes.len() - file.dtype.size() * file.len as usize..].to_vec()
         }
     }
 }
@@ -234,15 +287,15 @@ fn far_ratios_that_cannot_be_met_are_refused_with_what_would_work() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("--far HOST:PORT"), "{error}");
     let other_grid = RunConfig { reads_by_segment: Some(vec![1; 3]), ..config() };
-    let error = plan(&pair.data_set, &bfs(), &other_grid).unwrap_err();
+    let error = plan(&pair.data_set, &bfs(), Inputs::default(), &other_grid).unwrap_err();
     assert!(error.to_string().contains("profile has 3 segments"), "{error}");
     let far = Some(options());
     let wrong = RunConfig { far: far.clone(), far_ratio: Some(1.2), ..config() };
-    let error = plan(&pair.data_set, &bfs(), &wrong).unwrap_err();
+    let error = plan(&pair.data_set, &bfs(), Inputs::default(), &wrong).unwrap_err();
     assert_eq!(error.to_string().lines().next(), Some("far ratio 1.2, expected 0 to 1"));
     let tight = |far_ratio, memory| {
         let config = RunConfig { far: far.clone(), far_ratio: Some(far_ratio), memory, ..config() };
-        plan(&pair.data_set, &bfs(), &config)
+        plan(&pair.data_set, &bfs(), Inputs::default(), &config)
     };
     let all_away = tight(1.0, Bytes::mib(1)).unwrap_err().to_string();
     let all_kept = tight(0.0, Bytes::mib(1)).unwrap_err();

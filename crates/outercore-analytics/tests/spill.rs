@@ -9,8 +9,8 @@ use outercore_analytics::algorithms::degrees::{self, DegreeName};
 use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, sssp, wcc};
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
-    Algorithm, Flow, Inputs, MemoryRun, NodeValue, Outcome, Passes, Raw, RunConfig, Values,
-    deliver, plan, run,
+    Algorithm, CheckpointConfig, Flow, Inputs, MemoryRun, NodeValue, Outcome, Passes, Raw,
+    RunConfig, Values, deliver, plan, run,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Order;
@@ -46,8 +46,13 @@ fn config(memory: Bytes, threads: usize) -> RunConfig {
 
 /// The least budget that works, by the message of one that does not.
 fn least(pair: &Pair, algorithm: &Algorithm, threads: usize) -> Bytes {
-    let error = plan(&pair.data_set, algorithm, &config(Bytes(1), threads)).unwrap_err();
+    let error =
+        plan(&pair.data_set, algorithm, Inputs::default(), &config(Bytes(1), threads)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Budget);
+    least_of(&error)
+}
+
+fn least_of(error: &Error) -> Bytes {
     let text = error.to_string();
     text.split("works is ").nth(1).unwrap().lines().next().unwrap().parse().unwrap()
 }
@@ -59,8 +64,7 @@ fn bits(values: &Values) -> Vec<u64> {
         Values::I64(values) => values.iter().map(|&value| value as u64).collect(),
         Values::F64(values) => values.iter().map(|value| value.to_bits()).collect(),
         Values::File(file) => {
-            let bytes = std::fs::read(&file.path).unwrap();
-            std::fs::remove_file(&file.path).unwrap();
+            let bytes = std::fs::read(file.path()).unwrap();
             let size = file.dtype.size();
             let data = &bytes[bytes.len() - size * file.len as usize..];
             data.chunks_exact(size)
@@ -207,11 +211,11 @@ fn the_plan_says_what_a_pass_moves() {
             let least = least(&pair, &algorithm, 2);
             for extra in [0, 700_000, 1_500_000] {
                 let config = config(Bytes(least.0 + extra), 2);
-                let planned = plan(&pair.data_set, &algorithm, &config).unwrap();
+                let planned = plan(&pair.data_set, &algorithm, Inputs::default(), &config).unwrap();
                 let Some(spill) = planned.spill else { continue };
                 let found = execute(&pair, &algorithm, &config).unwrap();
-                bits(&found.values);
                 assert_eq!(found.plan, planned);
+                assert_eq!(found.counters.spill.unwrap().most, planned.disk, "{text} {planned:?}");
                 let weighted = usize::from(planned.weighted);
                 let passes = &found.counters.by_pass[weighted..];
                 assert!(passes.len() >= 2, "{}", passes.len());
@@ -232,6 +236,68 @@ fn the_plan_says_what_a_pass_moves() {
 }
 
 #[test]
+fn the_plan_knows_of_personalization_and_checkpoints() {
+    let pair = large(false, Order::Degree);
+    let personalization = Some(((0..300_000).step_by(7).collect(), vec![1.5; 42_858]));
+    let inputs = || Inputs { personalization: personalization.clone() };
+    let kept = pair.root().join("kept");
+    for text in [PAGERANK, ALL[2], ALL[3], ALL[4], ALL[5]] {
+        let algorithm = request(text);
+        let ranks = text == PAGERANK;
+        let given = || if ranks { inputs() } else { Inputs::default() };
+        for memory in [Bytes(1), Bytes::mib(64)] {
+            let config = RunConfig {
+                checkpoint: Some(CheckpointConfig {
+                    directory: kept.clone(),
+                    seconds: 0.0,
+                    resume: false,
+                }),
+                ..config(memory, 2)
+            };
+            let least = match plan(&pair.data_set, &algorithm, given(), &config) {
+                Ok(planned) => planned.least,
+                Err(error) => least_of(&error),
+            };
+            let config = RunConfig { memory: memory.max(least), ..config };
+            let planned = plan(&pair.data_set, &algorithm, given(), &config).unwrap();
+            let what = format!("{text} {memory} {planned:?}");
+            assert_eq!(planned.least, least, "{what}");
+            let plain = RunConfig { checkpoint: None, ..config.clone() };
+            let without = plan(&pair.data_set, &algorithm, Inputs::default(), &plain).unwrap();
+            assert!(without.least < least && without.checkpoint.is_none(), "{what}");
+            let found = run(&pair.data_set, &algorithm, given(), &config, &mut |_, _, _, _| Ok(()));
+            let found = found.unwrap();
+            assert_eq!(found.plan, planned);
+            assert_eq!(found.counters.peak_state, planned.state, "{what}");
+            let (count, bytes) = (found.counters.checkpoints, found.counters.checkpoint_bytes);
+            match planned.checkpoint {
+                Some(checkpoint) => {
+                    assert!(count > 0, "{what}");
+                    assert_eq!(bytes, count * checkpoint.bytes.0, "{what}");
+                    let states = ["state-0.bin", "state-1.bin"].map(|name| kept.join(name));
+                    let sizes = states.map(|path| path.metadata().map_or(0, |found| found.len()));
+                    assert!(sizes.iter().sum::<u64>() <= checkpoint.disk.0, "{what}");
+                }
+                None => {
+                    assert!(algorithm.name() == "wcc" && planned.spill.is_none(), "{what}");
+                    assert_eq!((count, bytes), (0, 0));
+                }
+            }
+            if ranks {
+                // Divisors and the teleport vector are in memory, or are read once for each pass.
+                assert_eq!(planned.spill.is_some(), memory == Bytes(1));
+                for pass in &found.counters.by_pass {
+                    // Checkpoints read what is shown between passes.
+                    let read = planned.spill.map_or(0, |spill| spill.read_per_pass.0);
+                    assert_eq!(pass.spill_read, read, "{what}");
+                }
+            }
+            std::fs::remove_dir_all(&kept).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_larger_budget_moves_less() {
     let pair = large(false, Order::Degree);
     let algorithm = request(PAGERANK);
@@ -239,7 +305,7 @@ fn a_larger_budget_moves_less() {
     let mut last = u64::MAX;
     for part in 0..8u64 {
         let config = config(Bytes(least.0 + 300_000 * part), 1);
-        let plan = plan(&pair.data_set, &algorithm, &config).unwrap();
+        let plan = plan(&pair.data_set, &algorithm, Inputs::default(), &config).unwrap();
         let Some(spill) = plan.spill else { break };
         let moved = spill.read_per_pass.0 + plan.bytes_per_pass.0;
         assert!(moved <= last, "{part}: {moved} after {last}");
@@ -264,7 +330,7 @@ fn what_cannot_be_is_refused_by_name() {
     let nowhere = pair.root().join("graph.json");
     let config = RunConfig { scratch: Some(nowhere), ..config(least, 1) };
     let error = execute(&pair, &algorithm, &config).unwrap_err().to_string();
-    assert!(error.contains("state of the nodes in scratch directory `"), "{error}");
+    assert!(error.contains("scratch directory `"), "{error}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Naive, Table, engine};
 use outercore_core::{ErrorKind, Result};
-use outercore_embed::{Executor, OrderConfig, OrderKind, SwapMode};
+use outercore_embed::{Executor, OrderConfig, OrderKind, SwapMode, WalkConfig};
 use outercore_io::{Backend, Disk, EngineConfig, FaultDisk, FaultKind, FaultPlan, RealDisk};
 
 fn orders() -> [OrderConfig; 3] {
@@ -35,9 +35,13 @@ fn npy(path: &Path) -> Vec<u32> {
 
 #[test]
 fn passes_between_epochs_give_the_table_and_change_nothing() {
-    for config in orders() {
+    let mixed = WalkConfig { sweeps: 2, spread: true, rename: true, seed: 4 };
+    for (config, walks) in orders()
+        .into_iter()
+        .flat_map(|config| [WalkConfig::default(), mixed].map(|walks| (config.clone(), walks)))
+    {
         let directory = tempfile::tempdir().unwrap();
-        let table = Table::new(&config, 2);
+        let table = Table { walks, ..Table::new(&config, 2) };
         let mut naive = Naive::new(&table);
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();

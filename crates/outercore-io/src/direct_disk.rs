@@ -10,6 +10,7 @@ use outercore_core::{Context, Result};
 use crate::disk::{Disk, WriteFile};
 use crate::open::PAGE;
 use crate::real_disk::RealDisk;
+use crate::unnamed::Unnamed;
 
 /// The operating system's file system, written directly where that is possible: whole pages from
 /// page-aligned memory to page-aligned offsets. Everything else goes through the page cache.
@@ -26,6 +27,12 @@ impl DirectDisk {
 impl Disk for DirectDisk {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         Ok(Self::over(path, RealDisk.create(path)?))
+    }
+
+    fn create_unnamed(&self, directory: &Path) -> Result<Unnamed> {
+        let mut unnamed = RealDisk.create_unnamed(directory)?;
+        unnamed.file = Self::over(&unnamed.path(), unnamed.file);
+        Ok(unnamed)
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>> {

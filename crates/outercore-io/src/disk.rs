@@ -1,9 +1,12 @@
 //! The write side: everything that changes a data set, a checkpoint or a journal goes through
 //! [`Disk`], so that a test can crash it at every single operation.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 
-use outercore_core::Result;
+use outercore_core::{Context, Result};
+
+use crate::unnamed::{Unnamed, passing_name};
 
 /// Changes to a directory tree. The real one is [`crate::RealDisk`]; [`crate::FaultDisk`] crashes,
 /// fills up or fails at the n-th operation.
@@ -16,6 +19,17 @@ use outercore_core::Result;
 pub trait Disk: Send + Sync {
     /// Creates `path`, or empties it where it exists.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+
+    /// A file without a name, on the file system of `directory`: for scratch data that must not
+    /// outlive the process. Where the file system knows no such files it has a name for a moment.
+    fn create_unnamed(&self, directory: &Path) -> Result<Unnamed> {
+        let path = passing_name(directory);
+        let file = self.create(&path)?;
+        let handle = OpenOptions::new().read(true).write(true).open(&path);
+        self.remove_file(&path)?;
+        let handle = handle.with_context(|| format!("open `{}`", path.display()))?;
+        Ok(Unnamed::new(file, handle))
+    }
 
     /// Opens an existing file for writing, without emptying it; appends go to its end.
     fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>>;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use outercore_core::{Context, Result};
 
 use crate::disk::{Disk, WriteFile};
+use crate::unnamed::{Unnamed, open_unnamed, passing_name};
 
 /// The operating system's file system.
 ///
@@ -29,6 +30,23 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let file = File::create(path).with_context(|| doing("create", path))?;
         Ok(Box::new(RealFile { file, path: path.to_owned(), position: 0 }))
+    }
+
+    fn create_unnamed(&self, directory: &Path) -> Result<Unnamed> {
+        let handle = match open_unnamed(directory)? {
+            Some(handle) => handle,
+            None => {
+                let path = passing_name(directory);
+                let mut options = OpenOptions::new();
+                let opened = options.read(true).write(true).create_new(true).open(&path);
+                let handle = opened.with_context(|| doing("create", &path))?;
+                self.remove_file(&path)?;
+                handle
+            }
+        };
+        let file = handle.try_clone().with_context(|| doing("create a file in", directory))?;
+        let path = directory.join("(unnamed)");
+        Ok(Unnamed::new(Box::new(RealFile { file, path, position: 0 }), handle))
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>> {

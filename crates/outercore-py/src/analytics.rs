@@ -1,5 +1,6 @@
 //! Grids, algorithms over them, and arrays added to a data set.
 
+use std::os::fd::IntoRawFd;
 use std::path::Path;
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
@@ -118,18 +119,25 @@ struct Request {
     config: RunConfig,
 }
 
-/// How a run would divide its budget, as JSON.
+/// How a run with the same arguments would divide its budget, as JSON.
 #[pyfunction]
-fn plan_algorithm(py: Python<'_>, path: &str, request: &str) -> PyResult<String> {
+fn plan_algorithm(
+    py: Python<'_>,
+    path: &str,
+    request: &str,
+    ids: Option<PyReadonlyArray1<'_, i64>>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+) -> PyResult<String> {
+    let inputs = inputs(ids.as_ref(), weights.as_ref())?;
     py.detach(|| -> Result<String> {
         let Request { algorithm, config } = parse("run", request)?;
-        to_json(&outercore_analytics::plan(&DataSet::open(path)?, &algorithm, &config)?)
+        to_json(&outercore_analytics::plan(&DataSet::open(path)?, &algorithm, inputs, &config)?)
     })
     .map_err(to_python)
 }
 
-/// Runs an algorithm; the values by node id (or the path of an `.npy` with them, where memory has
-/// no room), and plan, counters and facts as JSON.
+/// Runs an algorithm; the values by node id (or the descriptor of an open `.npy` with them, which
+/// has no name, where memory has no room), and plan, counters and facts as JSON.
 ///
 /// `weights` of the nodes `ids` are the teleport vector, where there is one.
 #[pyfunction]
@@ -141,12 +149,7 @@ fn run_algorithm<'py>(
     weights: Option<PyReadonlyArray1<'py, f64>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, String)> {
-    let personalization = match (ids, weights) {
-        (Some(ids), Some(weights)) => {
-            Some((node_ids(&ids).map_err(to_python)?, weights.as_slice()?.to_vec()))
-        }
-        _ => None,
-    };
+    let inputs = inputs(ids.as_ref(), weights.as_ref())?;
     let mut callback = Callback::new(progress);
     let result = py.detach(|| -> Result<(Values, String)> {
         let Request { algorithm, config } = parse("run", request)?;
@@ -154,7 +157,7 @@ fn run_algorithm<'py>(
         let outcome = outercore_analytics::run(
             &data_set,
             &algorithm,
-            Inputs { personalization },
+            inputs,
             &config,
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
@@ -172,12 +175,30 @@ fn run_algorithm<'py>(
         failed => callback.settle(failed, to_python)?,
     };
     let values = match values {
-        Values::File(file) => file.path.into_pyobject(py)?.into_any(),
+        Values::File(file) => {
+            let descriptor = py.detach(|| file.file.try_clone()).map_err(PyErr::from)?;
+            // The caller's to close.
+            descriptor.into_raw_fd().into_pyobject(py)?.into_any()
+        }
         Values::I32(values) => values.into_pyarray(py).into_any(),
         Values::I64(values) => values.into_pyarray(py).into_any(),
         Values::F64(values) => values.into_pyarray(py).into_any(),
     };
     Ok((values, described))
+}
+
+/// The teleport vector, where there is one.
+fn inputs(
+    ids: Option<&PyReadonlyArray1<'_, i64>>,
+    weights: Option<&PyReadonlyArray1<'_, f64>>,
+) -> PyResult<Inputs> {
+    let personalization = match (ids, weights) {
+        (Some(ids), Some(weights)) => {
+            Some((node_ids(ids).map_err(to_python)?, weights.as_slice()?.to_vec()))
+        }
+        _ => None,
+    };
+    Ok(Inputs { personalization })
 }
 
 /// What a pass over all edges may use, as JSON.

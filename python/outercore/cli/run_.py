@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from outercore import mapped
 from outercore import record as records
 from outercore.cli import console, options
+from outercore.cli.run_output import described, plan_rows, show, tell_lost
 from outercore.errors import DeviceError, InterruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
-from outercore.sizes import format_size
 
 algorithms = typer.Typer(
     help="Run a graph algorithm out of core.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -30,9 +30,6 @@ Direction = Annotated[
     str, typer.Option("--direction", help="Follow arcs `out` of nodes, `in` to them, or `both`.")
 ]
 EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
-
-_COMPONENTS = ("wcc", "scc", "label_propagation")
-"""Their values name a set of nodes; the largest sets are shown."""
 
 
 @dataclass(frozen=True)
@@ -361,37 +358,39 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         "far": job.far_options(),
         "far_ratio": job.far_ratio,
     }
+    checkpoint = job.checkpoint_directory(algorithm)
+    used = {
+        **shared,
+        "buffering": job.buffering,
+        "profile": job.profile is not None,
+        "reads_by_segment": None if job.by_profile is None else _reads(job.by_profile),
+        "scratch": job.scratch,
+        "checkpoint": checkpoint,
+        "checkpoint_every": job.checkpoint_every,
+        "resume": job.resume,
+    }
     if job.plan:
-        chosen.pop("personalization", None)
-        planned = analytics.plan(algorithm, job.data_set, **shared, **chosen)
+        planned = analytics.plan(algorithm, job.data_set, **used, **chosen)
         if job.json:
             console.json_data(planned)
         else:
-            console.table(f"plan of {algorithm} on {job.data_set}", _plan_rows(planned))
+            console.table(f"plan of {algorithm} on {job.data_set}", plan_rows(planned))
         return
     if job.out is not None and job.out.exists() and not job.overwrite:
         raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
     kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
-    checkpoint = job.checkpoint_directory(algorithm)
     with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
         done = analytics.run(
             algorithm,
             job.data_set,
             save=job.save,
             overwrite=job.overwrite,
-            buffering=job.buffering,
-            profile=job.profile is not None,
-            reads_by_segment=None if job.by_profile is None else _reads(job.by_profile),
-            scratch=job.scratch,
-            checkpoint=checkpoint,
-            checkpoint_every=job.checkpoint_every,
-            resume=job.resume,
             keep_checkpoint=True,
             progress=progress,
-            **shared,
+            **used,
             **chosen,
         )
-    _tell_lost(done)
+    tell_lost(done)
     if job.out is not None:
         mapped.save(job.out, done.values)
     if checkpoint is not None:
@@ -403,9 +402,9 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         told = {**shared, "buffering": job.buffering}
         kept = _keep(kept, done, job, told, chosen)
     if job.json:
-        console.json_data(_described(done, job.top, kept))
+        console.json_data(described(done, job, kept))
     else:
-        _show(done, job, kept)
+        show(done, job, kept)
 
 
 @contextmanager
@@ -438,75 +437,6 @@ def _keep(
     return directory
 
 
-def _described(done: Any, top: int, record: Path | None) -> dict[str, Any]:
-    return {
-        "algorithm": done.algorithm,
-        "facts": done.facts,
-        "top": [list(pair) for pair in _largest(done.algorithm, done.values, top)],
-        "plan": done.plan,
-        "counters": done.counters,
-        **({} if done.profile is None else {"profile": done.profile}),
-        "record": None if record is None else str(record),
-    }
-
-
-def _show(done: Any, job: Job, record: Path | None) -> None:
-    reads, counters = done.counters["reads"], done.counters
-    fetched = reads["bytes"] + counters["pinned_bytes"]
-    rows = [
-        ("seconds", f"{counters['seconds']:.3g}"),
-        ("passes", f"{counters['passes']:,}"),
-        ("read", format_size(reads["bytes"])),
-        ("from memory", f"{counters['pinned_bytes'] / fetched:.0%}" if fetched else "-"),
-    ]
-    far = counters.get("far") or {}
-    if far:
-        rows += [
-            ("prepared in", f"{counters['prepare_seconds']:.3g} s"),
-            ("from far memory", format_size(far["far_bytes"])),
-        ]
-    kept = {"array": job.save, "file": job.out}
-    spilled, checkpoints = counters.get("spill"), counters.get("checkpoints", 0)
-    if spilled:
-        moved = (format_size(spilled["read"]), format_size(spilled["written"]))
-        rows.append(("state in scratch files", f"{moved[0]} read, {moved[1]} written"))
-    rows += [("checkpoints", f"{checkpoints:,}")] if checkpoints else []
-    rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
-    rows += [] if record is None else [("record", str(record))]
-    facts = [row for row in console.flat(done.facts) if row[1] != "none"]
-    console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
-    if done.profile is not None:
-        console.data("")
-        console.table("what the run held, by group", _classes(done.profile))
-    largest = _largest(done.algorithm, done.values, job.top)
-    if largest:
-        console.data("")
-        named = done.algorithm in _COMPONENTS
-        console.table(
-            "largest, by smallest node" if named else "largest, by node",
-            [(f"{node}", _number(value) + (" nodes" if named else "")) for node, value in largest],
-        )
-
-
-def _tell_lost(done: Any) -> None:
-    """A warning where the memory server was given up."""
-    far = done.counters.get("far") or {}
-    if far.get("lost"):
-        console.note(f"warning: {console.lost(far)}")
-
-
-def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
-    """Groups 1 to 4 of what a run held (Fargraph+ 5.1)."""
-    rows = []
-    for held in profile["classes"]:
-        reads = "" if held["reads"] is None else f", wanted {held['reads']:,} times"
-        local = f", {format_size(held['local'])} of it in memory"
-        rows.append(
-            (f"{held['group']}  {held['what']}", format_size(held["bytes"]) + local + reads)
-        )
-    return rows
-
-
 def _write(path: Path, profile: dict[str, Any]) -> None:
     from outercore.storage import Storage, device_errors, replace_file
 
@@ -525,56 +455,6 @@ def _reads(path: Path) -> list[int]:
         raise InvalidError(
             f"profile `{path}` is none\nhint: write one with `outercore run ... --profile {path}`"
         ) from None
-
-
-def _plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
-    spilled = ("spill: targets", "spill: sources", "spill: groups")
-    counts = ("segments", "pinned_segments", "passes", *spilled)
-    return [
-        (name, format_size(value))
-        if isinstance(value, int) and not isinstance(value, bool) and name not in counts
-        else (name, console.shown(name, value))
-        for name, value in _plan_lines(planned)
-    ]
-
-
-def _plan_lines(planned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The plan without what does not concern this run; that of scratch files with its names."""
-    for name, value in planned.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}: {part}", inner) for part, inner in value.items())
-        elif value is not None or name not in ("spill", "result_window"):
-            yield name, value
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
-
-
-def _largest(algorithm: str, values: NDArray[Any], top: int) -> list[tuple[int, float]]:
-    """The nodes with the largest finite values, or the components with the most nodes.
-
-    Equals come by their ids. Works in blocks: the result is all that a budget has room for.
-    """
-    if top <= 0:
-        return []
-    if algorithm in _COMPONENTS:
-        sizes = np.zeros(len(values), np.uint32)
-        for _, block in mapped.blocks(values):
-            names, nodes = np.unique(block, return_counts=True)
-            sizes[names] += nodes.astype(np.uint32)
-        values = sizes
-    ids, best = np.empty(0, np.int64), values[:0]
-    for first, block in mapped.blocks(values):
-        wanted = block > 0 if algorithm in _COMPONENTS else np.isfinite(block)
-        if len(best) == top:
-            # Of equals the smaller ids, which are there already.
-            wanted &= block > best[-1]
-        places = np.flatnonzero(wanted)
-        ids, best = np.concatenate([ids, first + places]), np.concatenate([best, block[places]])
-        order = np.lexsort((ids, -best.astype(np.float64)))[:top]
-        ids, best = ids[order], best[order]
-    return [(int(node), value.item()) for node, value in zip(ids, best, strict=True)]
 
 
 def _nodes(option: str, text: str) -> list[int]:

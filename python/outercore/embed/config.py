@@ -196,8 +196,11 @@ class BudgetConfig:
     The more, the closer to an epoch with everything in memory, for so many times the bytes moved.
     0: up to eight, if training hides their I/O.
     """
-    spread: bool = False
-    """Deals a bucket's triples to all states that hold both its partitions, not to the first."""
+    spread: bool = True
+    """Deals a bucket's triples to all states that hold both its partitions, not to the first.
+
+    With the filter `known` buckets stay whole, as they do where `sweeps` is 0 or 1 then.
+    """
     rename: bool = True
     """Whether partitions change their places in the order at random from walk to walk."""
     threads: int | None = None

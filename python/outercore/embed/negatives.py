@@ -52,7 +52,9 @@ class NegativeSampler:
     """Draws negatives from the rows that are in memory.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
-    triples of each, and is needed for degree-weighted draws only.
+    triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
+    entity of each range is an answer beside one of another, all alike without it: draws are as
+    likely, and where all entities are negatives the logarithm is added to the scores.
 
     Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
     """
@@ -62,9 +64,15 @@ class NegativeSampler:
         config: NegativesConfig,
         ranges: list[tuple[int, int]],
         degrees: Tensor | None = None,
+        shares: list[float] | None = None,
     ) -> None:
         self._config = config
         self._ranges = ranges
+        self._shares: Tensor | None = None
+        if shares is not None:
+            order = sorted(range(len(ranges)), key=lambda number: ranges[number])
+            self._starts = torch.tensor([ranges[number][0] for number in order])
+            self._shares = torch.tensor([shares[number] for number in order], dtype=torch.float64)
         if sum(stop - start for start, stop in ranges) < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
         by_degree = 0
@@ -84,17 +92,49 @@ class NegativeSampler:
                     "hint: use `degree_share` 0"
                 )
             self._weights = (weights.numpy(), sums.numpy())
+        if self._shares is not None and config.kind == "sampled":
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Makes one draw by weight of all draws: both kinds count by the shares of their ranges."""
+        even, by_degree = self._counts
+        share = self._share(torch.cat([torch.arange(start, stop) for start, stop in self._ranges]))
+        weights = share * (even / share.sum())
+        if self._weights is not None:
+            weighted = share * torch.from_numpy(self._weights[0])
+            if float(weighted.sum()) > 0.0:
+                weights += weighted * (by_degree / weighted.sum())
+        self._weights = (weights.numpy(), torch.cumsum(weights, 0).numpy())
+        self._counts = (0, even + by_degree)
+
+    def _share(self, rows: Tensor) -> Tensor:
+        """Shares of the ranges that rows are in."""
+        assert self._shares is not None
+        return self._shares[torch.searchsorted(self._starts, rows, right=True) - 1]
 
     def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
             parts = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
-            return Negatives(torch.cat(parts), None)
+            every = torch.cat(parts)
+            return Negatives(
+                every, None if self._shares is None else self._share(every).log().float()
+            )
         biased = self._config.correction == "frequency"
         rows, bias = _core.draw_negatives(
             self._ranges, self._weights, self._counts, draws.next(), biased=biased
         )
-        return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
+        found = torch.from_numpy(rows)
+        if bias is None:
+            return Negatives(found, None)
+        of_draw = torch.from_numpy(bias)
+        if self._shares is not None:
+            of_draw = of_draw + self._share(found).log().float()
+        return Negatives(found, of_draw)
+
+
+_Answers = tuple[tuple[int, float], ...]
+"""Numbers of ranges, and how likely an answer each of their entities is beside the others."""
 
 
 class PoolNegatives:
@@ -102,7 +142,9 @@ class PoolNegatives:
 
     With partitions, a pool has the triples of some buckets only, and an entity in memory whose
     partition is in no bucket with the anchor's is never the answer there. As a negative it would
-    teach the model which buckets are being trained, again with every pool, and nothing else.
+    teach the model which buckets are being trained, again with every pool, and nothing else. For
+    the same reason, where a pool has a larger part of one bucket than of another, the entities of
+    the one count for more.
     """
 
     def __init__(self, config: NegativesConfig, pool: Pool) -> None:
@@ -110,24 +152,30 @@ class PoolNegatives:
         self._pool = pool
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
         self._starts = torch.tensor([pool.ranges[number][0] for number in order])
-        self._sets: dict[Side, list[tuple[int, ...]]] = {}
+        self._sets: dict[Side, list[_Answers]] = {}
         self._set_of: dict[Side, Tensor] = {}
         for side in ("tail", "head"):
             answers = self._answers(side)
             sets = sorted(set(answers))
             self._sets[side] = sets
             self._set_of[side] = torch.tensor([sets.index(answers[number]) for number in order])
-        self._samplers: dict[tuple[int, ...], NegativeSampler] = {}
+        self._samplers: dict[_Answers, NegativeSampler] = {}
 
-    def _answers(self, side: Side) -> list[tuple[int, ...]]:
-        """By range of the anchor: the ranges in which answers for `side` are."""
+    def _answers(self, side: Side) -> list[_Answers]:
+        """By range of the anchor: the ranges in which answers for `side` are, with the share of
+        each by the largest."""
         every = range(len(self._pool.ranges))
         if self._pool.pairs is None:
-            return [tuple(every) for _ in every]
+            return [tuple((number, 1.0) for number in every) for _ in every]
         asked = 0 if side == "tail" else 1
+        shares = self._pool.shares or [1.0] * len(self._pool.pairs)
+        found: list[list[tuple[int, float]]] = [[] for _ in every]
+        for pair, share in zip(self._pool.pairs, shares, strict=True):
+            found[pair[asked]].append((pair[1 - asked], share))
+        largest = [max((share for _, share in answers), default=1.0) for answers in found]
         return [
-            tuple(sorted(pair[1 - asked] for pair in self._pool.pairs if pair[asked] == number))
-            for number in every
+            tuple(sorted((number, share / most) for number, share in answers))
+            for answers, most in zip(found, largest, strict=True)
         ]
 
     def split(self, places: Tensor, side: Side) -> Iterator[tuple[Tensor, NegativeSampler]]:
@@ -144,10 +192,17 @@ class PoolNegatives:
             if len(some):
                 yield some, self._sampler(answers)
 
-    def _sampler(self, answers: tuple[int, ...]) -> NegativeSampler:
+    def _sampler(self, answers: _Answers) -> NegativeSampler:
         if answers not in self._samplers:
-            ranges = [self._pool.ranges[number] for number in answers]
-            self._samplers[answers] = NegativeSampler(self._config, ranges, self._pool.degrees)
+            ranges = [self._pool.ranges[number] for number, _ in answers]
+            shares = [share for _, share in answers]
+            self._samplers[answers] = NegativeSampler(
+                self._config,
+                ranges,
+                self._pool.degrees,
+                # Of all chunks of a batch, or of none: some with a bias and some without are none.
+                None if self._pool.shares is None else shares,
+            )
         return self._samplers[answers]
 
 

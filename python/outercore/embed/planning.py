@@ -126,6 +126,11 @@ def place(config: EmbedConfig, size: Size) -> Placement:
 
     Errors: `BudgetError` with the least that would do.
     """
+    if config.budget.sweeps > 1 and _knows_triples(config):
+        raise InvalidError(
+            f"budget.sweeps: {config.budget.sweeps} with the filter `known`, which needs all of a "
+            "bucket's triples at once\nhint: leave `sweeps` out, or filter `own`"
+        )
     budget = parse_size(config.budget.memory)
     whole = in_memory(config, size, budget)
     asked = config.budget.partitions
@@ -177,7 +182,13 @@ def order_of(config: EmbedConfig, placement: Placement, work: int | None = None)
 def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How the epochs of a run go through its order."""
     budget = config.budget
-    return Walks(placement.sweeps, budget.spread, budget.rename, config.run.seed)
+    spread = budget.spread and not _knows_triples(config)
+    return Walks(placement.sweeps, spread, budget.rename, config.run.seed)
+
+
+def _knows_triples(config: EmbedConfig) -> bool:
+    """Whether a pool's triples say which negatives are true: then it needs whole buckets."""
+    return config.negatives.filter == "known"
 
 
 def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
@@ -275,6 +286,8 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
 
 def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
     """Most walks an epoch whose I/O training hides, by nominal rates."""
+    if _knows_triples(config):
+        return 1
     order = order_of(config, placement, work=_SEARCH)
     for sweeps in _SWEEPS:
         pool = size.triples / (len(order) * sweeps)

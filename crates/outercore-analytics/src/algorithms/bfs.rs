@@ -5,7 +5,7 @@ use outercore_grid::{Arcs, GridShape, Side};
 use serde::{Deserialize, Serialize};
 
 use super::{all, is_everywhere};
-use crate::output::{Isolated, Need, Raw, SpillNeed};
+use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
@@ -23,6 +23,7 @@ pub fn need(shape: &GridShape, flow: Flow) -> Need {
             writes_own: true,
             any_order: true,
             flow,
+            result: ResultTable::Own,
         }),
         ..Need::default()
     }

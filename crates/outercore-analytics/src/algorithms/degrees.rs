@@ -4,7 +4,7 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
-use crate::output::{Isolated, Need, Raw, SpillNeed};
+use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{Degree, Flow, Passes};
 use crate::state::{PerNode, Table, Traffic};
 
@@ -37,6 +37,7 @@ pub fn need(shape: &GridShape) -> Need {
             writes_own: false,
             any_order: true,
             flow: Flow::Once,
+            result: ResultTable::Own,
         }),
         ..Need::default()
     }

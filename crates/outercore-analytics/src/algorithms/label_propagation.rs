@@ -3,7 +3,7 @@
 use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
-use super::all;
+use super::{all, beyond};
 use crate::gather::{
     Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
@@ -55,6 +55,9 @@ pub fn label_propagation<R: Passes>(run: &mut R, max_iterations: u32) -> Result<
     let step = Gathered::new(true, |_, neighbours: &mut [u32]| most_frequent(neighbours));
     let (mut tables, at) = tables_of(&step, run, counts, begin)?;
     let mut at = at.unwrap_or_else(|| At { iterations: 0, wanted: all(partitions) });
+    if at.iterations > u64::from(max_iterations) {
+        return Err(beyond("label_propagation", at.iterations, max_iterations));
+    }
     let max_iterations = u64::from(max_iterations);
     while at.iterations < max_iterations && at.wanted.contains(&true) {
         tables.checkpoint(run, &at)?;

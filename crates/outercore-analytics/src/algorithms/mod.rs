@@ -12,16 +12,16 @@ pub mod sssp;
 pub mod triangles;
 pub mod wcc;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Mutex;
 
-use outercore_core::{Bytes, Result};
+use outercore_core::{Bytes, Error, Result};
 use outercore_grid::Grid;
 
 use self::pagerank::Teleport;
+use crate::algorithm::Algorithm;
 use crate::output::{Need, NodeValue, Raw, Values, deliver, deliver_file};
-use crate::program::{Passes, Selection};
-use crate::request::Algorithm;
+use crate::program::{Degree, Passes, Selection};
 
 /// A result of any type, in the numbering of the grid.
 #[derive(Debug)]
@@ -106,25 +106,26 @@ pub(crate) fn compute<R: Passes>(
 }
 
 impl AnyRaw {
-    /// Brings the result into the order of node ids; into a file, some bytes at a time, if asked.
+    /// Brings the result into the order of node ids; into a file in a directory, some bytes at a
+    /// time, if asked.
     pub(crate) fn deliver<R: Passes>(
         self,
         run: &mut R,
         algorithm: &Algorithm,
         teleport: &Teleport,
-        file: Option<(PathBuf, Bytes)>,
+        file: Option<(&Path, Bytes)>,
     ) -> Result<Found> {
         fn typed<T: NodeValue, R: Passes>(
             run: &mut R,
             mut raw: Raw<T>,
             teleport: &Teleport,
             known: Option<(u64, T)>,
-            file: Option<(PathBuf, Bytes)>,
+            file: Option<(&Path, Bytes)>,
         ) -> Result<Found> {
             let facts = std::mem::take(&mut raw.facts);
             let of = |node| teleport.of(node);
-            if let Some((path, window)) = file {
-                let file = deliver_file(run, raw, &of, known, path, window)?;
+            if let Some((directory, window)) = file {
+                let file = deliver_file(run, raw, &of, known, directory, window)?;
                 return Ok(Found { values: Values::File(file), facts });
             }
             let mut values = deliver(run, raw, &of)?;
@@ -148,9 +149,26 @@ impl AnyRaw {
     }
 }
 
+/// Of a checkpoint that has gone further than a run is to go.
+pub(crate) fn beyond(name: &str, iterations: u64, maximum: u32) -> Error {
+    Error::invalid(format!(
+        "{name}: the checkpoint is after iteration {iterations}, max_iterations is {maximum}"
+    ))
+    .hint("raise max_iterations, or begin anew in another directory")
+}
+
 /// All partitions.
 pub(crate) fn all(partitions: usize) -> Vec<bool> {
     vec![true; partitions]
+}
+
+/// The degrees in all partitions, in memory.
+pub(crate) fn degrees_here<R: Passes>(run: &mut R, which: Degree) -> Result<Vec<Vec<u32>>> {
+    let shape = *run.shape();
+    let mut degrees: Vec<Vec<u32>> =
+        (0..shape.partitions()).map(|part| vec![0; shape.partition_len(part)]).collect();
+    run.scan_degrees(which, &mut |part, local, degree| degrees[part][local] = degree)?;
+    Ok(degrees)
 }
 
 /// Whether a search is in every partition by now: the next step will probably be in all of them

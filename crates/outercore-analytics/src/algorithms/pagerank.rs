@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::teleport::Teleport;
 use self::teleport::isolated_shares;
-use super::all;
+use super::{all, beyond, degrees_here};
 use crate::checkpoint::FloatBits;
-use crate::output::{Isolated, Need, Raw, SpillNeed};
+use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
@@ -87,6 +87,7 @@ pub fn need(shape: &GridShape, options: &PagerankOptions, personalized: u64) -> 
             writes_own: options.tolerance > 0.0,
             any_order: false,
             flow: if options.reverse { Flow::Against } else { Flow::Along },
+            result: ResultTable::Own,
         }),
     }
 }
@@ -334,6 +335,9 @@ pub fn pagerank<R: Passes>(
         scalar: f64::NAN.into(),
         change: f64::INFINITY.into(),
     });
+    if at.iterations >= options.max_iterations {
+        return Err(beyond("pagerank", u64::from(at.iterations), options.max_iterations));
+    }
     while at.iterations < options.max_iterations {
         tables.checkpoint(run, &at)?;
         run.progress("iteration", u64::from(at.iterations), u64::from(options.max_iterations))?;
@@ -404,6 +408,10 @@ fn fixed<R: Passes>(
 fn divisors<R: Passes>(run: &mut R, options: &PagerankOptions) -> Result<Table<Divisor>> {
     if !options.weighted {
         let which = if options.reverse { Degree::In } else { Degree::Out };
+        if run.spill().is_none() {
+            let degrees = degrees_here(run, which)?;
+            return Ok(Table::Here(degrees.into_iter().map(Divisor::Degrees).collect()));
+        }
         return Table::build(run, 1, |run, part| run.degrees(which, part).map(Divisor::Degrees));
     }
     let everywhere = all(run.shape().partitions());

@@ -6,12 +6,13 @@ mod spill;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_far::segments::check_ratio;
+use outercore_format::{DType, NpyHeader};
 use outercore_grid::{GridShape, Piece};
 use outercore_io::CostModel;
 use serde::{Deserialize, Serialize};
 
 pub use self::spill::SpillPlan;
-use crate::output::Need;
+use crate::output::{Need, SpillNeed};
 use crate::pins::choose;
 use crate::segments::{Segment, slot_bytes};
 
@@ -30,6 +31,12 @@ const WINDOW: (Bytes, Bytes) = (Bytes::mib(2), Bytes::mib(16));
 pub struct RunPlan {
     /// The whole budget.
     pub budget: Bytes,
+    /// The least that works.
+    #[serde(default)]
+    pub least: Bytes,
+    /// The least with which state and result stay in memory.
+    #[serde(default)]
+    pub least_in_memory: Bytes,
     /// State of the algorithm.
     pub state: Bytes,
     /// The result in the grid's numbering and by node, and the inputs; all other state and the
@@ -74,6 +81,38 @@ pub struct RunPlan {
     /// How state goes through memory that has no room for all of it.
     #[serde(default)]
     pub spill: Option<SpillPlan>,
+    /// Bytes of files in the scratch directory at once, at most: state and a result that memory has
+    /// no room for.
+    #[serde(default)]
+    pub disk: Bytes,
+    /// What checkpoints take, where they are left.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointPlan>,
+}
+
+/// What checkpoints take.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
+pub struct CheckpointPlan {
+    /// Bytes of state that each writes.
+    pub bytes: Bytes,
+    /// Bytes of their directory: the last two.
+    pub disk: Bytes,
+    /// Seconds from one to the next, at least.
+    pub seconds: f64,
+}
+
+impl CheckpointPlan {
+    /// Checkpoints `seconds` apart of an algorithm that takes `need`; `None` where it leaves none.
+    pub fn new(need: &Need, shape: &GridShape, seconds: f64) -> Option<Self> {
+        let state = need.spill?;
+        let of = |len| {
+            let own = if state.traffic.open_own { state.own.total(len) } else { 0 };
+            state.shown.total(len) + own
+        };
+        let partitions = 0..shape.partitions();
+        let bytes: u64 = partitions.map(|part| of(shape.partition_len(part) as u64)).sum();
+        Some(Self { bytes: Bytes(bytes), disk: Bytes(2 * bytes), seconds })
+    }
 }
 
 /// Everything that [`RunPlan::new`] looks at.
@@ -120,6 +159,14 @@ impl RunPlan {
     /// # Errors
     /// `Budget`, with the least that works.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
+        Ok(Self {
+            least: rounded_up(least(input)?),
+            least_in_memory: rounded_up(least_in_memory(input)?),
+            ..Self::divided(input)?
+        })
+    }
+
+    fn divided(input: &PlanInput<'_>) -> Result<Self> {
         let PlanInput { budget, need, weighted, .. } = *input;
         let state = need.state_per_node * input.shape.connected + need.fixed.0;
         let (index, scratch) = buffers(input);
@@ -138,26 +185,23 @@ impl RunPlan {
         let delivering = index + staging + window + result;
         // With a smaller budget, staging and window would be smaller too.
         let least_buffers = STAGING.0.0 + WINDOW.0.0.max(two_slots);
-        let least = (index + scratch + state + least_working + least_buffers + kept)
-            .max(index + result + least_buffers);
         if streaming + least_working + kept > budget.0 || delivering > budget.0 {
-            if budget.0 >= least {
+            if budget >= least_in_memory(input)? {
                 return Ok(Self::with_least_buffers(input, &sizes, local));
             }
             // The result can be put together in a file, and state can go to scratch files.
             let held = result - need.output.0;
-            let least = (index + scratch + state + least_working + least_buffers + kept)
-                .max(index + held + least_buffers + spill::LEAST_WINDOW);
-            if budget.0 >= least {
+            if budget.0 >= least_with_file(input)?.0 {
                 let mut plan = Self::with_least_buffers(input, &sizes, local);
                 let window = budget.0 - (index + held + least_buffers);
                 plan.result_window = Some(Bytes(window.min(need.output.0)));
                 plan.output = Bytes(held + window.min(need.output.0));
+                plan.disk = result_file(input);
                 return Ok(plan);
             }
-            return match need.spill.filter(|_| input.far.is_none() && !input.records.is_empty()) {
-                Some(spill) => spill::plan(input, &spill, Bytes(least)),
-                None => Err(too_small(input, Bytes(least))),
+            return match spill_need(input) {
+                Some(spill) => spill::plan(input, &spill),
+                None => Err(too_small(input)),
             };
         }
         let rest = budget.0 - streaming - kept;
@@ -197,6 +241,8 @@ impl RunPlan {
         });
         Self {
             budget: input.budget,
+            least: Bytes(0),
+            least_in_memory: Bytes(0),
             state: Bytes(state),
             output: Bytes(delivered(input)),
             index: Bytes(index),
@@ -216,6 +262,8 @@ impl RunPlan {
             far_bytes: Bytes(far_bytes),
             result_window: None,
             spill: None,
+            disk: Bytes(0),
+            checkpoint: None,
         }
     }
 
@@ -247,15 +295,71 @@ fn delivered(input: &PlanInput<'_>) -> u64 {
     output.0 + per_node * input.shape.connected + fixed.0
 }
 
-fn too_small(input: &PlanInput<'_>, least: Bytes) -> Error {
-    // Rounded up to what the message prints, so that the number works when it is typed in.
+/// What the algorithm takes where its state is in scratch files, if it can be there.
+fn spill_need(input: &PlanInput<'_>) -> Option<SpillNeed> {
+    input.need.spill.filter(|_| !input.records.is_empty())
+}
+
+/// The least budget that works.
+fn least(input: &PlanInput<'_>) -> Result<Bytes> {
+    let here = least_in_memory(input)?.min(least_with_file(input)?);
+    match spill_need(input) {
+        Some(need) => Ok(here.min(spill::least(input, &need)?)),
+        None => Ok(here),
+    }
+}
+
+/// The least budget for state in memory, with the least buffers.
+fn least_in_memory(input: &PlanInput<'_>) -> Result<Bytes> {
+    let (passing, delivering) = least_phases(input)?;
+    Ok(Bytes(passing.max(delivering)))
+}
+
+/// The least budget for state in memory and a result in a file.
+fn least_with_file(input: &PlanInput<'_>) -> Result<Bytes> {
+    let (passing, delivering) = least_phases(input)?;
+    Ok(Bytes(passing.max(delivering - input.need.output.0 + spill::LEAST_WINDOW)))
+}
+
+/// The least memory with state in memory: while passes are made, and while the result is delivered.
+fn least_phases(input: &PlanInput<'_>) -> Result<(u64, u64)> {
+    let need = input.need;
+    let (index, scratch) = buffers(input);
+    let two_slots = 2 * slot_bytes(input.segments, input.weighted).0;
+    let least_buffers = STAGING.0.0 + WINDOW.0.0.max(two_slots);
+    let state = need.state_per_node * input.shape.connected + need.fixed.0;
+    let working = need.working.map_or(0, |working| working.least.0);
+    let sizes: Vec<u64> =
+        input.segments.iter().map(|segment| segment.bytes(input.weighted)).collect();
+    let kept = local(input, &sizes)?.unwrap_or(0);
+    let passing = index + scratch + state + working + least_buffers + kept;
+    Ok((passing, index + delivered(input) + least_buffers))
+}
+
+/// Bytes of a result in a file.
+fn result_file(input: &PlanInput<'_>) -> Bytes {
+    let header = NpyHeader::encode(DType::F64, &[input.shape.nodes]);
+    Bytes(header.len() as u64 + input.need.output.0)
+}
+
+/// Rounded up to what messages print, so that the number works when it is typed in.
+fn rounded_up(least: Bytes) -> Bytes {
     let unit = match least.0 {
         0..=1_048_575 => 1 << 10,
         1_048_576..=1_073_741_823 => 1 << 20,
         _ => 1 << 30,
     };
     let tenths = (10 * least.0).div_ceil(unit);
-    let least = Bytes((tenths * unit).div_ceil(10));
+    // As the message is read again.
+    Bytes((tenths * unit + 5) / 10)
+}
+
+fn too_small(input: &PlanInput<'_>) -> Error {
+    let least = match least(input) {
+        Ok(least) => rounded_up(least),
+        Err(error) => return error,
+    };
+    let has_to_fit = input.need.spill.is_none() && !input.records.is_empty();
     Error::new(
         ErrorKind::Budget,
         format!(
@@ -264,10 +368,10 @@ fn too_small(input: &PlanInput<'_>, least: Bytes) -> Error {
         ),
     )
     .hint(match input.far {
-        None if input.need.spill.is_none() && !input.records.is_empty() => {
+        Some(FarShare::Ratio(_)) => "raise --memory or --far-ratio, or use fewer threads",
+        _ if has_to_fit => {
             "raise --memory, or use fewer threads: the state of this algorithm has to fit"
         }
-        Some(FarShare::Ratio(_)) => "raise --memory or --far-ratio, or use fewer threads",
         _ => "raise --memory, or use fewer threads",
     })
 }

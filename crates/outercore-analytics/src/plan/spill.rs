@@ -5,8 +5,8 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::Piece;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanInput, RunPlan, STAGING, WINDOW, buffers, too_small};
-use crate::output::{SpillNeed, Working};
+use super::{PlanInput, RunPlan, STAGING, WINDOW, buffers, local, result_file, too_small};
+use crate::output::{ResultTable, SpillNeed, Working};
 use crate::pins::choose;
 use crate::program::Selection;
 use crate::schedule::{Task, ends, tasks};
@@ -21,6 +21,9 @@ pub(super) const LEAST_WINDOW: u64 = 64 << 10;
 /// So many ways to divide memory between targets and sources are compared.
 const CANDIDATES: usize = 8;
 
+/// Node ids by partition, while a result is put together in a file.
+const NODE_IDS: PerNode = PerNode::new(4, 0);
+
 /// How state goes through memory.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct SpillPlan {
@@ -34,8 +37,6 @@ pub struct SpillPlan {
     pub read_per_pass: Bytes,
     /// Bytes of state that it writes.
     pub written_per_pass: Bytes,
-    /// Bytes of scratch files.
-    pub scratch: Bytes,
 }
 
 impl SpillPlan {
@@ -51,14 +52,78 @@ struct Fixed {
     scratch: u64,
     staging: u64,
     window: u64,
+    /// Segments that a far ratio keeps.
+    kept: u64,
     /// Of the algorithm, of scratch files, and of a partition that is opened or closed.
     rest: u64,
 }
 
 impl Fixed {
     fn total(&self) -> u64 {
-        self.index + self.scratch + self.staging + self.window + self.rest
+        self.index + self.scratch + self.staging + self.window + self.kept + self.rest
     }
+
+    /// What of it is there while a result is put together: passes are over then.
+    fn delivering(&self) -> u64 {
+        self.index + self.staging + self.window + self.rest
+    }
+}
+
+/// What a plan is made of, whatever the budget.
+struct Parts {
+    fixed: Fixed,
+    /// Bytes of the segments.
+    sizes: Vec<u64>,
+    /// Whether the segments that are kept are given, by a far ratio.
+    keeps: bool,
+    /// Memory of a target on average, of the largest, and of a source.
+    target: u64,
+    largest: u64,
+    shown: u64,
+}
+
+impl Parts {
+    fn of(input: &PlanInput<'_>, need: &SpillNeed) -> Result<Self> {
+        let shape = input.shape;
+        // The first partition is the longest.
+        let len = shape.partition_len(0) as u64;
+        let shown = need.shown.total(len);
+        // Gathered values are as many as arcs: on average for a group, at their most for a
+        // partition.
+        let (target, largest) = match input.need.working {
+            Some(Working { least, most }) => (most.0.div_ceil(shape.partitions() as u64), least.0),
+            None => (need.target.total(len), need.target.total(len)),
+        };
+        let sizes: Vec<u64> =
+            input.segments.iter().map(|segment| segment.bytes(input.weighted)).collect();
+        let longest = sizes.iter().copied().max().unwrap_or(0);
+        let (index, scratch) = buffers(input);
+        let kept = local(input, &sizes)?;
+        let fixed = Fixed {
+            index,
+            scratch,
+            staging: STAGING.0.0,
+            window: WINDOW.0.0.max(2 * longest),
+            kept: kept.unwrap_or(0),
+            rest: input.need.fixed.0 + BUFFERS.0 + shown + need.fixed.total(len),
+        };
+        Ok(Self { fixed, sizes, keeps: kept.is_some(), target, largest, shown })
+    }
+
+    fn least(&self, input: &PlanInput<'_>) -> u64 {
+        // A target, a source and the next one.
+        let passing = self.fixed.total() + self.largest + 2 * self.shown;
+        let result = self.fixed.delivering() + delivering(input);
+        passing.max(result + LEAST_WINDOW.min(input.need.output.0))
+    }
+}
+
+/// The least budget with state in scratch files.
+///
+/// # Errors
+/// `Invalid`: a far ratio out of range.
+pub(super) fn least(input: &PlanInput<'_>, need: &SpillNeed) -> Result<Bytes> {
+    Ok(Bytes(Parts::of(input, need)?.least(input)))
 }
 
 /// A way to divide memory, and what a pass over everything then moves.
@@ -73,40 +138,18 @@ struct Division {
     later_pass: u64,
 }
 
-/// The plan with state in scratch files; `otherwise` is the least that works without.
+/// The plan with state in scratch files.
 ///
 /// # Errors
 /// `Budget`, with the least that works.
-pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed, otherwise: Bytes) -> Result<RunPlan> {
+pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
     let shape = input.shape;
-    // The first partition is the longest.
-    let len = shape.partition_len(0) as u64;
-    let shown = need.shown.total(len);
-    // Gathered values are as many as arcs: on average for a group, at their most for a partition.
-    let (target, largest) = match input.need.working {
-        Some(Working { least, most }) => (most.0.div_ceil(shape.partitions() as u64), least.0),
-        None => (need.target.total(len), need.target.total(len)),
-    };
-    let sizes: Vec<u64> =
-        input.segments.iter().map(|segment| segment.bytes(input.weighted)).collect();
-    let longest = sizes.iter().copied().max().unwrap_or(0);
-    let (index, scratch) = buffers(input);
-    let fixed = Fixed {
-        index,
-        scratch,
-        staging: STAGING.0.0,
-        window: WINDOW.0.0.max(2 * longest),
-        rest: input.need.fixed.0 + BUFFERS.0 + shown + need.fixed.total(len),
-    };
-    // A target, a source and the next one.
-    let passing = fixed.total() + largest + 2 * shown;
-    let result = fixed.index + fixed.staging + fixed.window + fixed.rest + delivering(input);
-    let least = passing.max(result + LEAST_WINDOW.min(input.need.output.0));
-    if input.budget.0 < least {
-        return Err(too_small(input, otherwise.min(Bytes(least))));
+    let parts = Parts::of(input, need)?;
+    if input.budget.0 < parts.least(input) {
+        return Err(too_small(input));
     }
-    let room = input.budget.0 - fixed.total();
-    let division = divide(input, need, &sizes, room, [target, largest, shown]);
+    let division = divide(input, need, &parts);
+    let Parts { fixed, sizes, target, largest, shown, .. } = parts;
     let targets = (division.group as u64 * target).max(largest);
     let sources = (division.sources as u64 + 1) * shown;
     let gathers = input.need.working.is_some();
@@ -122,8 +165,15 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed, otherwise: Bytes) ->
         + times(need.own, &[traffic.open_own])
         + division.loads;
     let written = of_all(need.shown) + times(need.own, &[need.writes_own]);
-    let rest = input.budget.0 - fixed.index - fixed.staging - fixed.window - fixed.rest;
+    let rest = input.budget.0 - fixed.delivering();
     let whole = input.need.output.0 + delivering(input) <= rest;
+    let passing = 2 * of_all(need.shown) + of_all(need.fixed) + of_all(need.own);
+    let kept = match need.result {
+        ResultTable::Shown => 2 * of_all(need.shown),
+        ResultTable::Own => of_all(need.own),
+    };
+    // Values in the numbering of the grid, node ids, and the result.
+    let result = if whole { 0 } else { kept + of_all(NODE_IDS) + result_file(input).0 };
     let spill = SpillPlan {
         // Gathers are bound by their working memory alone.
         targets: if gathers { shape.partitions() as u64 } else { division.group as u64 },
@@ -131,14 +181,15 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed, otherwise: Bytes) ->
         groups: division.groups,
         read_per_pass: Bytes(read),
         written_per_pass: Bytes(written),
-        scratch: Bytes(2 * of_all(need.shown) + of_all(need.fixed) + of_all(need.own)),
     };
+    let total: u64 = sizes.iter().sum();
+    let far_bytes = if input.far.is_some() { total - division.pinned } else { 0 };
     let pinned_segments = choose(&sizes, division.pinned, input.reads_by_segment)
         .into_iter()
         .filter(|pinned| *pinned)
         .count() as u64;
     let window = (rest - delivering(input)).min(input.need.output.0);
-    let seconds = input.need.passes.map(|passes| {
+    let seconds = input.need.passes.filter(|_| far_bytes == 0).map(|passes| {
         let moved = read + written;
         let first = input.cost.seconds(sizes.len() as u64, Bytes(division.first_pass + moved));
         let later = input.cost.seconds(sizes.len() as u64, Bytes(division.later_pass + moved));
@@ -146,6 +197,8 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed, otherwise: Bytes) ->
     });
     Ok(RunPlan {
         budget: input.budget,
+        least: Bytes(0),
+        least_in_memory: Bytes(0),
         state: Bytes(if gathers { sources } else { targets + sources } + fixed.rest),
         output: Bytes(fixed.rest + delivering(input) + window),
         index: Bytes(fixed.index),
@@ -161,10 +214,12 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed, otherwise: Bytes) ->
         bytes_first_pass: Bytes(division.first_pass),
         bytes_per_pass: Bytes(division.later_pass),
         seconds,
-        far_ratio: 0.0,
-        far_bytes: Bytes(0),
+        far_ratio: far_bytes as f64 / total.max(1) as f64,
+        far_bytes: Bytes(far_bytes),
         result_window: (!whole).then_some(Bytes(window)),
         spill: Some(spill),
+        disk: Bytes(passing.max(result)),
+        checkpoint: None,
     })
 }
 
@@ -174,14 +229,11 @@ fn delivering(input: &PlanInput<'_>) -> u64 {
     (2 * per_node + 4) * input.shape.partition_len(0) as u64
 }
 
-/// The best of some ways to divide `room` between targets, sources and pins.
-fn divide(
-    input: &PlanInput<'_>,
-    need: &SpillNeed,
-    sizes: &[u64],
-    room: u64,
-    [target, largest, shown]: [u64; 3],
-) -> Division {
+/// The best of some ways to divide what is left between targets, sources and pins.
+fn divide(input: &PlanInput<'_>, need: &SpillNeed, parts: &Parts) -> Division {
+    let Parts { fixed, sizes, keeps, target, largest, shown } = parts;
+    let (target, largest, shown) = (*target, *largest, *shown);
+    let room = input.budget.0 - fixed.total();
     let partitions = input.shape.partitions();
     let all = vec![true; partitions];
     let select =
@@ -200,6 +252,7 @@ fn divide(
         }
         let slots = ((room - taken) / shown.max(1) - 1).min(partitions as u64) as usize;
         let left = room - taken - (slots as u64 + 1) * shown;
+        let left = if *keeps { fixed.kept } else { left };
         let pins = choose(sizes, left, input.reads_by_segment);
         let mut pass = Pass {
             input,

@@ -1,13 +1,12 @@
 //! Scratch files for state that memory has no room for.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_io::{
-    Arena, Backend, DirectDisk, Disk, Engine, EngineConfig, FileId, Lease, RealDisk, WriteFile,
+    Arena, Backend, DirectDisk, Disk, Engine, EngineConfig, FileId, Lease, RealDisk, Unnamed,
 };
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -22,9 +21,6 @@ const CHUNK: usize = 128 << 10;
 
 /// Memory of a [`Spill`] itself.
 pub(crate) const BUFFERS: Bytes = Bytes(STAGING.0 + CHUNK as u64);
-
-/// Numbers scratch directories, so that runs of a process do not share one.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// How many partitions are in memory at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +42,9 @@ pub struct SpillCounters {
     pub written: Bytes,
     /// Seconds of reading and writing.
     pub seconds: f64,
+    /// The most bytes that the files in the scratch directory have had at once, that of a result
+    /// included.
+    pub most: Bytes,
 }
 
 impl SpillCounters {
@@ -55,11 +54,12 @@ impl SpillCounters {
             read: Bytes(self.read.0 - before.read.0),
             written: Bytes(self.written.0 - before.written.0),
             seconds: self.seconds - before.seconds,
+            most: self.most,
         }
     }
 }
 
-/// Scratch files of a run, gone when it ends: their names are removed as soon as they are open.
+/// Scratch files of a run, which have no names: however it ends, they are gone.
 pub struct Spill {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -69,24 +69,33 @@ pub struct Spill {
 
 struct Inner {
     engine: Engine,
-    files: Vec<(FileId, Box<dyn WriteFile>)>,
+    files: Vec<Scratch>,
+    /// Bytes of all files.
+    held: u64,
     /// Page-aligned, so that writes can be direct.
     chunk: Lease,
     counters: SpillCounters,
 }
 
+/// A file, to be read by the engine and to be written.
+struct Scratch {
+    id: FileId,
+    unnamed: Unnamed,
+    bytes: u64,
+}
+
 impl Spill {
-    /// Scratch space in a new directory below `parent`, read by `backend`.
+    /// Scratch space in `directory`, which is made where there is none, read by `backend`.
     ///
     /// # Errors
     /// The directory cannot be made; the back end does not work.
-    pub fn create(parent: &Path, backend: Backend, slots: Slots) -> Result<Self> {
+    pub fn create(directory: &Path, backend: Backend, slots: Slots) -> Result<Self> {
         // A mapping and direct writes would not agree on what is there.
         let disk: Arc<dyn Disk> = match backend {
             Backend::Mmap => Arc::new(RealDisk),
             _ => Arc::new(DirectDisk),
         };
-        Self::create_on(disk, parent, backend, slots)
+        Self::create_on(disk, directory, backend, slots)
     }
 
     /// The same on a disk of the caller's, for tests with faults.
@@ -95,22 +104,22 @@ impl Spill {
     /// As [`Spill::create`].
     pub fn create_on(
         disk: Arc<dyn Disk>,
-        parent: &Path,
+        directory: &Path,
         backend: Backend,
         slots: Slots,
     ) -> Result<Self> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = parent.join(format!("spill-{}-{number}", std::process::id()));
-        disk.create_dir_all(&directory).map_err(|error| in_scratch(error, parent))?;
+        disk.create_dir_all(directory).map_err(|error| in_scratch(error, directory))?;
         let engine = EngineConfig { backend, staging: STAGING, depth: 16, tier: None };
         let no_memory = || Error::internal("no memory to write state from");
         let chunk = Arena::new(Bytes(CHUNK as u64))?.lease(CHUNK).ok_or_else(no_memory)?;
         let inner = Inner {
             engine: Engine::open(engine)?,
             files: Vec::new(),
+            held: 0,
             chunk,
             counters: SpillCounters::default(),
         };
+        let directory = directory.to_owned();
         Ok(Self { disk, directory, slots, inner: Mutex::new(inner) })
     }
 
@@ -131,16 +140,30 @@ impl Spill {
     /// A new file of `bytes`, without a name.
     pub(super) fn file(&self, bytes: u64) -> Result<usize> {
         let mut inner = self.inner();
-        let path = self.directory.join(inner.files.len().to_string());
         let mut open = || {
-            let mut file = self.disk.create(&path)?;
-            file.set_len(bytes.max(1))?;
-            let id = inner.engine.register(&path)?;
-            self.disk.remove_file(&path)?;
-            inner.files.push((id, file));
+            let mut unnamed = self.disk.create_unnamed(&self.directory)?;
+            unnamed.file.set_len(bytes.max(1))?;
+            let id = inner.engine.register(&unnamed.path())?;
+            inner.files.push(Scratch { id, unnamed, bytes });
+            inner.hold(bytes);
             Ok(inner.files.len() - 1)
         };
         open().map_err(|error| in_scratch(error, &self.directory))
+    }
+
+    /// Counts a file of somebody else's in the same directory.
+    pub(crate) fn hold(&self, bytes: u64) {
+        self.inner().hold(bytes);
+    }
+
+    /// Gives the room of a file back, whose bytes nobody wants any more.
+    pub(super) fn empty(&self, file: usize) {
+        let mut inner = self.inner();
+        let file = &mut inner.files[file];
+        // Where that fails the room is free at the end of the run.
+        let _ = file.unnamed.file.set_len(0);
+        let bytes = std::mem::take(&mut file.bytes);
+        inner.held -= bytes;
     }
 
     /// Writes a value at `offset`, a multiple of a page; returns its checksum.
@@ -150,7 +173,7 @@ impl Spill {
         let began = Instant::now();
         let mut sum = Xxh3Default::new();
         let (mut filled, mut at) = (0, offset);
-        let file = &mut files[file].1;
+        let file = &mut files[file].unnamed.file;
         let mut flush = |bytes: &[u8], at: &mut u64| {
             file.write_at(*at, bytes).map_err(|error| in_scratch(error, &self.directory))?;
             *at += bytes.len() as u64;
@@ -193,7 +216,7 @@ impl Spill {
         let mut at = offset;
         for column in value.columns_mut() {
             engine
-                .read_into(files[file].0, at, column)
+                .read_into(files[file].id, at, column)
                 .map_err(|error| in_scratch(error, &self.directory))?;
             found.update(column);
             at += column.len() as u64;
@@ -209,11 +232,10 @@ impl Spill {
     }
 }
 
-impl Drop for Spill {
-    fn drop(&mut self) {
-        self.inner().files.clear();
-        // What is left takes no room that matters, and there is nobody to tell.
-        let _ = self.disk.remove_dir_all(&self.directory);
+impl Inner {
+    fn hold(&mut self, bytes: u64) {
+        self.held += bytes;
+        self.counters.most = self.counters.most.max(Bytes(self.held));
     }
 }
 

@@ -210,6 +210,12 @@ impl<T: Stored> Away<T> {
     }
 }
 
+impl<T> Drop for Away<T> {
+    fn drop(&mut self) {
+        self.spill.empty(self.file);
+    }
+}
+
 fn lens<R: Passes>(run: &R) -> Vec<usize> {
     let shape = run.shape();
     (0..shape.partitions()).map(|partition| shape.partition_len(partition)).collect()

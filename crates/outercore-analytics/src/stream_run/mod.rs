@@ -62,7 +62,7 @@ pub struct StreamRun<'a> {
     expected: Option<(Vec<Vec<Task>>, bool)>,
     /// Of a pass in portions: what they have cost so far.
     portions: Option<PassCounters>,
-    /// Bytes that had arrived when a portion was last counted.
+    /// Bytes that had arrived when a pass, or a portion of one, was last counted.
     bytes_seen: u64,
     /// Scratch files for state, where it has no room, and what was moved when the pass began.
     spill: Option<Arc<Spill>>,
@@ -178,6 +178,7 @@ impl<'a> StreamRun<'a> {
         counters.far = self.far.as_ref().map(|(far, before)| far.counters().since(before));
         counters.spill = self.spill.as_ref().map(|spill| spill.counters());
         counters.checkpoints = self.checkpoints.as_ref().map_or(0, Checkpoints::written);
+        counters.checkpoint_bytes = self.checkpoints.as_ref().map_or(0, Checkpoints::bytes);
         counters.seconds = self.started.elapsed().as_secs_f64();
         counters
     }
@@ -230,7 +231,10 @@ impl<'a> StreamRun<'a> {
         let total = parts.iter().map(|part| part.bytes()).sum();
         self.reader.start()?;
         let on_progress = &mut *self.on_progress;
-        self.shared.load(parts, &mut |done| on_progress("preload", done, total, "bytes"))
+        let loaded =
+            self.shared.load(parts, &mut |done| on_progress("preload", done, total, "bytes"));
+        self.bytes_seen = self.shared.lock().reader.bytes;
+        loaded
     }
 
     /// Gives the memory of pinned segments back, to make room for a result. Later passes read
@@ -257,8 +261,6 @@ impl<'a> StreamRun<'a> {
         let held: Vec<bool> = state.data.iter().map(Option::is_some).collect();
         let pass = state.pass + 1;
         let reader_before = state.reader.counters;
-        // Of a pass in portions, what arrives between two of them counts too.
-        let bytes_before = self.portions.as_ref().map_or(state.reader.bytes, |_| self.bytes_seen);
         drop(state);
 
         let wanted = layout.parts(&tasks, weights, &held, pass);
@@ -293,7 +295,7 @@ impl<'a> StreamRun<'a> {
 
         let state = shared.lock();
         let reader = state.reader.counters;
-        self.bytes_seen = state.reader.bytes;
+        let bytes_before = std::mem::replace(&mut self.bytes_seen, state.reader.bytes);
         let moved = self.moved();
         self.count(PassCounters {
             spill_read: moved.read.0,
@@ -429,7 +431,6 @@ impl Passes for StreamRun<'_> {
     fn begin_portions(&mut self) {
         // What was moved between passes belongs to none.
         self.moved();
-        self.bytes_seen = self.shared.lock().reader.bytes;
         self.portions = Some(PassCounters::default());
     }
 
@@ -490,6 +491,20 @@ impl Passes for StreamRun<'_> {
 
     fn nodes(&mut self, partition: usize) -> Result<Vec<u32>> {
         self.node_array(NodeArray::Order, partition)
+    }
+
+    fn scan_degrees(
+        &mut self,
+        which: Degree,
+        each: &mut dyn FnMut(usize, usize, u32),
+    ) -> Result<()> {
+        self.shared.drop_ahead();
+        self.shared.layout.scan(&mut self.reader.engine(), NodeArray::Degrees(which), each)
+    }
+
+    fn scan_nodes(&mut self, each: &mut dyn FnMut(usize, usize, u32)) -> Result<()> {
+        self.shared.drop_ahead();
+        self.shared.layout.scan(&mut self.reader.engine(), NodeArray::Order, each)
     }
 
     fn isolated(&mut self, each: &mut dyn FnMut(&[u32])) -> Result<()> {

@@ -102,13 +102,8 @@ impl Layout {
         partition: usize,
     ) -> Result<Vec<u32>> {
         let shape = *self.grid.shape();
-        let file = match what {
-            NodeArray::Order => self.files.order,
-            NodeArray::Degrees(Degree::In) => Some(self.files.in_degrees),
-            NodeArray::Degrees(Degree::Out) => Some(self.files.out_degrees),
-        };
         let len = shape.partition_len(partition);
-        let Some(file) = file else {
+        let Some(file) = self.file_of(what) else {
             return Ok((0..len).map(|local| shape.rank(partition, local) as u32).collect());
         };
         if shape.order == Order::Natural || shape.partitions() == 1 {
@@ -155,6 +150,52 @@ impl Layout {
             Ok(())
         })?;
         Ok(dealt)
+    }
+
+    fn file_of(&self, what: NodeArray) -> Option<File> {
+        match what {
+            NodeArray::Order => self.files.order,
+            NodeArray::Degrees(Degree::In) => Some(self.files.in_degrees),
+            NodeArray::Degrees(Degree::Out) => Some(self.files.out_degrees),
+        }
+    }
+
+    /// All of a node array as it lies, `each(partition, local id, value)`.
+    pub fn scan(
+        &self,
+        engine: &mut Engine,
+        what: NodeArray,
+        each: &mut dyn FnMut(usize, usize, u32),
+    ) -> Result<()> {
+        let shape = *self.grid.shape();
+        let partitions = shape.partitions();
+        let (mut partition, mut local) = (0, 0);
+        let mut next = |value| {
+            each(partition, local, value);
+            // As `GridShape::place`, without its divisions.
+            match shape.order {
+                Order::Degree => partition += 1,
+                Order::Natural => local += 1,
+            }
+            if partition == partitions {
+                (partition, local) = (0, local + 1);
+            } else if local == 1 << shape.partition_log2 {
+                (partition, local) = (partition + 1, 0);
+            }
+        };
+        let Some(file) = self.file_of(what) else {
+            (0..shape.connected).for_each(|rank| next(rank as u32));
+            return Ok(());
+        };
+        each_chunk(engine, file, 0..shape.connected, &mut |values| {
+            for &value in values {
+                if what == NodeArray::Order && u64::from(value) >= shape.nodes {
+                    return Err(no_node(value, &shape));
+                }
+                next(value);
+            }
+            Ok(())
+        })
     }
 
     /// The ids of the nodes without arcs, in runs.

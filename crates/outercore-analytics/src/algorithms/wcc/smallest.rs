@@ -5,7 +5,7 @@ use outercore_grid::Arcs;
 use serde::{Deserialize, Serialize};
 
 use super::super::{all, is_everywhere};
-use crate::output::{Isolated, Raw, SpillNeed};
+use crate::output::{Isolated, Raw, ResultTable, SpillNeed};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
@@ -19,6 +19,7 @@ pub(super) const NEED: SpillNeed = SpillNeed {
     writes_own: true,
     any_order: true,
     flow: Flow::Both,
+    result: ResultTable::Shown,
 };
 
 /// The smallest node id so far.

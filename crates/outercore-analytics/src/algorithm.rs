@@ -1,0 +1,215 @@
+//! Which algorithm, with which options.
+
+use outercore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::algorithms::degrees::DegreeName;
+use crate::algorithms::pagerank::PagerankOptions;
+use crate::program::Flow;
+
+/// Which way to follow arcs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowName {
+    /// From source to target.
+    #[default]
+    Out,
+    /// From target to source.
+    In,
+    /// Both ways.
+    Both,
+}
+
+impl From<FlowName> for Flow {
+    fn from(name: FlowName) -> Self {
+        match name {
+            FlowName::Out => Self::Along,
+            FlowName::In => Self::Against,
+            FlowName::Both => Self::Both,
+        }
+    }
+}
+
+/// An algorithm with its options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "algorithm", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Algorithm {
+    /// [`pagerank`](crate::algorithms::pagerank).
+    Pagerank {
+        /// Share that follows the arcs.
+        damping: f64,
+        /// Iterations at most.
+        max_iterations: u32,
+        /// Largest change of a result at rest.
+        tolerance: f64,
+        /// Edge array by which ranks are shared out.
+        weights: Option<String>,
+        /// Against the arcs.
+        reverse: bool,
+    },
+    /// [`bfs`](crate::algorithms::bfs).
+    Bfs {
+        /// Where it begins.
+        source: u64,
+        /// Which way.
+        flow: FlowName,
+    },
+    /// [`sssp`](crate::algorithms::sssp).
+    Sssp {
+        /// Where paths begin.
+        source: u64,
+        /// Edge array of lengths.
+        weights: Option<String>,
+        /// Which way.
+        flow: FlowName,
+    },
+    /// [`wcc`](crate::algorithms::wcc).
+    Wcc {},
+    /// [`scc`](crate::algorithms::scc).
+    Scc {},
+    /// [`radii`](crate::algorithms::radii).
+    Radii {
+        /// Nodes to search from.
+        sources: u32,
+        /// Of their draw.
+        seed: u64,
+        /// Which way.
+        flow: FlowName,
+    },
+    /// [`betweenness`](crate::algorithms::betweenness).
+    Betweenness {
+        /// Nodes from which paths are counted; all by default.
+        sources: Option<Vec<u64>>,
+        /// So many nodes instead.
+        samples: Option<u32>,
+        /// Of their draw.
+        seed: u64,
+        /// Divided by the number of pairs.
+        normalized: bool,
+    },
+    /// [`kcore`](crate::algorithms::kcore).
+    Kcore {},
+    /// [`label_propagation`](crate::algorithms::label_propagation).
+    LabelPropagation {
+        /// Iterations at most.
+        max_iterations: u32,
+    },
+    /// [`triangles`](crate::algorithms::triangles).
+    Triangles {},
+    /// [`degrees`](crate::algorithms::degrees).
+    Degrees {
+        /// Which.
+        which: DegreeName,
+    },
+}
+
+impl Algorithm {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pagerank { .. } => "pagerank",
+            Self::Bfs { .. } => "bfs",
+            Self::Sssp { .. } => "sssp",
+            Self::Wcc {} => "wcc",
+            Self::Scc {} => "scc",
+            Self::Radii { .. } => "radii",
+            Self::Betweenness { .. } => "betweenness",
+            Self::Kcore {} => "kcore",
+            Self::LabelPropagation { .. } => "label_propagation",
+            Self::Triangles {} => "triangles",
+            Self::Degrees { .. } => "degrees",
+        }
+    }
+
+    /// Whether a run of it can leave checkpoints.
+    pub fn leaves_checkpoints(&self) -> bool {
+        matches!(
+            self,
+            Self::Pagerank { .. }
+                | Self::Bfs { .. }
+                | Self::Sssp { .. }
+                | Self::Wcc {}
+                | Self::Kcore {}
+                | Self::LabelPropagation { .. }
+        )
+    }
+
+    /// The same without what only says when to end: its state does not depend on that.
+    pub(crate) fn without_maximum(&self) -> Self {
+        let mut same = self.clone();
+        if let Self::Pagerank { max_iterations, .. } | Self::LabelPropagation { max_iterations } =
+            &mut same
+        {
+            *max_iterations = 0;
+        }
+        same
+    }
+
+    /// The edge array that it reads.
+    pub fn weights(&self) -> Option<&str> {
+        match self {
+            Self::Pagerank { weights, .. } | Self::Sssp { weights, .. } => weights.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Checks options against a graph of `nodes` nodes.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the option, its value and the accepted range.
+    pub fn validate(&self, nodes: u64) -> Result<()> {
+        let name = self.name();
+        let is_node = |source: u64| {
+            if source < nodes {
+                return Ok(());
+            }
+            let last = nodes.saturating_sub(1);
+            Err(Error::invalid(format!(
+                "{name}: source {source}, the graph has {nodes} nodes (0 to {last})"
+            )))
+        };
+        match self {
+            Self::Pagerank { .. } => {
+                self.pagerank_options().map_or(Ok(()), |options| options.validate())
+            }
+            // An empty graph has an empty result and no node to begin with.
+            Self::Bfs { source, .. } | Self::Sssp { source, .. } if nodes > 0 => is_node(*source),
+            Self::Radii { sources: 0, .. } => {
+                Err(Error::invalid("radii: sources 0, expected 1 or more"))
+            }
+            Self::Betweenness { sources: Some(_), samples: Some(_), .. } => {
+                Err(Error::invalid("betweenness: both sources and samples, expected one of them"))
+            }
+            Self::Betweenness { samples: Some(samples), .. }
+                if *samples == 0 || u64::from(*samples) > nodes =>
+            {
+                Err(Error::invalid(format!(
+                    "betweenness: samples {samples}, expected 1 to {nodes}, the nodes of the graph"
+                )))
+            }
+            Self::Betweenness { sources: Some(sources), .. } => {
+                sources.iter().try_for_each(|&source| is_node(source))
+            }
+            Self::LabelPropagation { max_iterations: 0 } => {
+                Err(Error::invalid("label_propagation: max_iterations 0, expected at least 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of PageRank, if that is what it is.
+    pub(crate) fn pagerank_options(&self) -> Option<PagerankOptions> {
+        match self {
+            Self::Pagerank { damping, max_iterations, tolerance, weights, reverse } => {
+                Some(PagerankOptions {
+                    damping: *damping,
+                    max_iterations: *max_iterations,
+                    tolerance: *tolerance,
+                    weighted: weights.is_some(),
+                    reverse: *reverse,
+                })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What a run needs before its first pass: plan, checkpoints, engine, far memory, scratch files.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_fabric::FabricPlane;
+use outercore_far::FarTier;
+use outercore_grid::Grid;
+use outercore_io::{
+    CostModel, DeviceProfile, Disk, Engine, EngineConfig, RealDisk, Tier, free_space,
+};
+use outercore_store::dataset::DataSet;
+
+use crate::algorithm::Algorithm;
+use crate::algorithms;
+use crate::algorithms::pagerank::Teleport;
+use crate::checkpoint::{self, Checkpoints};
+use crate::config::{CheckpointConfig, RunConfig};
+use crate::far;
+use crate::output::Need;
+use crate::plan::{CheckpointPlan, FarShare, PlanInput, RunPlan};
+use crate::segments::segments;
+use crate::state::Spill;
+use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
+
+/// Reads in flight at most; segments are long, so that staging sets the limit.
+const DEPTH: usize = 64;
+/// What an algorithm takes, checkpoints included.
+pub(crate) fn need(
+    algorithm: &Algorithm,
+    grid: &Grid,
+    personalized: u64,
+    config: &RunConfig,
+) -> Need {
+    let mut need = algorithms::need(algorithm, grid, personalized);
+    need.fixed.0 += config.checkpoint.as_ref().map_or(0, |_| checkpoint::MEMORY.0);
+    need
+}
+
+/// Where scratch files of a run go, and a result that memory has no room for.
+pub(crate) fn scratch<'c>(data_set: &'c DataSet, config: &'c RunConfig) -> &'c Path {
+    config.scratch.as_deref().unwrap_or(data_set.root())
+}
+
+/// Whether an algorithm leaves checkpoints, and so often.
+fn check_checkpoints(algorithm: &Algorithm, wanted: &CheckpointConfig) -> Result<()> {
+    let name = algorithm.name();
+    if !algorithm.leaves_checkpoints() {
+        let text = format!("{name} leaves no checkpoints");
+        return Err(Error::new(ErrorKind::Unsupported, text)
+            .hint("pagerank, bfs, sssp, wcc, kcore and label_propagation do"));
+    }
+    if !(0.0..=1e9).contains(&wanted.seconds) {
+        let seconds = wanted.seconds;
+        return Err(Error::invalid(format!(
+            "checkpoints {seconds} seconds apart, expected 0 to 1e9"
+        )));
+    }
+    Ok(())
+}
+
+/// The checkpoints that a run leaves, where it is to leave any.
+pub(crate) fn checkpoints(
+    data_set: &DataSet,
+    grid: &Grid,
+    algorithm: &Algorithm,
+    teleport: &Teleport,
+    config: &RunConfig,
+) -> Result<Option<Checkpoints>> {
+    let Some(wanted) = &config.checkpoint else { return Ok(None) };
+    let name = algorithm.name();
+    check_checkpoints(algorithm, wanted)?;
+    let header = grid.header();
+    let fingerprint = serde_json::json!({
+        "algorithm": algorithm.without_maximum(),
+        "teleport": teleport.digest(),
+        "graph": header.topology,
+        "grid": [
+            serde_json::json!(header.order),
+            serde_json::json!(header.partition_log2),
+            serde_json::json!(header.connected),
+        ],
+    });
+    let interval = Duration::from_secs_f64(wanted.seconds);
+    let disk = Arc::new(RealDisk);
+    Checkpoints::open(disk, &wanted.directory, fingerprint, interval, wanted.resume)
+        .with_context(|| format!("{name} of `{}`", data_set.root().display()))
+        .map(Some)
+}
+
+/// What is to run, as far as memory goes.
+pub(crate) struct Purpose<'a> {
+    /// None where passes are somebody's own.
+    pub(crate) algorithm: Option<&'a Algorithm>,
+    pub(crate) need: Need,
+    pub(crate) weighted: bool,
+}
+
+impl<'a> Purpose<'a> {
+    pub(crate) fn of(algorithm: &'a Algorithm, need: Need) -> Self {
+        Self { algorithm: Some(algorithm), need, weighted: algorithm.weights().is_some() }
+    }
+
+    /// What checkpoints take, where a run that follows `plan` leaves any.
+    fn checkpoints(
+        &self,
+        plan: &RunPlan,
+        grid: &Grid,
+        config: &RunConfig,
+    ) -> Result<Option<CheckpointPlan>> {
+        let (Some(algorithm), Some(wanted)) = (self.algorithm, &config.checkpoint) else {
+            return Ok(None);
+        };
+        check_checkpoints(algorithm, wanted)?;
+        // Components are found in a single pass where their state is in memory.
+        if matches!(algorithm, Algorithm::Wcc {}) && plan.spill.is_none() {
+            return Ok(None);
+        }
+        Ok(CheckpointPlan::new(&self.need, grid.shape(), wanted.seconds))
+    }
+}
+
+/// Divides the budget.
+pub(crate) fn divide(
+    data_set: &DataSet,
+    grid: &Grid,
+    purpose: &Purpose<'_>,
+    config: &RunConfig,
+    far: Option<FarShare>,
+) -> Result<RunPlan> {
+    let cost = match DeviceProfile::load(data_set.root()) {
+        Ok(profile) => CostModel::from(&profile),
+        Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
+        Err(error) => return Err(error),
+    };
+    let segments = segments(grid.pieces());
+    let profiled = config.reads_by_segment.as_ref().map_or(segments.len(), Vec::len);
+    if profiled != segments.len() {
+        return Err(Error::invalid(format!(
+            "the profile has {profiled} segments, the grid of `{}` has {}",
+            data_set.root().display(),
+            segments.len()
+        ))
+        .hint("profile a run on this grid"));
+    }
+    let mut plan = RunPlan::new(&PlanInput {
+        algorithm: purpose.algorithm.map_or("a stream", Algorithm::name),
+        budget: config.memory,
+        threads: config.effective_threads()?,
+        shape: grid.shape(),
+        pieces: grid.pieces().len(),
+        records: grid.pieces(),
+        segments: &segments,
+        weighted: purpose.weighted,
+        need: purpose.need,
+        cost: &cost,
+        far,
+        reads_by_segment: config.reads_by_segment.as_deref(),
+    })?;
+    plan.checkpoint = purpose.checkpoints(&plan, grid, config)?;
+    Ok(plan)
+}
+
+/// Opens everything that passes need, and fills far memory where there is any.
+pub(crate) fn open<'a>(
+    far: Option<Arc<FarTier>>,
+    data_set: &DataSet,
+    grid: Grid,
+    purpose: &Purpose<'_>,
+    config: &RunConfig,
+    on_progress: OnProgress<'a>,
+) -> Result<StreamRun<'a>> {
+    let share = match &far {
+        Some(_) => config.share_of(true)?,
+        None => config.far_share()?,
+    };
+    let plan = divide(data_set, &grid, purpose, config, share)?;
+    check_room(&plan, scratch(data_set, config))?;
+    let began = Instant::now();
+    let far = match (far, &config.far) {
+        (None, Some(options)) => {
+            let plane = FabricPlane::default();
+            Some(Arc::new(FarTier::connect_with(options, Some(&plane))?))
+        }
+        (far, _) => far,
+    };
+    let engine = |tier: Option<Arc<dyn Tier>>| {
+        // Segments are read ahead in staging, where they then stay.
+        let (backend, staging) = (config.backend, Bytes(plan.staging.0 + plan.window.0));
+        Engine::open(EngineConfig { backend, staging, depth: DEPTH, tier })
+    };
+    let counted = far.as_ref().map(|far| far.counters());
+    let reads = config.reads_by_segment.as_deref();
+    if let Some(far) = &far {
+        far::bring(far, &grid, &plan, reads, &mut engine(None)?, on_progress)?;
+    }
+    let options = StreamOptions {
+        threads: config.effective_threads()?,
+        buffering: config.buffering,
+        profile: config.profile,
+        reads_by_segment: config.reads_by_segment.clone(),
+    };
+    let engine = engine(far.clone().map(|far| far as Arc<dyn Tier>))?;
+    let spill = match plan.spill {
+        Some(spill) => {
+            let slots = spill.slots(plan.result_window.unwrap_or(plan.state));
+            Some(Spill::create(scratch(data_set, config), config.backend, slots)?)
+        }
+        None => None,
+    };
+    let mut run = StreamRun::open(data_set, grid, plan, engine, &options, on_progress)?;
+    if let Some(spill) = spill {
+        run.spill_to(spill);
+    }
+    if let (Some(far), Some(counted)) = (far, counted) {
+        run.prepare(far, counted, began)?;
+    }
+    Ok(run)
+}
+
+/// Whether the scratch directory has room for all that a run may write there.
+fn check_room(plan: &RunPlan, directory: &Path) -> Result<()> {
+    if plan.disk == Bytes(0) {
+        return Ok(());
+    }
+    let describe = || format!("scratch directory `{}`", directory.display());
+    RealDisk.create_dir_all(directory).with_context(describe)?;
+    has_room(plan.disk, free_space(directory)?).with_context(describe)
+}
+
+fn has_room(wanted: Bytes, free: Bytes) -> Result<()> {
+    if wanted <= free {
+        return Ok(());
+    }
+    let text = format!("{free} are free, the run writes up to {wanted}");
+    Err(Error::new(ErrorKind::NoSpace, text)
+        .hint("free space, choose another directory with --scratch, or raise --memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_scratch_disk_is_refused_with_what_it_takes() {
+        has_room(Bytes::mib(3), Bytes::mib(3)).unwrap();
+        let error = has_room(Bytes::mib(3), Bytes::mib(2)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        let text = error.to_string();
+        assert!(text.contains("2.0 MiB are free, the run writes up to 3.0 MiB"), "{text}");
+    }
+}

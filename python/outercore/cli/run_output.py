@@ -1,0 +1,114 @@
+"""What `outercore run` prints: plans, results, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outercore.cli import console
+from outercore.cli.run_largest import COMPONENTS, largest
+from outercore.sizes import format_size, parse_size
+
+if TYPE_CHECKING:
+    from outercore.cli.run_ import Job
+
+
+def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
+    """A finished run as JSON has it."""
+    return {
+        "algorithm": done.algorithm,
+        "facts": done.facts,
+        "top": [list(pair) for pair in _shown(done, job)],
+        "plan": done.plan,
+        "counters": done.counters,
+        **({} if done.profile is None else {"profile": done.profile}),
+        "record": None if record is None else str(record),
+    }
+
+
+def _shown(done: Any, job: Job) -> list[tuple[int, float]]:
+    return largest(done.algorithm, done.values, job.top, parse_size(job.memory))
+
+
+def show(done: Any, job: Job, record: Path | None) -> None:
+    """Prints what a run has found and what it has cost."""
+    reads, counters = done.counters["reads"], done.counters
+    fetched = reads["bytes"] + counters["pinned_bytes"]
+    rows = [
+        ("seconds", f"{counters['seconds']:.3g}"),
+        ("passes", f"{counters['passes']:,}"),
+        ("read", format_size(reads["bytes"])),
+        ("from memory", f"{counters['pinned_bytes'] / fetched:.0%}" if fetched else "-"),
+    ]
+    far = counters.get("far") or {}
+    if far:
+        rows += [
+            ("prepared in", f"{counters['prepare_seconds']:.3g} s"),
+            ("from far memory", format_size(far["far_bytes"])),
+        ]
+    kept = {"array": job.save, "file": job.out}
+    spilled, checkpoints = counters.get("spill"), counters.get("checkpoints", 0)
+    if spilled:
+        moved = (format_size(spilled["read"]), format_size(spilled["written"]))
+        rows.append(("state in scratch files", f"{moved[0]} read, {moved[1]} written"))
+    rows += [("checkpoints", f"{checkpoints:,}")] if checkpoints else []
+    rows += [(f"values in {what}", str(name)) for what, name in kept.items() if name is not None]
+    rows += [] if record is None else [("record", str(record))]
+    facts = [row for row in console.flat(done.facts) if row[1] != "none"]
+    console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
+    if done.profile is not None:
+        console.data("")
+        console.table("what the run held, by group", _classes(done.profile))
+    nodes = _shown(done, job)
+    if nodes:
+        console.data("")
+        named = done.algorithm in COMPONENTS
+        console.table(
+            "largest, by smallest node" if named else "largest, by node",
+            [(f"{node}", _number(value) + (" nodes" if named else "")) for node, value in nodes],
+        )
+
+
+def tell_lost(done: Any) -> None:
+    """A warning where the memory server was given up."""
+    far = done.counters.get("far") or {}
+    if far.get("lost"):
+        console.note(f"warning: {console.lost(far)}")
+
+
+def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:
+    """Groups 1 to 4 of what a run held (Fargraph+ 5.1)."""
+    rows = []
+    for held in profile["classes"]:
+        reads = "" if held["reads"] is None else f", wanted {held['reads']:,} times"
+        local = f", {format_size(held['local'])} of it in memory"
+        rows.append(
+            (f"{held['group']}  {held['what']}", format_size(held["bytes"]) + local + reads)
+        )
+    return rows
+
+
+def plan_rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
+    """A plan as lines of a table."""
+    spilled = ("spill: targets", "spill: sources", "spill: groups")
+    counts = ("segments", "pinned_segments", "passes", *spilled)
+    return [
+        (name, format_size(value))
+        if isinstance(value, int) and not isinstance(value, bool) and name not in counts
+        else (name, console.shown(name, value))
+        for name, value in _plan_lines(planned)
+    ]
+
+
+def _plan_lines(planned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The plan without what does not concern this run; that of scratch files with its names."""
+    for name, value in planned.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}: {part}", inner) for part, inner in value.items())
+        elif value is not None or name not in ("spill", "result_window", "checkpoint"):
+            yield name, value
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
