@@ -196,6 +196,7 @@ class BatchTrainer:
 
 def draw_negatives(
     ranges: list[tuple[int, int]],
+    shares: list[float] | None,
     weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     counts: tuple[int, int],
     occasion: tuple[int, int, int, int, int],

@@ -451,6 +451,20 @@ def test_too_small_a_budget_is_refused_with_the_least_and_leaves_nothing(
     assert oc.embed(facts, small(), memory=least, out=tmp_path / "run").mrr is not None
 
 
+@pytest.mark.parametrize("name", ["entities.npy", "record.json", "table"])
+def test_a_run_replaces_nothing_that_is_there(facts: Path, tmp_path: Path, name: str) -> None:
+    own = tmp_path / "run" / name
+    if own.suffix:
+        own.parent.mkdir()
+        own.write_text("mine")
+    else:
+        own.mkdir(parents=True)
+        (own / "mine").touch()
+    with pytest.raises(InvalidError, match=f"`{name}` is there already"):
+        oc.embed(facts, small(), out=tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
+
+
 def test_a_run_is_not_made_twice_nor_gone_on_with_after_a_change(
     facts: Path, tmp_path: Path
 ) -> None:

@@ -321,6 +321,21 @@ def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(
         train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
 
 
+@pytest.mark.parametrize("name", ["scratch", "model", "checkpoints", "tensorboard"])
+def test_what_somebody_else_put_there_is_never_lost(
+    data_set: Path, tmp_path: Path, name: str
+) -> None:
+    graph = FakeGraph(data_set)
+    own = tmp_path / "home" / name / "thesis.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("years of work")
+    with pytest.raises(InvalidError, match=f"`{name}` is there already, and a run writes to it"):
+        RunDirectory.create(tmp_path / "home", graph, config())
+    assert own.read_text() == "years of work"
+    own.unlink()
+    RunDirectory.create(tmp_path / "home", graph, config())
+
+
 def test_a_changed_data_set_cannot_be_resumed(tmp_path: Path) -> None:
     data_set = planted(tmp_path / "data")
     stop_after(data_set, tmp_path / "run", config(), 2)

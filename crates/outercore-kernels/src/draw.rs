@@ -10,9 +10,11 @@ const NEGATIVES: u64 = 0x4E45_4741_5449_5645;
 pub struct Population<'a> {
     /// First row of each range, and the first behind it. A place counts the rows of all ranges.
     pub ranges: &'a [(i64, i64)],
+    /// How much a place of each range counts in even draws; all the same without.
+    pub shares: Option<&'a [f64]>,
     /// How much each place counts in draws by weight, and the sums of these up to it and with it.
     pub weights: Option<(&'a [f64], &'a [f64])>,
-    /// Draws in which each place counts the same.
+    /// Draws in which each place of a range counts the same.
     pub even: usize,
     /// Draws by weight.
     pub weighted: usize,
@@ -45,12 +47,13 @@ pub struct Drawn {
 /// Draws rows.
 ///
 /// # Errors
-/// Invalid: no row to draw from, weights that do not fit the ranges or are all zero.
+/// Invalid: no row to draw from, weights or shares that do not fit the ranges or are all zero.
 ///
 /// # Example
 /// ```
 /// use outercore_kernels::{Occasion, Population, draw};
-/// let from = Population { ranges: &[(10, 14), (0, 2)], weights: None, even: 5, weighted: 0 };
+/// let ranges = [(10, 14), (0, 2)];
+/// let from = Population { ranges: &ranges, shares: None, weights: None, even: 5, weighted: 0 };
 /// let occasion = Occasion { seed: 7, epoch: 0, pool: 0, batch: 3, number: 1 };
 /// let drawn = draw(from, occasion).unwrap();
 /// assert!(drawn.rows.iter().all(|row| [0, 1, 10, 11, 12, 13].contains(row)));
@@ -71,22 +74,29 @@ pub fn draw(from: Population<'_>, occasion: Occasion) -> Result<Drawn> {
     if total <= 0.0 || !total.is_finite() {
         return Err(Error::invalid(format!("negatives: expected weights above 0, found {total}")));
     }
+    let shares = from.shares.map(|shares| Shares::new(from.ranges, shares)).transpose()?;
     let Occasion { seed, epoch, pool, batch, number } = occasion;
     let node = u64::from(pool) << 32 | u64::from(number);
     let mut random = Stream::new(seed ^ NEGATIVES, epoch).uniform(u64::from(batch), 0, node);
     let mut drawn = Vec::with_capacity(from.even + from.weighted);
-    drawn.extend((0..from.even).map(|_| random.below(places)));
+    drawn.extend((0..from.even).map(|_| match &shares {
+        Some(shares) => shares.at(random.unit()),
+        None => random.below(places),
+    }));
     if let Some((_, sums)) = from.weights {
         drawn.extend((0..from.weighted).map(|_| {
             let height = random.unit() * total;
             (sums.partition_point(|&sum| sum <= height) as u64).min(places - 1)
         }));
     }
-    let even = from.even as f64 / places as f64;
+    let even = |place: u64| match &shares {
+        Some(shares) => from.even as f64 * shares.chance(place),
+        None => from.even as f64 / places as f64,
+    };
     let share = from.weighted as f64 / total;
     let expected = |place: u64| match from.weights {
-        Some((weights, _)) if from.weighted > 0 => even + weights[place as usize] * share,
-        _ => even,
+        Some((weights, _)) if from.weighted > 0 => even(place) + weights[place as usize] * share,
+        _ => even(place),
     };
     // Ranges need not stand in the order of their rows.
     let mut both: Vec<(i64, u64)> =
@@ -96,6 +106,67 @@ pub fn draw(from: Population<'_>, occasion: Occasion) -> Result<Drawn> {
         rows: both.iter().map(|&(row, _)| row).collect(),
         bias: both.iter().map(|&(_, place)| -expected(place).ln() as f32).collect(),
     })
+}
+
+/// Even draws where a place of one range counts more than one of another.
+struct Shares<'a> {
+    shares: &'a [f64],
+    /// Of each range: places and mass up to it and with it.
+    up_to: Vec<(u64, f64)>,
+}
+
+impl<'a> Shares<'a> {
+    fn new(ranges: &[(i64, i64)], shares: &'a [f64]) -> Result<Self> {
+        if shares.len() != ranges.len() || !shares.iter().all(|&share| share >= 0.0) {
+            return Err(Error::invalid(format!(
+                "negatives: expected {} shares of 0 or more, found {shares:?}",
+                ranges.len()
+            )));
+        }
+        let mut last = (0, 0.0);
+        let up_to: Vec<_> = ranges
+            .iter()
+            .zip(shares)
+            .map(|(&(start, stop), share)| {
+                let places = (stop - start).max(0) as u64;
+                last = (last.0 + places, last.1 + places as f64 * share);
+                last
+            })
+            .collect();
+        if !(last.1 > 0.0 && last.1.is_finite()) {
+            return Err(Error::invalid(format!(
+                "negatives: expected shares above 0, found {last:?}"
+            )));
+        }
+        Ok(Self { shares, up_to })
+    }
+
+    fn mass(&self) -> f64 {
+        self.up_to[self.up_to.len() - 1].1
+    }
+
+    /// The place at a height of `unit`, in 0..1, of the whole mass.
+    fn at(&self, unit: f64) -> u64 {
+        let height = unit * self.mass();
+        // Rounding may lead behind the end; the last range that has mass has a place there.
+        let full = |range: usize| self.before(range).1 < self.up_to[range].1;
+        let last = (0..self.up_to.len()).rev().find(|&range| full(range)).unwrap_or(0);
+        let range = self.up_to.partition_point(|&(_, mass)| mass <= height).min(last);
+        let (first, mass) = self.before(range);
+        let place = first + ((height - mass) / self.shares[range]) as u64;
+        place.min(self.up_to[range].0 - 1)
+    }
+
+    /// How likely one draw is a place.
+    fn chance(&self, place: u64) -> f64 {
+        let range = self.up_to.partition_point(|&(places, _)| places <= place);
+        self.shares[range] / self.mass()
+    }
+
+    /// Places and mass before a range.
+    fn before(&self, range: usize) -> (u64, f64) {
+        range.checked_sub(1).map_or((0, 0.0), |before| self.up_to[before])
+    }
 }
 
 fn row(ranges: &[(i64, i64)], place: u64) -> i64 {

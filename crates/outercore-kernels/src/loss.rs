@@ -175,17 +175,30 @@ fn softmax<L: Lanes>(
     if empty && contrastive {
         return RowLoss { value: 0.0, positive: 0.0 };
     }
-    let log_sum = if empty { f32::NEG_INFINITY } else { largest + sum.ln() };
     if contrastive {
         scale(lanes, scores, weight / sum);
-        return RowLoss { value: weight * (log_sum - positive), positive: -weight };
+        return RowLoss { value: weight * (largest + sum.ln() - positive), positive: -weight };
     }
-    // The positive's share is 1 / (1 + exp(log_sum - positive)).
-    let (cost, others) = softplus_one(log_sum - positive);
+    let (cost, others) = cross_entropy(sum, largest, positive);
     if !empty {
         scale(lanes, scores, weight * others / sum);
     }
     RowLoss { value: weight * cost, positive: -weight * others }
+}
+
+/// log(1 + z) for z = sum * exp(largest - positive), and the share z / (1 + z) of what `sum` is of.
+///
+/// Of two exponentials the one that cannot overflow, and one logarithm.
+#[inline(always)]
+fn cross_entropy(sum: f32, largest: f32, positive: f32) -> (f32, f32) {
+    let ahead = largest - positive;
+    if ahead > 0.0 {
+        let total = sum + (-ahead).exp();
+        (ahead + total.ln(), sum / total)
+    } else {
+        let others = sum * ahead.exp();
+        (others.ln_1p(), others / (1.0 + others))
+    }
 }
 
 #[inline(always)]

@@ -35,13 +35,14 @@ type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32
 /// How much each place counts, and the sums of these.
 type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
 
-/// Draws rows of some ranges, `counts` evenly and by weight; `(seed, epoch, pool, batch, number)`
+/// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight; `(seed, epoch, pool, batch, number)`
 /// says for what.
 #[pyfunction]
-#[pyo3(signature = (ranges, weights, counts, occasion, *, biased))]
+#[pyo3(signature = (ranges, shares, weights, counts, occasion, *, biased))]
 fn draw_negatives<'py>(
     py: Python<'py>,
     ranges: Vec<(i64, i64)>,
+    shares: Option<Vec<f64>>,
     weights: Option<Weights<'py>>,
     counts: (usize, usize),
     occasion: (u64, u64, u32, u32, u32),
@@ -51,7 +52,8 @@ fn draw_negatives<'py>(
         Some((each, sums)) => Some((each.as_slice()?, sums.as_slice()?)),
         None => None,
     };
-    let from = Population { ranges: &ranges, weights, even: counts.0, weighted: counts.1 };
+    let (even, weighted) = counts;
+    let from = Population { ranges: &ranges, shares: shares.as_deref(), weights, even, weighted };
     let (seed, epoch, pool, batch, number) = occasion;
     let found = draw(from, Occasion { seed, epoch, pool, batch, number }).map_err(to_python)?;
     Ok((found.rows.into_pyarray(py), biased.then(|| found.bias.into_pyarray(py))))

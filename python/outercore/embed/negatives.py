@@ -68,11 +68,7 @@ class NegativeSampler:
     ) -> None:
         self._config = config
         self._ranges = ranges
-        self._shares: Tensor | None = None
-        if shares is not None:
-            order = sorted(range(len(ranges)), key=lambda number: ranges[number])
-            self._starts = torch.tensor([ranges[number][0] for number in order])
-            self._shares = torch.tensor([shares[number] for number in order], dtype=torch.float64)
+        self._shares = shares
         if sum(stop - start for start, stop in ranges) < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
         by_degree = 0
@@ -83,8 +79,7 @@ class NegativeSampler:
         if by_degree:
             if degrees is None:
                 raise InvalidError("negatives.degree_share: the store knows no degrees")
-            kept = torch.cat([degrees[start:stop] for start, stop in ranges])
-            weights = kept.to(torch.float64).pow_(config.degree_power)
+            weights = self._by_degree(degrees)
             sums = torch.cumsum(weights, 0)
             if not float(sums[-1]) > 0.0:
                 raise InvalidError(
@@ -92,45 +87,41 @@ class NegativeSampler:
                     "hint: use `degree_share` 0"
                 )
             self._weights = (weights.numpy(), sums.numpy())
-        if self._shares is not None and config.kind == "sampled":
-            self._weigh()
 
-    def _weigh(self) -> None:
-        """Makes one draw by weight of all draws: both kinds count by the shares of their ranges."""
-        even, by_degree = self._counts
-        share = self._share(torch.cat([torch.arange(start, stop) for start, stop in self._ranges]))
-        weights = share * (even / share.sum())
-        if self._weights is not None:
-            weighted = share * torch.from_numpy(self._weights[0])
-            if float(weighted.sum()) > 0.0:
-                weights += weighted * (by_degree / weighted.sum())
-        self._weights = (weights.numpy(), torch.cumsum(weights, 0).numpy())
-        self._counts = (0, even + by_degree)
-
-    def _share(self, rows: Tensor) -> Tensor:
-        """Shares of the ranges that rows are in."""
-        assert self._shares is not None
-        return self._shares[torch.searchsorted(self._starts, rows, right=True) - 1]
+    def _by_degree(self, degrees: Tensor) -> Tensor:
+        """How much each row of the ranges counts, float64."""
+        kept = torch.cat([degrees[start:stop] for start, stop in self._ranges])
+        weights = kept.to(torch.float64).pow_(self._config.degree_power)
+        sizes = [stop - start for start, stop in self._ranges]
+        for some, share in zip(weights.split(sizes), self._shares or (), strict=False):
+            some *= share
+        return weights
 
     def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
             parts = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
             every = torch.cat(parts)
-            return Negatives(
-                every, None if self._shares is None else self._share(every).log().float()
-            )
+            return Negatives(every, self._bias(every))
         biased = self._config.correction == "frequency"
         rows, bias = _core.draw_negatives(
-            self._ranges, self._weights, self._counts, draws.next(), biased=biased
+            self._ranges, self._shares, self._weights, self._counts, draws.next(), biased=biased
         )
         found = torch.from_numpy(rows)
         if bias is None:
             return Negatives(found, None)
+        of_shares = self._bias(found)
         of_draw = torch.from_numpy(bias)
-        if self._shares is not None:
-            of_draw = of_draw + self._share(found).log().float()
-        return Negatives(found, of_draw)
+        return Negatives(found, of_draw if of_shares is None else of_draw + of_shares)
+
+    def _bias(self, rows: Tensor) -> Tensor | None:
+        """What the shares of the rows' ranges add to their scores, float32; `None` without them."""
+        if self._shares is None:
+            return None
+        shares = sorted(zip(self._ranges, self._shares, strict=True))
+        starts = torch.tensor([start for (start, _), _ in shares])
+        logs = torch.tensor([share for _, share in shares], dtype=torch.float64).log().float()
+        return logs[torch.searchsorted(starts, rows, right=True) - 1]
 
 
 _Answers = tuple[tuple[int, float], ...]

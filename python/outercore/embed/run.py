@@ -189,9 +189,9 @@ def _only_run(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not was_there and not (path / "config.json").exists():
+            if not (path / "config.json").exists():
                 (path / ".run.lock").unlink(missing_ok=True)
-                if path.exists() and not any(path.iterdir()):
+                if not was_there and path.exists() and not any(path.iterdir()):
                     path.rmdir()
 
 

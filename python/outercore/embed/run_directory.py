@@ -80,6 +80,10 @@ class EmbedDirectory(AnyRunDirectory):
         """Of the data set that the run trains on."""
         return str(self._described()["fingerprint"])
 
+    @property
+    def _made(self) -> tuple[Path, ...]:
+        return (*super()._made, self.entities, self.relations, self.description)
+
     def config(self) -> EmbedConfig:
         """The run's configuration."""
         return EmbedConfig.from_dict(self._described()["config"])

@@ -203,8 +203,10 @@ class Trainer:
         asked: Asked = {"tail": [], "head": []}
         for side, chunks in asked.items():
             for group, sampler in context.negatives.split(places, side):
-                for chunk in group.split(self.config.optimiser.chunk_size):
-                    chunks.append((chunk, sampler.draw(draws)))
+                # Splitting takes as long as drawing.
+                whole = len(group) <= self.config.optimiser.chunk_size
+                pieces = (group,) if whole else group.split(self.config.optimiser.chunk_size)
+                chunks.extend((piece, sampler.draw(draws)) for piece in pieces)
         return asked
 
     def _step_by_pytorch(

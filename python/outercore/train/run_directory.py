@@ -46,13 +46,20 @@ class AnyRunDirectory:
     ) -> Self:
         """Makes a new run; `more` is remembered with the configuration.
 
-        Errors: `InvalidError` where `path` already is one.
+        Errors: `InvalidError` where `path` already is one, or has something by a name that runs
+        write or empty.
         """
         run = cls(path, storage)
         if run._config.exists():
             raise InvalidError(
                 f"run `{path}` exists already\n"
                 f"hint: go on with it by `--resume {path}`, or choose another `--out`"
+            )
+        taken = next((one for one in run._made if _has_content(one)), None)
+        if taken is not None:
+            raise InvalidError(
+                f"run `{path}`: `{taken.name}` is there already, and a run writes to it\n"
+                "hint: choose another `--out`"
             )
         described = {
             "data_set": str(Path(graph.root).resolve()),
@@ -151,6 +158,11 @@ class AnyRunDirectory:
         return (self.state, self.scalars)
 
     @property
+    def _made(self) -> tuple[Path, ...]:
+        """All that a run writes over or empties."""
+        return (*self._directories, self._record)
+
+    @property
     def _config(self) -> Path:
         return self.path / "config.json"
 
@@ -209,6 +221,15 @@ class RunDirectory(AnyRunDirectory):
     @property
     def _directories(self) -> tuple[Path, ...]:
         return (*super()._directories, self.scratch)
+
+    @property
+    def _made(self) -> tuple[Path, ...]:
+        return (*super()._made, self.model)
+
+
+def _has_content(path: Path) -> bool:
+    """Whether something is lost when it is written over or emptied."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
 def fingerprint(manifest: dict[str, Any]) -> str:
