@@ -1,4 +1,4 @@
-"""Sampled edges a second: DGL 2.1's two samplers and Outercore, in memory and in a tenth of the data."""
+"""Sampled edges a second of DGL 2.1 and Outercore, in memory and in a tenth of the data."""
 
 from __future__ import annotations
 

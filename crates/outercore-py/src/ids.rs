@@ -1,38 +1,27 @@
 //! Arrays of ids for Python in memory that is used again and again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 
-use numpy::ndarray::ArrayView;
+use numpy::ndarray::{ArrayViewMut, Dimension, IntoDimension};
 use numpy::{PyArray, PyArray1, PyArray2};
-use outercore_core::{Error, Result};
+use outercore_core::Error;
+use outercore_pipeline::SpareIds;
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// Arrays kept at most: those of two batches.
-const MOST_SPARE: usize = 4;
-
-/// Memory of arrays that Python gave up.
-///
-/// A batch is some hundred kilobytes of ids. Fresh from the kernel they would cost a page fault every
-/// 4 KiB, in the thread that trains.
-#[derive(Debug, Default)]
-pub struct SpareIds {
-    arrays: Mutex<Vec<Vec<i64>>>,
-}
-
-/// What keeps the memory of an array alive, until the last tensor that shows it is gone.
-#[pyclass(module = "outercore._core", frozen)]
+/// What keeps the memory of an array alive, until the last array or tensor that shows it is gone.
+#[pyclass(module = "outercore._core")]
 struct Owner {
     values: Vec<i64>,
-    spare: Arc<SpareIds>,
+    /// Gone once the loader is closed.
+    spare: Weak<SpareIds>,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let mut arrays = self.spare.arrays.lock().unwrap_or_else(PoisonError::into_inner);
-        if arrays.len() < MOST_SPARE {
-            arrays.push(std::mem::take(&mut self.values));
+        if let Some(spare) = self.spare.upgrade() {
+            spare.give_back(std::mem::take(&mut self.values));
         }
     }
 }
@@ -64,26 +53,17 @@ fn array<'py, D, const N: usize>(
     fill: impl FnOnce(&mut [i64]),
 ) -> PyResult<Bound<'py, PyArray<i64, D>>>
 where
-    D: numpy::ndarray::Dimension,
-    [usize; N]: numpy::ndarray::IntoDimension<Dim = D>,
+    D: Dimension,
+    [usize; N]: IntoDimension<Dim = D>,
 {
-    let mut values =
-        spare.arrays.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-    values.resize(shape.iter().product(), 0);
+    let mut values = spare.take(shape.iter().product());
     fill(&mut values);
-    let owner = Bound::new(py, Owner { values, spare: Arc::clone(spare) })?;
-    let view = shaped(shape, &owner.get().values).map_err(to_python)?;
-    // SAFETY: the owner, which the array holds, keeps the memory where it is and never looks at it
-    // again; nobody else can, as it has no methods.
+    let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
+    let mut held = owner.borrow_mut();
+    // Mutable, as Python may write into its array.
+    let view = ArrayViewMut::from_shape(shape.into_dimension(), &mut held.values[..])
+        .map_err(|error| to_python(Error::internal(format!("an array of ids: {error}"))))?;
+    // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
+    // looks at it until then: it has no methods, and nothing else refers to it.
     Ok(unsafe { PyArray::borrow_from_array(&view, owner.clone().into_any()) })
-}
-
-fn shaped<D, const N: usize>(shape: [usize; N], values: &[i64]) -> Result<ArrayView<'_, i64, D>>
-where
-    D: numpy::ndarray::Dimension,
-    [usize; N]: numpy::ndarray::IntoDimension<Dim = D>,
-{
-    use numpy::ndarray::IntoDimension;
-    ArrayView::from_shape(shape.into_dimension(), values)
-        .map_err(|error| Error::internal(format!("an array of ids: {error}")))
 }

@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
-use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig};
+use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
-use crate::ids::{SpareIds, matrix, vector};
+use crate::ids::{matrix, vector};
 
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -18,11 +18,11 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
     state: Mutex<State>,
-    /// Memory of batches that Python has let go.
-    spare: Arc<SpareIds>,
 }
 
 struct State {
+    /// Memory of batches that Python has let go.
+    spare: Arc<SpareIds>,
     /// `None` once closed.
     loader: Option<CoreLoader>,
     epoch: Option<Epoch>,
@@ -38,8 +38,8 @@ impl Loader {
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
-        let state = Mutex::new(State { loader: Some(loader), epoch: None });
-        Ok(Self { state, spare: Arc::default() })
+        let state = Mutex::new(State { spare: Arc::default(), loader: Some(loader), epoch: None });
+        Ok(Self { state })
     }
 
     /// Batches per epoch.
@@ -96,18 +96,19 @@ impl Loader {
     /// The subgraph of the current batch, as NumPy arrays that Python owns.
     fn batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.lock();
+        let spare = &state.spare;
         let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
         let sampled = batch.sampled();
         let edges = sampled.num_edges();
         let result = PyDict::new(py);
-        let edge_index = matrix(py, &self.spare, [2, edges], |values| {
+        let edge_index = matrix(py, spare, [2, edges], |values| {
             let (rows, cols) = values.split_at_mut(edges);
             sampled.write_edge_index(rows, cols);
         })?;
         result.set_item("edge_index", edge_index)?;
-        result.set_item("n_id", self.signed(py, &sampled.nodes)?)?;
-        result.set_item("e_id", self.signed(py, &sampled.edge_ids)?)?;
-        result.set_item("input_id", self.signed(py, batch.input_ids())?)?;
+        result.set_item("n_id", signed(py, spare, &sampled.nodes)?)?;
+        result.set_item("e_id", signed(py, spare, &sampled.edge_ids)?)?;
+        result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
         result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
@@ -146,6 +147,8 @@ impl Loader {
             let mut state = self.lock();
             let stopped = state.stop();
             state.loader = None;
+            // Arrays that Python still holds find nobody to give their memory to, and free it.
+            state.spare = Arc::default();
             stopped
         })
         .map_err(to_python)
@@ -153,14 +156,6 @@ impl Loader {
 }
 
 impl Loader {
-    fn signed<'py>(&self, py: Python<'py>, ids: &[u64]) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        vector(py, &self.spare, ids.len(), |values| {
-            for (value, &id) in values.iter_mut().zip(ids) {
-                *value = id as i64;
-            }
-        })
-    }
-
     /// A panic under the lock leaves nothing half-done that `stop` could not clear.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -187,6 +182,18 @@ impl Drop for State {
         // The stages end by themselves; an error that nobody asked for is dropped with them.
         let _ = self.stop();
     }
+}
+
+fn signed<'py>(
+    py: Python<'py>,
+    spare: &Arc<SpareIds>,
+    ids: &[u64],
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    vector(py, spare, ids.len(), |values| {
+        for (value, &id) in values.iter_mut().zip(ids) {
+            *value = id as i64;
+        }
+    })
 }
 
 fn no_batch() -> PyErr {

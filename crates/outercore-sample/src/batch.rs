@@ -74,8 +74,9 @@ impl SampledBatch {
 
 /// Batches that nobody looks at any more, kept for their memory.
 ///
-/// Memory fresh from the kernel costs a page fault every 4 KiB: a third of the time that sampling
-/// takes. There are never more batches in use and on the shelf than were once in use together.
+/// Memory fresh from the kernel costs a page fault every 4 KiB: about a tenth of the time that
+/// sampling takes. There are never more batches in use and on the shelf than were once in use
+/// together.
 #[derive(Debug, Default)]
 pub struct Shelf {
     batches: Mutex<Vec<SampledBatch>>,

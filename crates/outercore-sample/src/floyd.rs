@@ -71,9 +71,13 @@ impl Drawn {
     }
 
     /// Writes the picks of all nodes, ascending, into `positions`.
-    pub(crate) fn pick(&mut self, hop: Hop, positions: &mut [u64]) {
+    pub(crate) fn pick(&self, hop: Hop, positions: &mut [u64]) {
+        self.pick_on(Arch::new(), hop, positions);
+    }
+
+    fn pick_on(&self, arch: Arch, hop: Hop, positions: &mut [u64]) {
         if hop.count > 0 && self.len > 0 {
-            Arch::new().dispatch(PickAll { drawn: self, hop, positions });
+            arch.dispatch(PickAll { drawn: self, hop, positions });
         }
     }
 }
@@ -218,9 +222,12 @@ mod tests {
                     }
                 }
             }
-            let mut found = vec![0; expected.len()];
-            drawn.pick(hop, &mut found);
-            prop_assert_eq!(found, expected);
+            // The registers of this processor, and none.
+            for arch in [Arch::new(), Arch::Scalar] {
+                let mut found = vec![0; expected.len()];
+                drawn.pick_on(arch, hop, &mut found);
+                prop_assert_eq!(&found, &expected);
+            }
         }
     }
 
