@@ -68,7 +68,9 @@ pub(crate) fn create_passing(directory: &Path) -> Result<(PathBuf, File)> {
         match options.open(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("create `{}`", path.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("create `{}`", path.display()));
+            }
         }
     }
 }
