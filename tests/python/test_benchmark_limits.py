@@ -118,5 +118,3 @@ def test_no_figure_on_swap_comes_from_a_run_without_a_limit(
         ("scipy, swap", "bfs"): [2.0],
         ("scipy", "pagerank"): [1.0],
     }
-
-
