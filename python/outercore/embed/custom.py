@@ -6,6 +6,7 @@ opening somebody else's run runs nothing of theirs.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -29,7 +30,7 @@ class OwnScore(NamedTuple):
     place: str
     """`FILE.py:NAME` or `MODULE:NAME`, for people."""
     digest: str
-    """Of its source text; empty where Python knows none."""
+    """Of its own source text; empty where Python knows none."""
 
 
 def own_score(score: ScoreFunction | str) -> OwnScore:
@@ -75,7 +76,7 @@ def _from_file(path: Path) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InvalidError(f"score: `{path}` fails: {type(error).__name__}: {error}") from error
     return module
@@ -84,16 +85,37 @@ def _from_file(path: Path) -> Any:
 def _by_name(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise NotFoundError(
-            f"score: no module `{name}`\nhint: a file is named with its ending, `{name}.py`"
-        ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise NotFoundError(
+                f"score: no module `{name}`\nhint: a file is named with its ending, `{name}.py`"
+            ) from error
         raise InvalidError(f"score: `{name}` fails: {type(error).__name__}: {error}") from error
 
 
-def _digest(function: ScoreFunction) -> str:
+def require_same(what: str, place: str, digest: str, own: OwnScore) -> None:
+    """Refuses a function whose text is another one than that of the function at `place`.
+
+    Errors: `InvalidError`, which begins with `what`.
+    """
+    if digest and own.digest and digest != own.digest:
+        raise InvalidError(
+            f"{what} was made with the score function `{place}`, and `{own.place}` has another "
+            "text\nhint: give the function as it was, or start another run with `--from`"
+        )
+
+
+def _digest(function: Any) -> str:
+    """Of the function's own text, or its class's: what it calls is not looked at."""
+    bound = ""
+    while isinstance(function, functools.partial):
+        bound += f"{function.args}{function.keywords}"
+        function = function.func
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        function = type(function)
     try:
-        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+        text = inspect.getsource(function) + bound
     except (OSError, TypeError):
         return ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ import torch
 
 import outercore
 from outercore.embed.config import EmbedConfig
-from outercore.embed.custom import GIVE, OwnScore, own_score
+from outercore.embed.custom import GIVE, OwnScore, own_score, require_same
 from outercore.embed.data import has_triples
 from outercore.embed.models import ScoreFunction, build_model
 from outercore.embed.observe import Observer
@@ -167,11 +167,7 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     if score is None:
         return None
     own = own_score(score)
-    if digest and own.digest and digest != own.digest:
-        raise InvalidError(
-            f"run `{run.path}`: the score function `{own.place}` has changed since\n"
-            "hint: start another run with `--from`"
-        )
+    require_same(f"run `{run.path}`", str(place), digest, own)
     return own
 
 
