@@ -76,6 +76,36 @@ def test_a_relation_has_as_many_numbers_as_one_says(
     assert result.entities.shape == (embedded_graph.num_nodes, 8)
 
 
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda h, r, t: (h * r * t).sum(-1, keepdim=True), r"expected a tensor \[2, 3\]"),
+        (lambda h, r, t: h * r * t, r"expected a tensor \[2, 3\], found Tensor \[2, 3, 8\]"),
+        (lambda h, r, t: (h * r * t).sum(), r"expected a tensor \[2, 3\], found Tensor \[\]"),
+        (lambda h, r, t: h.view(-1, 1000), "fails for heads"),
+        (lambda h, r, t: (h * r * t).sum(-1).detach(), "does not depend on the rows"),
+        (lambda h, r, t: 1.0, "found float"),
+    ],
+)
+def test_a_function_of_another_shape_is_refused_before_anything_is_written(
+    tmp_path: Path, embedded_graph: oc.Graph, score: Any, message: str
+) -> None:
+    with pytest.raises(InvalidError, match=message):
+        oc.embed(embedded_graph.root, score=score, out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_diverged_at_once_can_be_started_again(
+    tmp_path: Path, embedded_graph: oc.Graph
+) -> None:
+    def broken(heads: Any, relations: Any, tails: Any) -> Any:
+        return product(heads, relations, tails) * torch.nan
+
+    with pytest.raises(InvalidError, match="expected a finite loss"):
+        oc.embed(embedded_graph.root, score=broken, out=tmp_path / "run", **SMALL)
+    assert oc.embed(embedded_graph.root, score=product, out=tmp_path / "run", **SMALL).metrics
+
+
 def test_a_run_goes_on_with_the_function_given_again(
     tmp_path: Path, embedded_graph: oc.Graph, scores: Path
 ) -> None:

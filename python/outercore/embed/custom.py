@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ from outercore.errors import InvalidError, NotFoundError
 if TYPE_CHECKING:
     from outercore.embed.models import ScoreFunction
 
+_HINT = "hint: sum over the last extent, and let the others broadcast"
 GIVE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
 
 
@@ -92,6 +94,39 @@ def _by_name(name: str) -> Any:
                 f"score: no module `{name}`\nhint: a file is named with its ending, `{name}.py`"
             ) from error
         raise InvalidError(f"score: `{name}` fails: {type(error).__name__}: {error}") from error
+
+
+def check_score(own: OwnScore, width: int, relation_width: int) -> None:
+    """Tries the function on rows as training and ranking give it, before anything is written.
+
+    Errors: `InvalidError` for one that fails, whose result has another shape than the scores, or
+    does not depend on the rows.
+    """
+    import torch
+
+    one, relation, many = (2, 1, width), (2, 1, relation_width), (3, width)
+    paired = (4, width), (4, relation_width), (4, width)
+    for shapes, expected in (
+        ((one, relation, many), (2, 3)),
+        ((many, relation, one), (2, 3)),
+        (paired, (4,)),
+    ):
+        rows = [torch.linspace(0.1, 1.0, math.prod(shape)).reshape(shape) for shape in shapes]
+        what = "heads {}, relations {}, tails {}".format(*map(list, shapes))
+        try:
+            found: Any = own.function(*(some.requires_grad_() for some in rows))
+        except Exception as error:
+            raise InvalidError(
+                f"score `{own.place}` fails for {what}: {type(error).__name__}: {error}\n{_HINT}"
+            ) from error
+        shape = tuple(getattr(found, "shape", ()))
+        if not isinstance(found, torch.Tensor) or shape != expected:
+            raise InvalidError(
+                f"score `{own.place}`: {what}: expected a tensor {list(expected)}, found "
+                f"{type(found).__name__} {list(shape)}\n{_HINT}"
+            )
+        if not found.requires_grad:
+            raise InvalidError(f"score `{own.place}`: its result does not depend on the rows")
 
 
 def require_same(what: str, place: str, digest: str, own: OwnScore) -> None:
