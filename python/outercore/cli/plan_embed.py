@@ -54,9 +54,9 @@ def plan_embed(
 ) -> None:
     """Say what a memory budget will buy for embedding, before anything is embedded.
 
-    For each order of partitions: buffer states, bytes that an epoch reads and writes, swaps with
-    something to train meanwhile, expected seconds, and whether the graph is dense enough for
-    computing to hide the I/O (theorem 3 of Legend).
+    For each order of partitions: buffer states, bytes that an epoch reads and writes, triples
+    that it reads, swaps with something to train meanwhile, expected seconds, and whether the
+    graph is dense enough for computing to hide the I/O (theorem 3 of Legend).
 
     **Examples**
 
@@ -155,7 +155,7 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
 def _table(orders: list[dict[str, Any]]) -> Table:
     """One row an order; the one that a run would take is bold."""
     table = Table(
-        *("order", "swap", "states", "read, written", "prefetchable", "hidden", "epoch"),
+        *("order", "swap", "states", "read, written", "triples", "prefetchable", "hidden", "epoch"),
         box=box.SIMPLE_HEAD,
     )
     for column in table.columns:
@@ -168,6 +168,7 @@ def _table(orders: list[dict[str, Any]]) -> Table:
             "spare" if one["mode"] == "spare_slot" else "in place",
             f"{one['states']:,}",
             format_size(one["bytes_between"]),
+            format_size(one["bytes_of_triples"]) if one["bytes_of_triples"] else "in memory",
             f"{one['prefetchable']:,} of {one['swaps']:,}",
             f"{one['hidden']:,}",
             _seconds(one["epoch_seconds"]),

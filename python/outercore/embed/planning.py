@@ -35,7 +35,8 @@ _A_DRAW = 64
 """Bytes of a negative besides its row: ids, bias, what puts equal rows together."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
-_STAGING = 4 << 20
+_OF_PARTITIONS = ("slots", "triples of a state", "reads")
+_STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
 """What a process takes besides: names, records, scores of an evaluation's block."""
@@ -61,6 +62,11 @@ class Size:
     weighted: bool = False
     held_out: int = 0
     """Triples that are ranked, of all parts."""
+
+    @property
+    def triple_bytes(self) -> int:
+        """Of a triple as it lies on disk."""
+        return 16 if self.weighted else 12
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,14 @@ class Placement:
     @property
     def for_partitions(self) -> int:
         """Bytes that are left to slots, reads and triples."""
-        others = ("slots", "triples of a state", "reads")
-        return self.memory - sum(size for name, size in self.parts.items() if name not in others)
+        return self.memory - sum(
+            size for name, size in self.parts.items() if name not in _OF_PARTITIONS
+        )
+
+    def keeps_triples(self, size: Size) -> bool:
+        """Whether all triples stay in memory in partitions: what is left is enough."""
+        taken = sum(self.parts[name] for name in _OF_PARTITIONS) + _MOST_STAGING
+        return self.for_partitions - taken >= size.triple_bytes * size.triples
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -240,7 +252,7 @@ def partitioned(
     if config.budget.sweeps != 1 or config.budget.spread or config.budget.rename:
         whole = int(_SPREAD * size.triples / partitions**2) + 1
     # As they are read; then as training takes them, with their order.
-    read, trained = (16, 24 + 8 + 4) if size.weighted else (12, 24 + 8)
+    read, trained = size.triple_bytes, 24 + 8 + (4 if size.weighted else 0)
     if config.negatives.filter == "known":
         trained += 2 * (8 + 16)
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
@@ -294,7 +306,8 @@ def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
     for sweeps in _SWEEPS:
         pool = size.triples / (len(order) * sweeps)
         plan = _plan(config, size, order, walks_of(config, replace(placement, sweeps=sweeps)))
-        hides = plan.epoch_seconds <= _HIDDEN * plan.compute_seconds
+        seconds = plan.epoch_seconds + size.triple_bytes * plan.triples_read / _NOMINAL_BANDWIDTH
+        hides = seconds <= _HIDDEN * plan.compute_seconds
         if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
             return sweeps
     return 1
