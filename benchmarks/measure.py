@@ -131,6 +131,7 @@ def repeated(
     value: Callable[[dict], float],
     *,
     memory: int | None = None,
+    swap: bool = False,
     cold: Sequence[Path] = (),
     timeout_s: float | None = None,
     env: Mapping[str, str] = MappingProxyType({}),
@@ -147,6 +148,7 @@ def repeated(
         outcome = run_limited(
             command,
             memory,
+            swap=swap,
             timeout_s=timeout_s,
             env={"OMP_NUM_THREADS": str(settings.threads), **env},
         )

@@ -1,15 +1,28 @@
-"""Sampled edges a second, all in memory: DGL 2.1's two samplers and Outercore."""
+"""Sampled edges a second of DGL 2.1 and Outercore, in memory and in a tenth of the data."""
 
 from __future__ import annotations
 
-from measure import Result, Series, Settings, python, repeated
+from pathlib import Path
 
-from benches.inputs import dgl_set, product_set
+from limits import run_limited, swap_file
+from measure import Result, Series, Settings, python, repeated, say
 
+from benches.inputs import dgl_set, interpreter_bytes, product_set, workload
+
+SHARE = 0.10
+ROW_BYTES = 512
+"""Features of a node in training: what the tenth is a tenth of, beside the topology."""
+BATCHES = 64 << 20
+"""Left to the caller for the batches it holds: finished tensors belong to PyTorch."""
+SWAP = 4 << 30
 WHAT = (
     "Sampled edges a second on the R-MAT graph, fan-out 15,10 without replacement, batches of "
-    "1,024 seeds, sampled nodes made unique and numbered, topology in memory, the same number "
-    "of threads; the best epoch of three in each run."
+    "1,024 seeds, sampled nodes made unique and numbered, the same number of threads. `memory`: "
+    "topology in memory, the best epoch of three in each run. `limited`: each program in a cgroup "
+    "of what its own interpreter and libraries take, measured by importing them, and 10 % of the "
+    "data (topology, and 512 bytes of features a node); the topology has to fit into that, too, "
+    "or be read from disk. One epoch from a cold disk, stopped after the given seconds, loading "
+    "and planning not counted. `swapped`: as `limited`, with a swap file on the disk."
 )
 EPOCHS = 3
 # OpenMP's threads spin while they wait for each other. Where anything else wants a core, DGL loses
@@ -26,16 +39,21 @@ PEERS = (
 def run(settings: Settings) -> Result:
     """Measure both samplers of DGL, and Outercore."""
     result = Result("sampling", WHAT)
+    prepared, ours = dgl_set(settings, settings.dense), product_set(settings, settings.dense)
+    _in_memory(result, settings, prepared, ours)
+    _limited(result, settings, prepared, ours)
+    return result
+
+
+def _in_memory(result: Result, settings: Settings, prepared: Path | None, ours: Path) -> None:
     options = ("--epochs", EPOCHS, "--threads", settings.threads)
-    prepared = dgl_set(settings, settings.dense)
     for name, script, env in PEERS:
-        series = Series(name, "sampling", "edges/s")
+        series = Series(name, "memory", "edges/s")
         if prepared is not None:
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
             repeated(series, settings, command, _edges, env=env)
         result.series.append(series)
-    ours = product_set(settings, settings.dense)
-    series = Series("Outercore", "sampling", "edges/s")
+    series = Series("Outercore", "memory", "edges/s")
     command = python(
         "workers/load_outercore.py", ours, "--no-features", "--memory", "4GiB",
         "--topology", "resident", *options,
@@ -43,8 +61,53 @@ def run(settings: Settings) -> Result:
     result.details["outercore"] = repeated(series, settings, command, _edges)
     result.series.append(series)
     for peer, _, _ in PEERS:
-        result.compare(f"Outercore / {peer}", ("Outercore", "sampling"), (peer, "sampling"), 10)
-    return result
+        result.compare(f"Outercore / {peer}", ("Outercore", "memory"), (peer, "memory"), 10)
+
+
+def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Path) -> None:
+    work, _ = workload(settings, settings.dense)
+    topology = work.edges * 4 + (work.nodes + 1) * 8
+    tenth = int((topology + work.nodes * ROW_BYTES) * SHARE)
+    options = ("--seconds", settings.seconds / 2, "--threads", settings.threads)
+    if settings.quick:
+        tenth = max(tenth, 2 * BATCHES)
+
+    limit = interpreter_bytes(settings) + tenth
+    series = Series("Outercore", "limited", "edges/s")
+    command = python(
+        "workers/load_outercore.py", ours, "--no-features", "--memory", tenth - BATCHES, *options
+    )
+    runs = repeated(series, settings, command, _edges, memory=limit, cold=[ours])
+    result.details["limited"] = {"tenth": tenth, "outercore_limit": limit, "outercore": runs}
+    result.series.append(series)
+    if prepared is None:
+        return
+    limit = _imports(settings) + tenth
+    result.details["limited"]["dgl_limit"] = limit
+    # What thrashes may take any time to begin with.
+    timeout = 4 * settings.seconds
+    with swap_file(settings.work / "sampling.swap", SWAP) as swaps:
+        for name, script, env in PEERS[1::2]:
+            command = python(script, prepared, *options, interpreter=settings.dgl_python)
+            for case in ("limited", "swapped") if swaps else ("limited",):
+                series = Series(name, case, "edges/s")
+                repeated(
+                    series, settings, command, _edges, memory=limit, swap=case == "swapped",
+                    cold=[prepared], timeout_s=timeout, env=env,
+                )  # fmt: skip
+                result.series.append(series)
+                result.compare(
+                    f"Outercore limited / {name} {case}", ("Outercore", "limited"), (name, case), 10
+                )
+    if not swaps:
+        say("no swap file could be made: peers that do not fit are killed")
+
+
+def _imports(settings: Settings) -> int:
+    """What DGL's interpreter and libraries charge before any data is touched."""
+    program = "import dgl, dgl.graphbolt, torch"
+    outcome = run_limited([settings.dgl_python, "-W", "ignore", "-c", program]).check()
+    return outcome.peak or outcome.peak_resident
 
 
 def _edges(printed: dict) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,11 @@ FANOUTS = [4, 3]
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     return oc.open(planted(tmp_path_factory.mktemp("planted") / "graph", nodes=600, degree=8))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
+    return oc.open(planted(tmp_path_factory.mktemp("planted") / "large", nodes=20_000, degree=30))
 
 
 def loader(graph: oc.Graph, **options) -> oc.NeighborLoader:
@@ -98,6 +105,45 @@ def test_tensors_of_a_batch_share_no_memory_with_the_next(graph: oc.Graph) -> No
         for batch, other in zip(kept, again, strict=True):
             assert torch.equal(batch.x, other.x)
             assert torch.equal(batch.edge_index, other.edge_index)
+
+
+def ids_of(batch: Data) -> list[torch.Tensor]:
+    return [batch.edge_index, batch.n_id, batch.e_id, batch.input_id]
+
+
+def test_what_is_kept_of_a_batch_is_never_written_again(large: oc.Graph) -> None:
+    """Batches large enough for the memory of their ids to be used again."""
+    options = {"batch_size": 1024, "shuffle": True, "memory": "64MiB", "threads": 2}
+    kept: list[tuple[object, object]] = []
+    batches = oc.NeighborLoader(large, [10, 5], **options)
+    for epoch in range(2):
+        for number, batch in enumerate(batches):
+            assert batch.num_edges > 16_384
+            # Tensors; arrays of NumPy; a view of one row; a pickled copy; nothing, written over.
+            match (number + epoch) % 5:
+                case 0:
+                    kept.extend((ids, ids.clone()) for ids in ids_of(batch))
+                case 1:
+                    kept.extend((ids.numpy(), ids.clone()) for ids in ids_of(batch))
+                case 2:
+                    kept.append((batch.edge_index[1, 7::3], batch.edge_index[1, 7::3].clone()))
+                case 3:
+                    copy = pickle.loads(pickle.dumps(batch))
+                    kept.extend(zip(ids_of(copy), [i.clone() for i in ids_of(batch)], strict=True))
+                case 4:
+                    batch.edge_index.fill_(-1)
+    assert len(kept) > 30
+    batches.close()
+    again = oc.NeighborLoader(large, [10, 5], **options)
+    expected = [[ids.clone() for ids in ids_of(batch)] for batch in again]
+    again.set_epoch(0)
+    found = list(again)
+    del batches, batch, again
+    gc.collect()
+    for ids, copy in kept:
+        assert torch.equal(torch.as_tensor(ids), copy)
+    for batch, ids in zip(found, expected, strict=True):
+        assert all(map(torch.equal, ids_of(batch), ids))
 
 
 def test_seek_goes_on_where_an_epoch_stopped(graph: oc.Graph) -> None:

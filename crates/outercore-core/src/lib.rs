@@ -6,11 +6,13 @@
 mod bytes;
 mod counters;
 mod error;
+mod lanes;
 mod random;
 
 pub use bytes::Bytes;
 pub use counters::{CacheCounters, ReadCounters, StageClock, StageCounters};
 pub use error::{Context, Error, ErrorKind, Result};
+pub use lanes::LaneBits;
 pub use random::{Permutation, Stream, Uniform};
 
 /// A node of the graph: its row number in every node array of its type.

@@ -4,9 +4,9 @@
 //! SC'11). `python/outercore/reference.py` holds the same definition in plain Python; a test
 //! compares the two.
 
-const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-const ROUNDS: u32 = 10;
+pub(crate) const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+pub(crate) const ROUNDS: u32 = 10;
 
 /// One block of Philox 4x32-10.
 #[inline]
@@ -43,7 +43,7 @@ const fn mix(mut x: u64) -> u64 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    key: [u32; 2],
+    pub(crate) key: [u32; 2],
 }
 
 impl Stream {
@@ -120,12 +120,14 @@ impl Uniform {
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     len: u64,
-    half_bits: u32,
-    key: [u32; 2],
+    pub(crate) half_bits: u32,
+    pub(crate) key: [u32; 2],
 }
 
 impl Permutation {
-    const FEISTEL_ROUNDS: u32 = 6;
+    pub(crate) const FEISTEL_ROUNDS: u32 = 6;
+    /// Tells its blocks from those of a sampler.
+    pub(crate) const TWEAK: u32 = 0xFE15_7E10;
 
     /// The order of epoch `epoch` of a run seeded with `seed`.
     pub fn new(len: u64, seed: u64, epoch: u64) -> Self {
@@ -133,6 +135,18 @@ impl Permutation {
         // A key apart from the sampler's: otherwise the order and the samples would be correlated.
         let key = Stream::new(seed ^ 0x5EED_0D0E_5EED_0D0E, epoch).key;
         Self { len, half_bits: bits.div_ceil(2).max(1), key }
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The element at place `index`.
@@ -152,7 +166,7 @@ impl Permutation {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits, value & mask);
         for round in 0..Self::FEISTEL_ROUNDS {
-            let block = philox([right as u32, (right >> 32) as u32, round, 0xFE15_7E10], self.key);
+            let block = philox([right as u32, (right >> 32) as u32, round, Self::TWEAK], self.key);
             let noise = u64::from(block[0]) | u64::from(block[1]) << 32;
             (left, right) = (right, left ^ (noise & mask));
         }

@@ -17,6 +17,7 @@ mod plan;
 mod prepare;
 mod rows;
 mod sampling;
+mod spare;
 mod stages;
 mod timeline;
 
@@ -26,4 +27,5 @@ pub use features::RowSource;
 pub use loader::{Advance, Batch, Counters, Epoch, Loader};
 pub use plan::{MemoryPlan, PlanInput, Split};
 pub use rows::RowArena;
+pub use spare::SpareIds;
 pub use timeline::{Span, Stage, Timeline};

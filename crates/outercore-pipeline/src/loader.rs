@@ -344,8 +344,10 @@ impl Epoch {
             if self.position < ready.group.batches.len() {
                 return Ok(Advance::Batch);
             }
-            let number = ready.group.number;
-            self.current = None;
+        }
+        if let Some(Ready { group, .. }) = self.current.take() {
+            let number = group.number;
+            self.sampling.give_back(group);
             if let Some(release) = &self.release {
                 // The fetch stage may be gone after an error; the next receive tells.
                 let _ = release.send(number);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use outercore_core::{NodeId, Permutation, Result, Stream};
 use outercore_sample::hotness::{HotRows, PresampleConfig, presample};
-use outercore_sample::{SampleConfig, Seeds, sample_group};
+use outercore_sample::{SampleConfig, Seeds, Shelf, sample_group_on};
 use outercore_store::Topology;
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -54,6 +54,8 @@ pub struct Sampling {
     seed: u64,
     /// Whether feature rows are fetched for the nodes.
     wants_rows: bool,
+    /// Memory of batches that were consumed.
+    shelf: Shelf,
 }
 
 impl Sampling {
@@ -73,6 +75,7 @@ impl Sampling {
             batch_size: config.batch_size,
             shuffle: config.shuffle,
             seed: config.seed,
+            shelf: Shelf::default(),
             wants_rows: config.features.is_some() || config.features_path.is_some(),
         }
     }
@@ -93,7 +96,7 @@ impl Sampling {
         let end = (start + self.batch_size).min(self.input.len());
         let places: Vec<u64> = if self.shuffle {
             let order = Permutation::new(self.input.len(), self.seed, epoch);
-            (start..end).map(|place| order.at(place)).collect()
+            order.range(start..end)
         } else {
             (start..end).collect()
         };
@@ -106,9 +109,17 @@ impl Sampling {
         let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) = self
             .pool
             .install(|| batches.into_par_iter().map(|batch| self.seeds(epoch, batch)).unzip());
+        let stream = self.stream(epoch);
         let sampled =
-            sample_group(&*self.topology, self.stream(epoch), seeds, &self.config, &self.pool)?;
+            sample_group_on(&self.shelf, &*self.topology, stream, seeds, &self.config, &self.pool)?;
         Ok(sampled.into_iter().zip(places).collect())
+    }
+
+    /// Takes back the batches of a group that was consumed.
+    pub fn give_back(&self, group: Group) {
+        for batch in group.batches {
+            self.shelf.give_back(batch.sampled);
+        }
     }
 
     /// Counts how often `batches` of epoch 0 want each node.

@@ -9,6 +9,7 @@ mod embed;
 mod errors;
 mod far;
 mod far_connection;
+mod ids;
 mod import;
 mod kernels;
 mod loader;

@@ -1,14 +1,15 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
-use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig};
+use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
+use crate::ids::{matrix, vector};
 
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -20,6 +21,8 @@ pub struct Loader {
 }
 
 struct State {
+    /// Memory of batches that Python has let go.
+    spare: Arc<SpareIds>,
     /// `None` once closed.
     loader: Option<CoreLoader>,
     epoch: Option<Epoch>,
@@ -35,7 +38,8 @@ impl Loader {
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
-        Ok(Self { state: Mutex::new(State { loader: Some(loader), epoch: None }) })
+        let state = Mutex::new(State { spare: Arc::default(), loader: Some(loader), epoch: None });
+        Ok(Self { state })
     }
 
     /// Batches per epoch.
@@ -92,17 +96,19 @@ impl Loader {
     /// The subgraph of the current batch, as NumPy arrays that Python owns.
     fn batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.lock();
+        let spare = &state.spare;
         let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
         let sampled = batch.sampled();
         let edges = sampled.num_edges();
         let result = PyDict::new(py);
-        let mut edge_index = vec![0i64; 2 * edges];
-        let (rows, cols) = edge_index.split_at_mut(edges);
-        sampled.write_edge_index(rows, cols);
-        result.set_item("edge_index", matrix(py, edge_index, 2, edges)?)?;
-        result.set_item("n_id", signed(py, &sampled.nodes))?;
-        result.set_item("e_id", signed(py, &sampled.edge_ids))?;
-        result.set_item("input_id", signed(py, batch.input_ids()))?;
+        let edge_index = matrix(py, spare, [2, edges], |values| {
+            let (rows, cols) = values.split_at_mut(edges);
+            sampled.write_edge_index(rows, cols);
+        })?;
+        result.set_item("edge_index", edge_index)?;
+        result.set_item("n_id", signed(py, spare, &sampled.nodes)?)?;
+        result.set_item("e_id", signed(py, spare, &sampled.edge_ids)?)?;
+        result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
         result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
@@ -141,6 +147,8 @@ impl Loader {
             let mut state = self.lock();
             let stopped = state.stop();
             state.loader = None;
+            // Arrays that Python still holds find nobody to give their memory to, and free it.
+            state.spare = Arc::default();
             stopped
         })
         .map_err(to_python)
@@ -176,6 +184,18 @@ impl Drop for State {
     }
 }
 
+fn signed<'py>(
+    py: Python<'py>,
+    spare: &Arc<SpareIds>,
+    ids: &[u64],
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    vector(py, spare, ids.len(), |values| {
+        for (value, &id) in values.iter_mut().zip(ids) {
+            *value = id as i64;
+        }
+    })
+}
+
 fn no_batch() -> PyErr {
     to_python(Error::invalid("there is no current batch"))
 }
@@ -191,20 +211,6 @@ pub fn node_ids(ids: &PyReadonlyArray1<'_, i64>) -> Result<Vec<u64>> {
             })
         })
         .collect()
-}
-
-fn signed<'py>(py: Python<'py>, ids: &[u64]) -> Bound<'py, PyArray1<i64>> {
-    ids.iter().map(|&id| id as i64).collect::<Vec<_>>().into_pyarray(py)
-}
-
-fn matrix<'py>(
-    py: Python<'py>,
-    values: Vec<i64>,
-    rows: usize,
-    columns: usize,
-) -> PyResult<Bound<'py, PyArray2<i64>>> {
-    use numpy::PyArrayMethods;
-    values.into_pyarray(py).reshape([rows, columns])
 }
 
 /// JSON of a record; our records have no keys that JSON cannot hold.

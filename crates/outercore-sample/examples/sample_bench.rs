@@ -2,14 +2,18 @@
 //!
 //! `cargo run --release -p outercore-sample --example sample_bench -- [SCALE] [EDGE_FACTOR]`
 //! builds 2^SCALE nodes (22) with EDGE_FACTOR (16) edges each, a = 0.57, b = c = 0.19, node ids
-//! permuted, everything seeded with 0; fan-out 15,10, batches of 1024 shuffled nodes.
+//! permuted, everything seeded with 0; with the folder of a data set instead, its graph is taken.
+//! Fan-out 15,10, batches of 1024 shuffled nodes.
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::time::Instant;
 
 use outercore_core::{Permutation, Stream};
-use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
+use outercore_io::{Engine, EngineConfig};
+use outercore_sample::{FanOut, SampleConfig, Seeds, Shelf, sample_group_on};
 use outercore_store::Topology;
+use outercore_store::dataset::DataSet;
 use outercore_store::resident::ResidentTopology;
 use rayon::prelude::*;
 
@@ -17,12 +21,18 @@ const BATCH_SIZE: u64 = 1024;
 const BATCHES: u64 = 256;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|text| text.parse().expect("a number"));
-    let scale = arguments.next().unwrap_or(22);
-    let edge_factor = arguments.next().unwrap_or(16);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |place: usize| arguments.get(place).map(|text| text.parse().expect("a number"));
     let start = Instant::now();
-    let graph = r_mat(scale, edge_factor.into());
-    eprintln!("built in {:.1} s, {}", start.elapsed().as_secs_f64(), graph.memory());
+    let graph = match arguments.first() {
+        Some(folder) if Path::new(folder).is_dir() => {
+            let mut engine = Engine::open(EngineConfig::default()).expect("an engine");
+            let data_set = DataSet::open(folder).expect("a data set");
+            ResidentTopology::load(&data_set, &mut engine, true).expect("a sound topology")
+        }
+        _ => r_mat(number(0).unwrap_or(22), number(1).unwrap_or(16).into()),
+    };
+    eprintln!("there in {:.1} s, {}", start.elapsed().as_secs_f64(), graph.memory());
 
     let nodes = graph.num_nodes();
     let order = Permutation::new(nodes, 0, 0);
@@ -31,27 +41,30 @@ fn main() {
         let config = SampleConfig { fan_outs, replace: false, edge_ids };
         for threads in 1..=std::thread::available_parallelism().map_or(1, usize::from) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let shelf = Shelf::default();
             // The first round warms up.
             for round in 0..3 {
                 let (mut edges, mut found) = (0u64, 0u64);
                 let (start, cpu_start) = (Instant::now(), cpu_seconds());
                 for group in (0..BATCHES).step_by(16) {
                     let seeds = (group..group + 16).map(|batch| {
-                        let places = batch * BATCH_SIZE..(batch + 1) * BATCH_SIZE;
-                        Seeds { batch, nodes: places.map(|i| order.at(i % nodes)).collect() }
+                        let first = batch * BATCH_SIZE % nodes;
+                        Seeds { batch, nodes: order.range(first..first + BATCH_SIZE) }
                     });
                     let stream = Stream::new(0, round);
                     let batches =
-                        sample_group(&graph, stream, seeds.collect(), &config, &pool).unwrap();
+                        sample_group_on(&shelf, &graph, stream, seeds.collect(), &config, &pool)
+                            .unwrap();
                     edges += batches.iter().map(|batch| batch.num_edges() as u64).sum::<u64>();
                     found += batches.iter().map(|batch| batch.nodes.len() as u64).sum::<u64>();
+                    batches.into_iter().for_each(|batch| shelf.give_back(batch));
                 }
                 if round == 0 {
                     continue;
                 }
                 let rate = edges as f64 / start.elapsed().as_secs_f64() / 1e6;
                 println!(
-                    "scale {scale} edge_ids {edge_ids} threads {threads}: {rate:.1} M edges/s, \
+                    "edge_ids {edge_ids} threads {threads}: {rate:.1} M edges/s, \
                      {:.1} M edges per CPU second, {} edges and {} nodes a batch",
                     edges as f64 / (cpu_seconds() - cpu_start) / 1e6,
                     edges / BATCHES,
@@ -68,6 +81,14 @@ fn cpu_seconds() -> f64 {
     let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
     let ticks = after_name.split_whitespace().skip(11).take(2);
     ticks.map(|ticks| ticks.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
+}
+
+/// As the store allocates a topology that it loads.
+fn zeros<T: Clone + Default>(count: usize) -> Vec<T> {
+    let mut values = Vec::with_capacity(count);
+    outercore_io::prefer_huge_pages(values.spare_capacity_mut());
+    values.resize(count, T::default());
+    values
 }
 
 fn r_mat(scale: u32, edge_factor: u64) -> ResidentTopology {
@@ -96,7 +117,7 @@ fn r_mat(scale: u32, edge_factor: u64) -> ResidentTopology {
             (names[source], names[target])
         })
         .collect();
-    let mut offsets = vec![0u64; nodes as usize + 1];
+    let mut offsets = zeros::<u64>(nodes as usize + 1);
     for &(_, target) in &edges {
         offsets[target as usize + 1] += 1;
     }
@@ -104,7 +125,7 @@ fn r_mat(scale: u32, edge_factor: u64) -> ResidentTopology {
         offsets[node + 1] += offsets[node];
     }
     let mut next = offsets.clone();
-    let mut sources = vec![0u32; edges.len()];
+    let mut sources = zeros::<u32>(edges.len());
     for &(source, target) in &edges {
         let place = &mut next[target as usize];
         sources[*place as usize] = source;

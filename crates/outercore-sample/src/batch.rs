@@ -1,3 +1,5 @@
+use std::sync::{Mutex, PoisonError};
+
 use outercore_core::{EdgeId, NodeId};
 
 /// A sampled mini-batch in local numbering: node `i` of the batch is `nodes[i]` of the graph.
@@ -67,5 +69,35 @@ impl SampledBatch {
             + self.edge_ids.capacity();
         let halves = self.sources.capacity() + self.picked.capacity();
         words * size_of::<u64>() + halves * size_of::<u32>()
+    }
+}
+
+/// Batches that nobody looks at any more, kept for their memory.
+///
+/// Memory fresh from the kernel costs a page fault every 4 KiB: about a tenth of the time that
+/// sampling takes. There are never more batches in use and on the shelf than were once in use
+/// together.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    batches: Mutex<Vec<SampledBatch>>,
+}
+
+impl Shelf {
+    /// Keeps a batch for the next one to be sampled in its memory.
+    pub fn give_back(&self, batch: SampledBatch) {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    }
+
+    /// A batch with nothing in it.
+    pub(crate) fn take(&self) -> SampledBatch {
+        let spare = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut batch = spare.unwrap_or_default();
+        batch.nodes.clear();
+        batch.nodes_per_hop.clear();
+        batch.edges_per_hop.clear();
+        batch.sources.clear();
+        batch.picked.clear();
+        batch.edge_ids.clear();
+        batch
     }
 }

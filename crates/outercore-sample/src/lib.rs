@@ -6,11 +6,12 @@
 
 mod batch;
 mod config;
+mod floyd;
 pub mod hotness;
 mod locals;
 mod pick;
 mod sampler;
 
-pub use batch::SampledBatch;
+pub use batch::{SampledBatch, Shelf};
 pub use config::{FanOut, SampleConfig, Seeds};
-pub use sampler::sample_group;
+pub use sampler::{sample_group, sample_group_on};

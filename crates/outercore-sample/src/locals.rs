@@ -1,9 +1,13 @@
 //! Global to local node ids.
 
 use outercore_core::NodeId;
+use outercore_io::prefetch;
 
-/// Sources looked up at once: their cache misses overlap.
-const AHEAD: usize = 32;
+/// Sources whose slots are computed together.
+const AT_ONCE: usize = 256;
+
+/// How many sources ahead their slots are called for.
+const AHEAD: usize = 16;
 
 /// A table from the nodes of a batch to their places in it, open addressing, at most half full.
 ///
@@ -43,50 +47,61 @@ impl Locals {
         nodes: &mut Vec<NodeId>,
         places: &mut Vec<u32>,
     ) {
-        for sources in sources.chunks(4 << 10) {
+        for sources in sources.chunks(AT_ONCE) {
             self.reserve(nodes, sources.len());
-            places.reserve(sources.len());
-            for sources in sources.chunks(AHEAD) {
-                self.relabel_few(sources, nodes, places);
+            if self.wide {
+                self.relabel_few::<true>(sources, nodes, places);
+            } else {
+                self.relabel_few::<false>(sources, nodes, places);
             }
         }
     }
 
-    #[inline]
-    fn relabel_few(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, places: &mut Vec<u32>) {
-        // Independent loads first: the slots are in the cache when the dependent steps need them.
-        let mut homes = [0usize; AHEAD];
-        let mut touched = 0;
+    fn relabel_few<const WIDE: bool>(
+        &mut self,
+        sources: &[NodeId],
+        nodes: &mut Vec<NodeId>,
+        places: &mut Vec<u32>,
+    ) {
+        let mut homes = [0usize; AT_ONCE + AHEAD];
         for (home, &source) in homes.iter_mut().zip(sources) {
             *home = self.home(source);
-            touched ^= self.slots[*home];
         }
-        std::hint::black_box(touched);
-        for (&home, &source) in homes.iter().zip(sources) {
-            let (at, place) = self.find(home, source, nodes);
-            places.push(place.unwrap_or_else(|| {
-                let place = nodes.len() as u32;
-                nodes.push(source);
-                self.slots[at] = entry(source, place);
-                place
-            }));
+        // Whether a node is new no branch could foresee: it is always written at the end, and the
+        // end moves on by whether it was.
+        let (mut count, first) = (nodes.len(), places.len());
+        nodes.resize(count + sources.len(), 0);
+        places.resize(first + sources.len(), 0);
+        for (i, (&source, place)) in sources.iter().zip(&mut places[first..]).enumerate() {
+            prefetch(&self.slots, homes[i + AHEAD]);
+            let home = homes[i];
+            let (at, held) = self.find::<WIDE>(home, source, nodes);
+            let new = held == 0;
+            let slot = if new { entry(source, count as u32) } else { held };
+            self.slots[at] = slot;
+            *place = slot as u32 - 1;
+            nodes[count] = source;
+            count += usize::from(new);
         }
+        nodes.truncate(count);
     }
 
-    /// The slot of `node`, and its place if it has one.
-    #[inline]
-    fn find(&self, home: usize, node: NodeId, nodes: &[NodeId]) -> (usize, Option<u32>) {
+    /// The slot of `node` and what it holds: its entry, or 0 if it has none yet.
+    #[inline(always)]
+    fn find<const WIDE: bool>(&self, home: usize, node: NodeId, nodes: &[NodeId]) -> (usize, u64) {
         let mask = self.slots.len() - 1;
         let mut at = home;
         loop {
             let slot = self.slots[at];
-            if slot == 0 {
-                return (at, None);
+            let differs = (slot >> 32) as u32 ^ node as u32;
+            // Another node's slot: not empty, and its id differs. As a product it is one branch,
+            // rarely taken; as two conditions the first would be a toss of a coin.
+            let mut other = u64::from(differs) * u64::from(slot as u32) != 0;
+            if WIDE && !other && slot != 0 {
+                other = nodes[slot as u32 as usize - 1] != node;
             }
-            let place = (slot as u32) - 1;
-            let same = (slot >> 32) as u32 == node as u32;
-            if same && (!self.wide || nodes[place as usize] == node) {
-                return (at, Some(place));
+            if !other {
+                return (at, slot);
             }
             at = (at + 1) & mask;
         }
@@ -116,8 +131,13 @@ impl Locals {
 
     fn enter_all(&mut self, nodes: &[NodeId]) {
         for (place, &node) in nodes.iter().enumerate() {
-            let (at, held) = self.find(self.home(node), node, nodes);
-            if held.is_none() {
+            let home = self.home(node);
+            let (at, held) = if self.wide {
+                self.find::<true>(home, node, nodes)
+            } else {
+                self.find::<false>(home, node, nodes)
+            };
+            if held == 0 {
                 self.slots[at] = entry(node, place as u32);
             }
         }

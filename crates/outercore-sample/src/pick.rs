@@ -1,11 +1,11 @@
 //! Which in-edges of a node are sampled: a function of its degree and its draws alone.
+//!
+//! [`crate::floyd`] does the same for many nodes at once where the fan-out is small.
 
 use outercore_core::Uniform;
 
 use crate::config::{FanOut, SampleConfig};
-
-/// Up to this many picks are compared with each other one by one.
-const SMALL: usize = 16;
+use crate::floyd::MOST_PICKS;
 
 /// The rule of one hop.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,15 @@ pub(crate) struct Picker {
 impl Picker {
     pub(crate) fn of_hop(config: &SampleConfig, hop: usize) -> Self {
         Self { fan_out: config.fan_outs[hop], replace: config.replace }
+    }
+
+    /// The fan-out if it is small enough for many nodes to be drawn side by side.
+    pub(crate) fn few_distinct(&self) -> Option<usize> {
+        match self.fan_out {
+            FanOut::Take(count) if !self.replace => Some(count as usize),
+            _ => None,
+        }
+        .filter(|&count| count <= MOST_PICKS)
     }
 
     /// How many in-edges of a node with `degree` are picked.
@@ -51,55 +60,13 @@ impl Picker {
             for (place, i) in places.iter_mut().zip(0..) {
                 *place = i;
             }
-        } else if places.len() <= SMALL && degree < u64::from(u32::MAX) {
-            floyd_small(degree as u32, draws(), places);
         } else {
-            floyd_large(degree, draws(), places, taken);
+            floyd(degree, draws(), places, taken);
         }
     }
 }
 
-/// Draws everything first, and ranks it by counting the smaller ones: no branch depends on the draws.
-/// As long as no two draws are equal they are Floyd's picks, and the ranks are all different.
-#[inline]
-fn floyd_small(degree: u32, mut draws: Uniform, places: &mut [u64]) {
-    let count = places.len();
-    let first_last = degree - count as u32;
-    // Slots not in use hold the greatest number and count for nothing.
-    let mut drawn = [u32::MAX; SMALL];
-    for (slot, last) in drawn[..count].iter_mut().zip(first_last..) {
-        *slot = draws.below(u64::from(last) + 1) as u32;
-    }
-    if rank(&drawn, places) != count * count.saturating_sub(1) / 2 {
-        settle(&mut drawn[..count], first_last);
-        rank(&drawn, places);
-    }
-}
-
-/// Puts each of the first numbers at its rank among all; returns the sum of the ranks.
-#[inline]
-fn rank(numbers: &[u32; SMALL], places: &mut [u64]) -> usize {
-    let mut sum = 0;
-    for &number in &numbers[..places.len()] {
-        let rank: u32 = numbers.iter().map(|&other| u32::from(other < number)).sum();
-        places[rank as usize] = u64::from(number);
-        sum += rank as usize;
-    }
-    sum
-}
-
-/// Floyd's rule where draws meet: a number that is taken already gives way to the greatest one that
-/// could have been drawn.
-#[cold]
-fn settle(drawn: &mut [u32], first_last: u32) {
-    for (i, last) in (0..drawn.len()).zip(first_last..) {
-        if drawn[..i].contains(&drawn[i]) {
-            drawn[i] = last;
-        }
-    }
-}
-
-fn floyd_large(degree: u64, mut draws: Uniform, places: &mut [u64], taken: &mut Taken) {
+fn floyd(degree: u64, mut draws: Uniform, places: &mut [u64], taken: &mut Taken) {
     taken.reset(places.len());
     let first_last = degree - places.len() as u64;
     for (place, last) in places.iter_mut().zip(first_last..degree) {
@@ -179,19 +146,6 @@ mod tests {
             prop_assert!(found.last().is_none_or(|&last| last < degree));
         }
 
-        #[test]
-        fn both_ways_of_drawing_pick_the_same(
-            count in 1usize..=SMALL,
-            spare in 1u32..100,
-            node in any::<u64>(),
-        ) {
-            let degree = count as u32 + spare;
-            let draws = Stream::new(1, 1).uniform(0, 0, node);
-            let (mut small, mut large) = (vec![0; count], vec![0; count]);
-            floyd_small(degree, draws.clone(), &mut small);
-            floyd_large(u64::from(degree), draws, &mut large, &mut Taken::default());
-            prop_assert_eq!(small, large);
-        }
     }
 
     #[test]

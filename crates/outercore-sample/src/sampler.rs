@@ -3,17 +3,21 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use outercore_core::{Error, NodeId, Result, Stream};
+use outercore_core::{Error, NodeId, Result, Stream, Uniform};
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
-use crate::batch::SampledBatch;
+use crate::batch::{SampledBatch, Shelf};
 use crate::config::{FanOut, SampleConfig, Seeds};
+use crate::floyd::{Drawn, Hop, MOST_PICKS};
 use crate::locals::Locals;
 use crate::pick::{Picker, Taken};
 
-/// Edges that a resident topology is asked for at once: everything about them stays in the L2 cache.
-const BLOCK_EDGES: usize = 16 << 10;
+/// Edges that a resident topology is asked for at once: everything about them stays in the caches.
+const BLOCK_EDGES: usize = 4 << 10;
+
+/// Above this degree a draw does not fit into a lane.
+const LANE_DEGREES: u64 = u32::MAX as u64;
 
 /// The most room a table starts with; more comes when it is needed.
 const MOST_INITIAL_ROOM: u64 = 1 << 14;
@@ -52,10 +56,25 @@ pub fn sample_group(
     config: &SampleConfig,
     pool: &rayon::ThreadPool,
 ) -> Result<Vec<SampledBatch>> {
+    sample_group_on(&Shelf::default(), topology, stream, group, config, pool)
+}
+
+/// As [`sample_group`], in the memory of batches from `shelf`.
+///
+/// # Errors
+/// As [`sample_group`].
+pub fn sample_group_on(
+    shelf: &Shelf,
+    topology: &dyn Topology,
+    stream: Stream,
+    group: Vec<Seeds>,
+    config: &SampleConfig,
+    pool: &rayon::ThreadPool,
+) -> Result<Vec<SampledBatch>> {
     for seeds in &group {
         check_seeds(seeds, topology.num_nodes())?;
     }
-    let sampler = Sampler { topology, stream, config };
+    let sampler = Sampler { shelf, topology, stream, config };
     pool.install(|| {
         if topology.is_resident() {
             let one = |seeds| SPARE.with_borrow_mut(|spare| sampler.sample_one(seeds, spare));
@@ -79,6 +98,7 @@ fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
 /// What stays the same for all batches.
 #[derive(Clone, Copy)]
 struct Sampler<'a> {
+    shelf: &'a Shelf,
     topology: &'a dyn Topology,
     stream: Stream,
     config: &'a SampleConfig,
@@ -88,10 +108,9 @@ struct Sampler<'a> {
 struct Work {
     batch: SampledBatch,
     locals: Locals,
+    drawn: Drawn,
     /// The destinations whose in-edges are sampled next.
     block: Range<usize>,
-    /// Edges picked for them.
-    picked: usize,
 }
 
 /// The lookups of one step, for all its batches one after the other; kept to spare allocations.
@@ -99,6 +118,8 @@ struct Work {
 struct Lookups {
     nodes: Vec<NodeId>,
     extents: Vec<Extent>,
+    /// Edges picked for each batch.
+    picked: Vec<usize>,
     positions: Vec<u64>,
     answers: Vec<u64>,
 }
@@ -107,6 +128,7 @@ struct Lookups {
 #[derive(Default)]
 struct Spare {
     locals: Locals,
+    drawn: Drawn,
     lookups: Lookups,
 }
 
@@ -118,7 +140,8 @@ thread_local! {
 
 impl Sampler<'_> {
     fn sample_one(&self, seeds: Seeds, spare: &mut Spare) -> Result<SampledBatch> {
-        let mut work = [self.start(seeds, std::mem::take(&mut spare.locals))];
+        let Spare { locals, drawn, lookups } = spare;
+        let mut work = [self.start(seeds, std::mem::take(locals), std::mem::take(drawn))];
         for hop in 0..self.config.fan_outs.len() {
             let block = match self.config.fan_outs[hop] {
                 FanOut::All => BLOCK_EDGES / 64,
@@ -127,18 +150,18 @@ impl Sampler<'_> {
             let frontier = work[0].frontier();
             for start in frontier.clone().step_by(block) {
                 work[0].block = start..(start + block).min(frontier.end);
-                self.step(hop, &mut work, &mut spare.lookups)?;
+                self.step(hop, &mut work, lookups)?;
             }
             work[0].end_hop(frontier.end);
         }
         let [work] = work;
-        spare.locals = work.locals;
+        (*locals, *drawn) = (work.locals, work.drawn);
         Ok(work.batch)
     }
 
     fn sample_together(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
-        let mut works: Vec<Work> =
-            group.into_par_iter().map(|seeds| self.start(seeds, Locals::default())).collect();
+        let start = |seeds| self.start(seeds, Locals::default(), Drawn::default());
+        let mut works: Vec<Work> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
         for hop in 0..self.config.fan_outs.len() {
             for work in &mut works {
@@ -152,30 +175,32 @@ impl Sampler<'_> {
         Ok(works.into_iter().map(|work| work.batch).collect())
     }
 
-    fn start(&self, seeds: Seeds, mut locals: Locals) -> Work {
+    fn start(&self, seeds: Seeds, mut locals: Locals, drawn: Drawn) -> Work {
         let num_seeds = seeds.nodes.len();
         let graph_nodes = self.topology.num_nodes();
         let room = self.config.most_nodes(num_seeds as u64, graph_nodes).min(MOST_INITIAL_ROOM);
         locals.reset(room as usize, graph_nodes);
         locals.enter_seeds(&seeds.nodes);
-        let batch = SampledBatch {
-            batch: seeds.batch,
-            num_seeds,
-            nodes: seeds.nodes,
-            nodes_per_hop: vec![num_seeds as u64],
-            ..SampledBatch::default()
-        };
-        Work { batch, locals, block: 0..0, picked: 0 }
+        let mut batch = self.shelf.take();
+        (batch.batch, batch.num_seeds) = (seeds.batch, num_seeds);
+        batch.nodes.extend(seeds.nodes);
+        batch.nodes_per_hop.push(num_seeds as u64);
+        Work { batch, locals, drawn, block: 0..0 }
     }
 
     /// Samples the in-edges of every batch's block.
     fn step(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
-        let Lookups { nodes, extents, positions, answers } = lookups;
-        nodes.clear();
+        self.decide(hop, works, lookups)?;
+        self.look_up(works, lookups)
+    }
+
+    /// Chooses the in-edges of every batch's block.
+    fn decide(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+        lookups.clear();
+        let Lookups { nodes, extents, picked, positions, .. } = lookups;
         for work in &*works {
             nodes.extend_from_slice(&work.batch.nodes[work.block.clone()]);
         }
-        extents.clear();
         extents.resize(nodes.len(), Extent::default());
         self.topology.extents(nodes, extents)?;
 
@@ -183,78 +208,118 @@ impl Sampler<'_> {
         let mut rest = &extents[..];
         for work in &mut *works {
             let own = rest.split_off(..work.block.len()).expect("an extent for each node");
-            work.count(picker, own)?;
+            picked.push(work.count(picker, own)?);
         }
-        let total = works.iter().map(|work| work.picked).sum();
-        positions.clear();
-        positions.resize(total, 0);
-        self.choose(hop, works, extents, positions);
+        positions.resize(picked.iter().sum(), 0);
+        self.choose(hop, works, lookups);
+        Ok(())
+    }
 
-        answers.clear();
-        answers.resize(total, 0);
+    /// Enters what was chosen into the batches.
+    fn look_up(&self, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+        let Lookups { picked, positions, answers, .. } = lookups;
+        answers.resize(positions.len(), 0);
         self.topology.sources(positions, answers)?;
-        self.relabel(works, answers)?;
+        relabel_all(works, picked, answers)?;
         if self.config.edge_ids {
             self.topology.edge_ids(positions, answers)?;
             let mut rest = &answers[..];
-            for work in works {
-                let own = rest.split_off(..work.picked).expect("an id for each edge");
+            for (work, &picked) in works.iter_mut().zip(&*picked) {
+                let own = rest.split_off(..picked).expect("an id for each edge");
                 work.batch.edge_ids.extend_from_slice(own);
             }
         }
         Ok(())
     }
 
-    /// Fills `positions` with the picks of all blocks.
-    fn choose(&self, hop: usize, works: &[Work], extents: &[Extent], positions: &mut [u64]) {
-        let picker = Picker::of_hop(self.config, hop);
-        let (mut extents, mut positions) = (extents, positions);
+    /// Fills the positions with the picks of all blocks.
+    fn choose(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) {
+        let Lookups { extents, picked, positions, .. } = lookups;
+        let (mut extents, mut positions) = (&extents[..], &mut positions[..]);
         let shares: Vec<_> = works
-            .iter()
-            .map(|work| {
+            .iter_mut()
+            .zip(picked)
+            .map(|(work, &mut picked)| {
                 let extents = extents.split_off(..work.block.len()).expect("one for each node");
-                let positions = positions.split_off_mut(..work.picked).expect("counted before");
+                let positions = positions.split_off_mut(..picked).expect("counted before");
                 (work, extents, positions)
             })
             .collect();
-        for_each(shares, |(work, extents, mut rest)| {
-            let mut taken = Taken::default();
-            let nodes = &work.batch.nodes[work.block.clone()];
-            for (&node, extent) in nodes.iter().zip(extents) {
-                let count = picker.count(extent.degree) as usize;
-                let own = rest.split_off_mut(..count).expect("counted before");
-                let draws = || self.stream.uniform(work.batch.batch, hop as u32, node);
-                picker.pick(extent.degree, draws, own, &mut taken);
-                for position in own {
-                    *position += extent.start;
+        let picker = Picker::of_hop(self.config, hop);
+        for_each(shares, |(work, extents, positions)| {
+            let Work { batch, drawn, block, .. } = work;
+            let nodes = &batch.nodes[block.clone()];
+            let (stream, batch, hop) = (self.stream, batch.batch, hop as u32);
+            match picker.few_distinct() {
+                Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
+                    choose_few(Hop { stream, batch, hop, count }, nodes, extents, drawn, positions);
+                }
+                _ => {
+                    let draws = |node| stream.uniform(batch, hop, node);
+                    choose_each(picker, nodes, extents, draws, positions);
                 }
             }
             Ok(())
         })
         .expect("choosing cannot fail");
     }
+}
 
-    fn relabel(&self, works: &mut [Work], sources: &[NodeId]) -> Result<()> {
-        let mut rest = sources;
-        let shares: Vec<_> = works
-            .iter_mut()
-            .map(|work| {
-                let own = rest.split_off(..work.picked).expect("a source for each edge");
-                (work, own)
-            })
-            .collect();
-        for_each(shares, |(work, sources)| {
-            let SampledBatch { nodes, sources: places, batch, .. } = &mut work.batch;
-            let most = nodes.len() + sources.len();
-            if most as u64 >= u64::from(u32::MAX) {
-                return Err(Error::invalid(format!(
-                    "batch {batch} may reach {most} nodes, more than the 2^32 that local ids tell apart"
-                ))
-                .hint("lower the batch size or the fan-outs"));
-            }
-            work.locals.relabel(sources, nodes, places);
-            Ok(())
-        })
+impl Lookups {
+    /// Makes ready for other nodes; extents and answers are overwritten as they are.
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.picked.clear();
+        self.positions.clear();
+    }
+}
+
+/// Picks without replacement, nodes side by side.
+fn choose_few(
+    hop: Hop,
+    nodes: &[NodeId],
+    extents: &[Extent],
+    drawn: &mut Drawn,
+    positions: &mut [u64],
+) {
+    drawn.reset(nodes.len());
+    let mut at = 0;
+    for (&node, &Extent { start, degree }) in nodes.iter().zip(extents) {
+        let count = degree.min(hop.count as u64) as usize;
+        // As many as any node has, in registers: the next node writes over what is too much.
+        match positions.get_mut(at..at + MOST_PICKS) {
+            Some(wide) => write_run(start, wide),
+            None => write_run(start, &mut positions[at..at + count]),
+        }
+        drawn.enter(node, (start, degree as u32), at, degree > count as u64);
+        at += count;
+    }
+    drawn.pick(hop, positions);
+}
+
+#[inline(always)]
+fn write_run(start: u64, positions: &mut [u64]) {
+    for (position, i) in positions.iter_mut().zip(start..) {
+        *position = i;
+    }
+}
+
+/// Picks by any rule, one node after the other.
+fn choose_each(
+    picker: Picker,
+    nodes: &[NodeId],
+    extents: &[Extent],
+    draws: impl Fn(NodeId) -> Uniform,
+    positions: &mut [u64],
+) {
+    let (mut taken, mut rest) = (Taken::default(), positions);
+    for (&node, extent) in nodes.iter().zip(extents) {
+        let count = picker.count(extent.degree) as usize;
+        let own = rest.split_off_mut(..count).expect("counted before");
+        picker.pick(extent.degree, || draws(node), own, &mut taken);
+        for position in own {
+            *position += extent.start;
+        }
     }
 }
 
@@ -264,9 +329,9 @@ impl Work {
         self.batch.picked.len()..self.batch.nodes.len()
     }
 
-    /// Writes down how many edges of each destination of the block are picked.
-    fn count(&mut self, picker: Picker, extents: &[Extent]) -> Result<()> {
-        self.picked = 0;
+    /// Writes down how many edges of each destination of the block are picked; returns their sum.
+    fn count(&mut self, picker: Picker, extents: &[Extent]) -> Result<usize> {
+        let mut picked = 0;
         self.batch.picked.reserve(extents.len());
         for extent in extents {
             let count = picker.count(extent.degree);
@@ -278,8 +343,22 @@ impl Work {
                 .hint("give a fan-out instead of taking all neighbours"));
             };
             self.batch.picked.push(narrow);
-            self.picked += narrow as usize;
+            picked += narrow as usize;
         }
+        Ok(picked)
+    }
+
+    /// Appends edges from `sources`, which get places of their own where they are new.
+    fn relabel(&mut self, sources: &[NodeId]) -> Result<()> {
+        let SampledBatch { nodes, sources: places, batch, .. } = &mut self.batch;
+        let most = nodes.len() + sources.len();
+        if most as u64 >= u64::from(u32::MAX) {
+            return Err(Error::invalid(format!(
+                "batch {batch} may reach {most} nodes, more than the 2^32 that local ids tell apart"
+            ))
+            .hint("lower the batch size or the fan-outs"));
+        }
+        self.locals.relabel(sources, nodes, places);
         Ok(())
     }
 
@@ -289,6 +368,16 @@ impl Work {
         self.batch.nodes_per_hop.push((self.batch.nodes.len() - frontier_end) as u64);
         self.batch.edges_per_hop.push(self.batch.sources.len() as u64 - edges_before);
     }
+}
+
+fn relabel_all(works: &mut [Work], picked: &[usize], sources: &[NodeId]) -> Result<()> {
+    let mut rest = sources;
+    let shares: Vec<_> = works
+        .iter_mut()
+        .zip(picked)
+        .map(|(work, &picked)| (work, rest.split_off(..picked).expect("a source for each edge")))
+        .collect();
+    for_each(shares, |(work, sources)| work.relabel(sources))
 }
 
 /// In parallel where there are several.

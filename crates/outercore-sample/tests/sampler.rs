@@ -2,7 +2,9 @@
 
 use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
 use outercore_io::{CostModel, EngineConfig};
-use outercore_sample::{FanOut, SampleConfig, SampledBatch, Seeds, sample_group};
+use outercore_sample::{
+    FanOut, SampleConfig, SampledBatch, Seeds, Shelf, sample_group, sample_group_on,
+};
 use outercore_store::paged::PagedTopology;
 use outercore_store::resident::ResidentTopology;
 use outercore_store::{Extent, Topology};
@@ -149,6 +151,24 @@ fn many_blocks_and_growing_tables_change_nothing() {
                 naive_sample(&graph, stream, seeds.batch, &seeds.nodes, &fan_outs, false);
             assert!(spelled_out(batch) == expected, "batch {} differs", batch.batch);
         }
+    }
+}
+
+#[test]
+fn batches_in_memory_used_before_are_the_same() {
+    let graph = Csc::power_law(3000, 40_000, 2);
+    let (topology, pool, shelf) = (resident(&graph), pool(2), Shelf::default());
+    let stream = Stream::new(8, 2);
+    // Larger and smaller batches, with and without edge ids, one after the other.
+    for (fan_out, count, edge_ids) in [(9, 400, true), (2, 7, false), (16, 900, true)] {
+        let config =
+            SampleConfig { fan_outs: vec![FanOut::Take(fan_out); 2], replace: false, edge_ids };
+        let group: Vec<Seeds> =
+            (0..5).map(|batch| seeds_of(graph.num_nodes(), batch, count)).collect();
+        let expected = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
+        let found = sample_group_on(&shelf, &topology, stream, group, &config, &pool).unwrap();
+        assert!(found == expected, "fan-out {fan_out} differs");
+        found.into_iter().for_each(|batch| shelf.give_back(batch));
     }
 }
 
