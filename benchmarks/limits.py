@@ -5,7 +5,8 @@
 A memory cgroup (version 1 or 2) is made for the child where that is allowed, so that anonymous
 memory, page cache and kernel buffers together stay below the limit: reading through `mmap`
 cannot borrow the rest of the machine's memory. Where no cgroup can be made the command runs
-unlimited and the outcome says so (`enforced` is `none`).
+unlimited and the outcome says so (`enforced` is `none`). A limit that is to be set later (`ready`)
+and cannot be ends the command.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 TIGHTENING_S = 60.0
 """What is in memory has so long to go to swap."""
+READY_S = 900.0
+"""A child has so long to say that it is ready."""
 _numbers = itertools.count()
 
 
@@ -49,7 +52,7 @@ class Outcome:
     returncode: int
     wall_s: float
     enforced: str
-    """`cgroup1`, `cgroup2` or `none`."""
+    """`cgroup1`, `cgroup2` or `none`: what held the command below its limit."""
     limit: int | None
     peak: int | None
     """Highest charge of the cgroup, page cache included; None without a cgroup."""
@@ -168,7 +171,10 @@ class _Cgroup2:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def tighten(self, limit: int) -> bool:
-        (self.path / "memory.max").write_text(str(limit))
+        try:
+            (self.path / "memory.max").write_text(str(limit))
+        except OSError:
+            return False
         return True
 
     def usage(self) -> tuple[int | None, int | None]:
@@ -260,15 +266,18 @@ def run_limited(
     cwd: Path | None = None,
     timeout_s: float | None = None,
     ready: Path | None = None,
+    ready_s: float = READY_S,
 ) -> Outcome:
     """Run `command` to its end under `memory` bytes, beyond which it may use `swap` or not.
 
     With `ready` the limit is set when the child has made that file, which is then removed; the
-    time counts from there.
+    time counts from there. A child that has not made it after `ready_s`, or that cannot be limited
+    then, is killed with its whole process group, and `enforced` is `none`.
 
     A run past `timeout_s` is killed with its whole process group; its return code is negative.
     """
     cage = _cage(memory if ready is None else None, swap)
+    enforced = cage.kind
     try:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             started = time.perf_counter()
@@ -282,9 +291,12 @@ def run_limited(
                 start_new_session=True,
                 preexec_fn=cage.enter,
             )
-            if ready is not None and memory is not None and _wait_for(child, ready):
-                cage.tighten(memory)
-                ready.unlink()
+            if ready is not None and memory is not None:
+                if not (_wait_for(child, ready, ready_s) and cage.tighten(memory)):
+                    enforced = "none"
+                    # Nobody has reaped it: it is there, if only as a zombie.
+                    os.killpg(child.pid, signal.SIGKILL)
+                ready.unlink(missing_ok=True)
                 started = time.perf_counter()
             status, usage = _wait(child, timeout_s)
             wall = time.perf_counter() - started
@@ -299,7 +311,7 @@ def run_limited(
         command=[str(part) for part in command],
         returncode=status,
         wall_s=wall,
-        enforced=cage.kind,
+        enforced=enforced,
         limit=memory,
         peak=peak,
         peak_resident=usage.ru_maxrss * 1024,
@@ -311,10 +323,12 @@ def run_limited(
     )
 
 
-def _wait_for(child: subprocess.Popen, ready: Path) -> bool:
-    """Waits for a file of the child's; whether it came before the child ended."""
+def _wait_for(child: subprocess.Popen, ready: Path, limit_s: float) -> bool:
+    """Waits so long for a file of the child's; whether it came before the child ended."""
+    end = time.monotonic() + limit_s
     while not ready.exists():
-        if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+        ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        if ended or time.monotonic() > end:
             return False
         time.sleep(0.01)
     return True

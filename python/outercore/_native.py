@@ -152,9 +152,12 @@ def run_algorithm(
         return values, json.loads(outcome)
     descriptor: int = values
     try:
-        mapped: NDArray[Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
+        mapped: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
         os.close(descriptor)
+    # The descriptor's number will be another file's: whoever opens mapped arrays by their name, as
+    # joblib does in its workers, must not find that one.
+    mapped.filename = None
     return mapped, json.loads(outcome)
 
 

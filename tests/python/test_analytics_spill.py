@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -57,6 +58,26 @@ def test_values_below_the_state_are_those_in_memory(
     assert done.values.tobytes() == expected.values.tobytes()
     assert done.facts == expected.facts
     assert sorted(large.iterdir()) == before
+
+
+def test_a_mapped_result_does_not_name_a_file_that_may_be_another_one(large: Path) -> None:
+    memory = least("pagerank", large, **RANKS)
+    values = analytics.run("pagerank", large, memory=memory, threads=2, **RANKS).values
+    assert isinstance(values, np.memmap)
+    for array in (values, values[3:], values[::2]):
+        assert array.filename is None
+        again = pickle.loads(pickle.dumps(array))
+        assert again.tobytes() == array.tobytes()
+
+
+def test_a_refused_run_leaves_no_directory_for_checkpoints(
+    large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "kept" / "here"
+    arguments = ["run", "pagerank", str(large), "--checkpoint", str(directory), "--no-record"]
+    assert command([*arguments, "--memory", "1KiB"]) == 1
+    assert "the least that works is" in capsys.readouterr().err
+    assert not directory.parent.exists()
 
 
 def test_a_result_without_room_is_saved_and_shown(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,36 @@ def test_a_relation_has_as_many_numbers_as_one_says(
     assert result.entities.shape == (embedded_graph.num_nodes, 8)
 
 
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda h, r, t: (h * r * t).sum(-1, keepdim=True), r"expected a tensor \[2, 3\]"),
+        (lambda h, r, t: h * r * t, r"expected a tensor \[2, 3\], found Tensor \[2, 3, 8\]"),
+        (lambda h, r, t: (h * r * t).sum(), r"expected a tensor \[2, 3\], found Tensor \[\]"),
+        (lambda h, r, t: h.view(-1, 1000), "fails for heads"),
+        (lambda h, r, t: (h * r * t).sum(-1).detach(), "does not depend on the rows"),
+        (lambda h, r, t: 1.0, "found float"),
+    ],
+)
+def test_a_function_of_another_shape_is_refused_before_anything_is_written(
+    tmp_path: Path, embedded_graph: oc.Graph, score: Any, message: str
+) -> None:
+    with pytest.raises(InvalidError, match=message):
+        oc.embed(embedded_graph.root, score=score, out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_diverged_at_once_can_be_started_again(
+    tmp_path: Path, embedded_graph: oc.Graph
+) -> None:
+    def broken(heads: Any, relations: Any, tails: Any) -> Any:
+        return product(heads, relations, tails) * torch.nan
+
+    with pytest.raises(InvalidError, match="expected a finite loss"):
+        oc.embed(embedded_graph.root, score=broken, out=tmp_path / "run", **SMALL)
+    assert oc.embed(embedded_graph.root, score=product, out=tmp_path / "run", **SMALL).metrics
+
+
 def test_a_run_goes_on_with_the_function_given_again(
     tmp_path: Path, embedded_graph: oc.Graph, scores: Path
 ) -> None:
@@ -88,7 +119,7 @@ def test_a_run_goes_on_with_the_function_given_again(
     with pytest.raises(InvalidError, match=r"made with `.*my_scores.py:product`"):
         oc.embed.resume(tmp_path / "run")
     scores.write_text(SCORES.replace("(heads * relations", "(heads * 2 * relations"))
-    with pytest.raises(InvalidError, match="has changed since"):
+    with pytest.raises(InvalidError, match="has another text"):
         oc.embed.resume(tmp_path / "run", score=score)
     scores.write_text("# Moved by a line.\n" + SCORES)
     result = oc.embed.resume(tmp_path / "run", score=score)
@@ -126,7 +157,10 @@ def test_predictions_and_figures_need_the_function(
     with pytest.raises(InvalidError, match="says no distance"):
         without.neighbours("n1")
     assert without.neighbours("n1", 3, metric="cosine").ids.shape == (1, 3)
-    embedding = oc.Embedding.open(run, score=product)
+    another = oc.Embedding.open(run, score=f"{scores}:shifted")
+    with pytest.raises(InvalidError, match=r"`.*:shifted` has another text"):
+        another.predict(head="n1", relation="r0")
+    embedding = oc.Embedding.open(run, score=f"{scores}:product")
     found = embedding.predict(head="n1", relation="r0", k=embedding.num_entities)
     table, head = embedding.entities, embedding.rows(embedding.entity_ids("n1"))
     expected = (table * head * embedding.relations[embedding.relation_ids("r0")]).sum(1)
@@ -167,12 +201,36 @@ def test_the_command_line_takes_a_file_and_its_function(
         ("gone.py:product", NotFoundError, "no file `gone.py`"),
         ("no_such_module:product", NotFoundError, "no module `no_such_module`"),
         ("{broken}:product", InvalidError, "fails: ZeroDivisionError"),
+        ("needs_more:product", InvalidError, "`needs_more` fails: ModuleNotFoundError"),
     ],
 )
 def test_what_is_no_function_is_named(
-    tmp_path: Path, scores: Path, score: str, kind: Any, message: str
+    tmp_path: Path,
+    scores: Path,
+    score: str,
+    kind: Any,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "needs_more.py").write_text("import no_such_library\n")
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
     with pytest.raises(kind, match=message.replace("(", r"\(")):
         own_score(score.format(path=scores, broken=broken))
+
+
+def test_what_a_function_is_bound_to_tells_it_from_another(tmp_path: Path) -> None:
+    def scaled(heads: Any, relations: Any, tails: Any, by: float) -> Any:
+        return by * product(heads, relations, tails)
+
+    class Model(torch.nn.Module):
+        def forward(self, heads: Any, relations: Any, tails: Any) -> Any:
+            return product(heads, relations, tails)
+
+    digests = [
+        own_score(score).digest
+        for score in (product, partial(scaled, by=1.0), partial(scaled, by=2.0), Model())
+    ]
+    assert all(digests)
+    assert len(set(digests)) == len(digests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +11,10 @@ import torch
 from torch import Tensor
 
 from outercore.embed import evaluate as evaluation
-from outercore.embed import reference
+from outercore.embed import negatives, reference
 from outercore.embed.config import ModelConfig, ModelName
 from outercore.embed.evaluate import Candidates, Evaluation, RankMetrics, evaluate
 from outercore.embed.models import CustomModel, build_model
-from outercore.embed.negatives import KnownTargets
 from outercore.embed.store import MemoryStore
 from outercore.errors import InvalidError
 
@@ -163,27 +163,39 @@ def test_neither_blocks_nor_groups_change_a_figure(monkeypatch: pytest.MonkeyPat
         assert run(block_rows=block_rows, group=group) == expected
 
 
+class Scattered(MemoryStore):
+    """Blocks of entities that do not follow each other, as partitions have them."""
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for first in range(4):
+            entities = torch.arange(first, self.entity_count, 4)
+            yield entities, self.entities[entities]
+
+
+@pytest.mark.parametrize("kind", ["blocks", "scattered", "uniform"])
 def test_the_answers_of_a_hub_are_never_in_memory_for_all_its_questions(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of a hub's links asks for one end and knows all others: their pairs are squares."""
-    leaves, seen = ENTITIES - 1, []
-    hub = torch.zeros(leaves, 3, dtype=torch.int64)
+    hub = torch.zeros(ENTITIES - 1, 3, dtype=torch.int64)
     hub[:, 2] = torch.arange(1, ENTITIES)
-    between = KnownTargets.between
-
-    def watched(*arguments: Any) -> tuple[Tensor, Tensor]:
-        rows, targets = between(*arguments)
-        seen.append(len(rows))
-        return rows, targets
-
     config = ModelConfig(dim=DIM)
-    model = build_model(config)
-    expected = evaluate(a_store(config), model, hub, known=[hub])
-    monkeypatch.setattr(KnownTargets, "between", watched)
+    model, store = build_model(config), a_store(config)
+    candidates = Candidates("uniform", 9) if kind == "uniform" else Candidates()
+    expected = evaluate(store, model, hub, known=[hub], candidates=candidates)
+    if kind == "scattered":
+        store.__class__ = Scattered
+    seen = []
+    ranges = negatives.repeat_ranges
+
+    def watched(counts: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(int(counts.sum()))
+        return ranges(counts)
+
+    monkeypatch.setattr(negatives, "repeat_ranges", watched)
     monkeypatch.setattr(evaluation, "_BLOCK_NUMBERS", 30)
-    assert evaluate(a_store(config), model, hub, known=[hub]) == expected
-    assert sum(seen) >= leaves * leaves
+    assert evaluate(store, model, hub, known=[hub], candidates=candidates) == expected
+    assert seen
     assert max(seen) <= 30
 
 

@@ -120,21 +120,29 @@ def test_known_targets_are_those_of_a_dictionary(
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     known=triples_of_few,
     asked=some.lists(some.tuples(some.integers(0, 6), some.integers(0, 4))),
-    ends=some.tuples(some.integers(0, 7), some.integers(0, 7)),
+    candidates=some.lists(some.integers(0, 7), max_size=12),
 )
-def test_known_targets_between_two_are_those_of_all_that_are_there(
-    known: list[tuple[int, int, int]], asked: list[tuple[int, int]], ends: tuple[int, int]
+def test_known_targets_among_candidates_are_those_of_all_that_are_there(
+    known: list[tuple[int, int, int]], asked: list[tuple[int, int]], candidates: list[int]
 ) -> None:
     targets = KnownTargets(*torch.tensor(known, dtype=torch.int64).reshape(-1, 3).unbind(1))
     anchors, relations = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2).unbind(1)
-    first, stop = sorted(ends)
-    found = torch.stack(targets.between(anchors, relations, first, stop), 1).tolist()
-    every = torch.stack(targets.of(anchors, relations), 1).tolist()
-    assert found == [[row, target] for row, target in every if first <= target < stop]
+    candidates.sort()
+    found = targets.among(anchors, relations, torch.tensor(candidates, dtype=torch.int64))
+    rows, every = targets.of(anchors, relations)
+    expected = {
+        (row, column)
+        for row, target in zip(rows.tolist(), every.tolist(), strict=True)
+        for column, candidate in enumerate(candidates)
+        if candidate == target
+    }
+    pairs = torch.stack([found.rows, found.columns], 1).tolist()
+    assert sorted(map(tuple, pairs)) == sorted(expected)
+    assert found.rows.tolist() == sorted(found.rows.tolist())
 
 
 @settings(max_examples=100, deadline=None)

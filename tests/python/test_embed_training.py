@@ -20,7 +20,7 @@ from outercore.embed.models import CustomModel, Model, build_model
 from outercore.embed.negatives import Draws, NegativeSampler
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import MemoryStore, Pool
-from outercore.embed.trainer import EpochReport, Trainer, table_layout
+from outercore.embed.trainer import DivergedError, EpochReport, Trainer, table_layout
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")
@@ -358,6 +358,46 @@ def test_a_gradient_of_a_relation_that_is_not_finite_moves_nothing() -> None:
         assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("kind", ["distmult", "complex", "simple"])
+@pytest.mark.parametrize("optimiser", ["adagrad", "row-adagrad"])
+@pytest.mark.parametrize("exponent", [22, 24, 26])
+def test_state_stays_finite_however_large_a_gradient_is(
+    native: bool, kind: str, optimiser: str, exponent: int
+) -> None:
+    """A batch whose squares would leave state that is infinite moves nothing."""
+    config = config_of(
+        model={"kind": kind, "dim": 4},
+        loss={"kind": "logistic"},
+        optimiser={"kind": optimiser, "relations": optimiser, "learning_rate": 1e-3},
+    )
+    store = MemoryStore(shifts(), 40, 4)
+    trainer = Trainer(store, config, native=native)
+    store.allocate(table_layout(config, trainer.model, 4), config.run.seed, CPU)
+    # Scores stay small. Gradients of entities are some 1e-5 of the relations' scale: their squares
+    # are well below the largest number, add up to more within 80 batches, or are more at once.
+    store.relations *= 10.0**exponent
+    store.entities *= 10.0**-exponent
+    before = [table.clone() for table in tables(trainer)]
+
+    def keep(_loss: float, _triples: int) -> None:
+        for kept, table in zip(before, tables(trainer), strict=True):
+            kept.copy_(table)
+
+    pool = next(iter(store.pools(0)))
+    diverged = False
+    for epoch in range(20):
+        try:
+            trainer.train_pool(pool, epoch, after_batch=keep)
+        except DivergedError:
+            diverged = True
+            break
+    for found, expected in zip(tables(trainer), before, strict=True):
+        assert torch.equal(found, expected)
+        assert bool(found.isfinite().all())
+    assert exponent == 24 or diverged == (exponent == 26)
+
+
 def test_training_stops_early_and_leaves_the_best_tables() -> None:
     config = config_of(optimiser={"epochs": 20, "validate_every": 2, "patience": 2})
     trainer = trainer_of(config, shifts())
@@ -486,7 +526,9 @@ def test_a_linear_schedule_is_a_smaller_rate_in_each_epoch() -> None:
 
 
 @pytest.mark.parametrize("kind", ["dot", "distmult", "complex", "simple"])
-@pytest.mark.parametrize("loss", ["softmax", "contrastive", "logistic", "margin"])
+@pytest.mark.parametrize(
+    "loss", ["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
+)
 @pytest.mark.parametrize("number", range(3))
 def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, number: int) -> None:
     group: dict[str, Any] = [
@@ -531,3 +573,57 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, nu
     assert losses == pytest.approx(expected_losses, rel=1e-4)
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+class _Shared(MemoryStore):
+    """A store in three ranges, some pairs of which have a part of their triples in the pool."""
+
+    ranges = ((0, 20), (20, 55), (55, 90))
+    pairs = ((0, 0), (0, 1), (1, 2), (2, 0), (2, 2))
+    shares: list[float] | None = None
+
+    def pools(self, epoch: int) -> Iterator[Pool]:
+        (whole,) = super().pools(epoch)
+        yield replace(whole, ranges=list(self.ranges), pairs=list(self.pairs), shares=self.shares)
+
+
+@pytest.mark.parametrize("kind", ["distmult", "complex"])
+@pytest.mark.parametrize(
+    "negatives",
+    [
+        {"count": 37},
+        {"count": 29, "correction": "frequency", "degree_share": 0.3},
+        {"kind": "all"},
+    ],
+    ids=["sampled", "corrected", "all"],
+)
+def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
+    kind: str, negatives: dict[str, Any]
+) -> None:
+    random = torch.Generator().manual_seed(5)
+    triples = torch.stack([torch.randint(n, (900,), generator=random) for n in (90, 5, 90)], dim=1)
+    bounds = torch.tensor([stop for _, stop in _Shared.ranges])
+    owners = torch.searchsorted(bounds, triples[:, [0, 2]].contiguous(), right=True)
+    paired = torch.tensor([tuple(pair) in _Shared.pairs for pair in owners.tolist()])
+    triples = triples[paired]
+    config = config_of(
+        model={"kind": kind, "dim": 22, "init_scale": 0.2},
+        negatives=negatives,
+        optimiser={"batch_size": 130, "chunk_size": 40, "learning_rate": 0.05},
+    )
+    found = {}
+    for shares in (None, [1.0, 0.25, 0.5, 0.5, 1.0]):
+        for native in (True, False):
+            store = _Shared(triples, 90, 5)
+            store.shares = shares
+            trainer = Trainer(store, config, native=native)
+            store.allocate(table_layout(config, trainer.model, 5), 0, CPU)
+            losses = [trainer.train_epoch(epoch).loss for epoch in range(2)]
+            found[shares is not None, native] = (losses, tables(trainer))
+    for shared in (True, False):
+        (losses, actual), (expected_losses, expected) = found[shared, True], found[shared, False]
+        assert losses == pytest.approx(expected_losses, rel=1e-4)
+        for one, other in zip(actual, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    # Shares are no detail: without them the same run ends elsewhere.
+    assert not torch.allclose(found[True, True][1][0], found[False, True][1][0], atol=1e-3)

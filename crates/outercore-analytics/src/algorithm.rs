@@ -134,17 +134,6 @@ impl Algorithm {
         )
     }
 
-    /// The same without what only says when to end: its state does not depend on that.
-    pub(crate) fn without_maximum(&self) -> Self {
-        let mut same = self.clone();
-        if let Self::Pagerank { max_iterations, .. } | Self::LabelPropagation { max_iterations } =
-            &mut same
-        {
-            *max_iterations = 0;
-        }
-        same
-    }
-
     /// The edge array that it reads.
     pub fn weights(&self) -> Option<&str> {
         match self {

@@ -22,10 +22,17 @@ const VERSION: u32 = 1;
 /// What says which state counts; replaced atomically.
 const RECORD: &str = "checkpoint.json";
 
+/// The record while it is written.
+const UNFINISHED: &str = "checkpoint.tmp";
+
 /// Held by the run that leaves checkpoints.
 const LOCK: &str = "checkpoint.lock";
 
 const STATES: [&str; 2] = ["state-0.bin", "state-1.bin"];
+
+/// Of an algorithm's options the one that its state does not depend on. Earlier builds wrote it
+/// down, as 0.
+pub(crate) const WHEN_TO_END: &str = "max_iterations";
 
 /// Written at a time.
 const CHUNK: usize = 256 << 10;
@@ -62,9 +69,7 @@ struct Record {
 
 /// When to leave checkpoints, and where; holds the directory against other runs.
 pub struct Checkpoints {
-    _lock: FileLock,
-    disk: Arc<dyn Disk>,
-    directory: PathBuf,
+    held: Held,
     fingerprint: Value,
     interval: Duration,
     generation: u64,
@@ -81,9 +86,9 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Checkpoints in `directory`, of a run that `fingerprint` describes, `interval` apart (zero: after every
-    /// pass). With
-    /// `resume` the run goes on from the one that is there.
+    /// Checkpoints in `directory`, of a run that `fingerprint` describes, `interval` apart (zero:
+    /// after every pass). With `resume` the run goes on from the one that is there. Dropped before
+    /// there is one, it leaves no trace.
     ///
     /// # Errors
     /// `NotFound`: nothing to go on from. `Invalid`: there is a checkpoint, and it is not to be
@@ -104,9 +109,7 @@ impl Checkpoints {
         if resume && !directory.exists() {
             return Err(nothing());
         }
-        disk.create_dir_all(directory)?;
-        let lock = FileLock::acquire(&directory.join(LOCK))
-            .with_context(|| format!("checkpoint `{shown}`"))?;
+        let held = Held::acquire(disk, directory)?;
         let found = Record::load(directory)?;
         let (generation, saved) = match (found, resume) {
             (None, true) => return Err(nothing()),
@@ -122,9 +125,7 @@ impl Checkpoints {
             }
         };
         Ok(Self {
-            _lock: lock,
-            disk,
-            directory: directory.to_owned(),
+            held,
             fingerprint,
             interval,
             generation,
@@ -136,6 +137,11 @@ impl Checkpoints {
             begun: false,
             stopping: None,
         })
+    }
+
+    /// Whether there is one to go on from.
+    pub(crate) fn is_there(&self) -> bool {
+        self.generation > 0
     }
 
     /// How many have been left.
@@ -190,12 +196,14 @@ impl Checkpoints {
     ) -> Result<()> {
         let began = Instant::now();
         let write = |this: &mut Self| -> Result<()> {
-            let path = this.directory.join(STATES[this.generation as usize % 2]);
-            let mut sink = Sink::new(this.disk.create(&path)?);
+            this.held.written = true;
+            let Held { disk, directory, .. } = &this.held;
+            let path = directory.join(STATES[this.generation as usize % 2]);
+            let mut sink = Sink::new(disk.create(&path)?);
             state(&mut |bytes| sink.write(bytes))?;
             let (bytes, checksum) = sink.end()?;
             this.bytes += bytes;
-            this.disk.sync_dir(&this.directory)?;
+            disk.sync_dir(directory)?;
             let record = Record {
                 generation: this.generation,
                 fingerprint: this.fingerprint.clone(),
@@ -204,9 +212,9 @@ impl Checkpoints {
                 checksum,
             };
             let text = record.seal().map_err(|error| Error::internal(error.to_string()))?;
-            this.disk.replace(&this.directory.join(RECORD), &text)
+            disk.replace(&directory.join(RECORD), &text)
         };
-        let shown = self.directory.display().to_string();
+        let shown = self.held.directory.display().to_string();
         write(self).map_err(|error| match error.kind() {
             ErrorKind::NoSpace => {
                 let text = format!("checkpoint `{shown}`: no space left on the device");
@@ -221,6 +229,53 @@ impl Checkpoints {
         match self.stopping.take() {
             Some(error) => Err(error),
             None => Ok(()),
+        }
+    }
+}
+
+/// The directory of checkpoints, held against other runs. As long as there is no record in it, it is
+/// left as it was found.
+struct Held {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    /// Directories that were not there before, from the deepest one up.
+    made: Vec<PathBuf>,
+    lock: Option<FileLock>,
+    /// Whether this run has begun to write.
+    written: bool,
+}
+
+impl Held {
+    fn acquire(disk: Arc<dyn Disk>, directory: &Path) -> Result<Self> {
+        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let made = directory.ancestors().take_while(missing).map(Path::to_owned).collect();
+        disk.create_dir_all(directory)?;
+        let mut held =
+            Self { disk, directory: directory.to_owned(), made, lock: None, written: false };
+        let lock = FileLock::acquire(&directory.join(LOCK));
+        held.lock = Some(lock.with_context(|| format!("checkpoint `{}`", directory.display()))?);
+        Ok(held)
+    }
+
+    /// Removes what a run without a checkpoint has left, and nothing else.
+    fn clear(&self) -> Result<()> {
+        let unfinished = STATES.into_iter().chain([UNFINISHED]).filter(|_| self.written);
+        for name in unfinished.chain([LOCK]).filter(|_| self.lock.is_some()) {
+            self.disk.remove_file(&self.directory.join(name))?;
+        }
+        for directory in &self.made {
+            // One that is not empty stays.
+            std::fs::remove_dir(directory)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.directory.join(RECORD).exists() {
+            // What cannot be removed stays: how the run ended matters more.
+            let _ = self.clear();
         }
     }
 }
@@ -268,7 +323,8 @@ impl Record {
             return Err(Error::corrupt("it does not say what was run"));
         };
         for (what, expected) in expected {
-            let found = found.get(what).unwrap_or(&Value::Null);
+            let found = found.get(what).map_or(Value::Null, counting);
+            let expected = counting(expected);
             if found != expected {
                 return Err(Error::invalid(format!("{what} {found}, expected {expected}"))
                     .hint("it is one of another run: choose another directory"));
@@ -276,6 +332,15 @@ impl Record {
         }
         Ok(())
     }
+}
+
+/// What of a part of a fingerprint counts.
+fn counting(described: &Value) -> Value {
+    let mut counting = described.clone();
+    if let Value::Object(options) = &mut counting {
+        options.remove(WHEN_TO_END);
+    }
+    counting
 }
 
 /// The state of a checkpoint, to be read from its beginning to its end.
@@ -377,5 +442,38 @@ impl From<f64> for FloatBits {
 impl FloatBits {
     pub(crate) fn value(self) -> f64 {
         f64::from_bits(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn how_far_a_run_was_to_go_is_nobodys_business_and_never_told() {
+        let told = |described: Value| json!({ "algorithm": described, "graph": "a" });
+        let with = |fingerprint| Record {
+            generation: 0,
+            fingerprint,
+            at: Value::Null,
+            bytes: 0,
+            checksum: String::new(),
+        };
+        let now = told(json!({ "algorithm": "pagerank", "damping": 0.85 }));
+        let earlier =
+            told(json!({ "algorithm": "pagerank", "damping": 0.85, "max_iterations": 0 }));
+        let other = told(json!({ "algorithm": "pagerank", "damping": 0.9, "max_iterations": 0 }));
+        for (found, expected) in [(&now, &now), (&earlier, &now), (&now, &earlier)] {
+            with(found.clone()).check(expected).unwrap();
+        }
+        for (found, expected) in [(&other, &now), (&now, &other)] {
+            let error = with(found.clone()).check(expected).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            let text = error.to_string();
+            assert!(text.contains("0.85") && text.contains("0.9"), "{text}");
+            assert!(!text.contains("max_iterations"), "{text}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::{Arcs, GridShape, Order};
 use serde::{Deserialize, Serialize};
 
-use crate::algorithms::{all, degrees_here};
+use crate::algorithms::{add_degrees, all, degrees_table};
 use crate::output::{ResultTable, SpillNeed, Working};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic};
@@ -186,20 +186,17 @@ pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Tab
         Flow::Against => (Degree::Out, None),
         Flow::Both => (Degree::In, Some(Degree::Out)),
     };
-    let mut counts = match run.spill() {
-        None => Table::Here(degrees_here(run, first)?),
-        Some(_) => Table::build(run, 1, |run, partition| run.degrees(first, partition))?,
-    };
+    let mut counts = degrees_table(run, first)?;
     let Some(second) = second else { return Ok(counts) };
-    counts.each(|partition, counts| {
-        for (count, more) in counts.iter_mut().zip(run.degrees(second, partition)?) {
-            *count = count.checked_add(more).ok_or_else(|| {
-                let message = "a node has more than 4,294,967,295 neighbours";
-                Error::new(ErrorKind::Unsupported, message)
-            })?;
-        }
-        Ok(true)
+    let mut too_many = false;
+    add_degrees(run, second, &mut counts, |count, more| match count.checked_add(more) {
+        Some(sum) => *count = sum,
+        None => too_many = true,
     })?;
+    if too_many {
+        let message = "a node has more than 4,294,967,295 neighbours";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
     Ok(counts)
 }
 

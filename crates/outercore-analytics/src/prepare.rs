@@ -12,6 +12,7 @@ use outercore_io::{
     CostModel, DeviceProfile, Disk, Engine, EngineConfig, RealDisk, Tier, free_space,
 };
 use outercore_store::dataset::DataSet;
+use serde_json::Value;
 
 use crate::algorithm::Algorithm;
 use crate::algorithms;
@@ -27,6 +28,7 @@ use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
 
 /// Reads in flight at most; segments are long, so that staging sets the limit.
 const DEPTH: usize = 64;
+
 /// What an algorithm takes, checkpoints included.
 pub(crate) fn need(
     algorithm: &Algorithm,
@@ -61,6 +63,15 @@ fn check_checkpoints(algorithm: &Algorithm, wanted: &CheckpointConfig) -> Result
     Ok(())
 }
 
+/// An algorithm without what only says when to end: its state does not depend on that.
+fn described(algorithm: &Algorithm) -> Value {
+    let mut described = serde_json::json!(algorithm);
+    if let Value::Object(options) = &mut described {
+        options.remove(checkpoint::WHEN_TO_END);
+    }
+    described
+}
+
 /// The checkpoints that a run leaves, where it is to leave any.
 pub(crate) fn checkpoints(
     data_set: &DataSet,
@@ -74,7 +85,7 @@ pub(crate) fn checkpoints(
     check_checkpoints(algorithm, wanted)?;
     let header = grid.header();
     let fingerprint = serde_json::json!({
-        "algorithm": algorithm.without_maximum(),
+        "algorithm": described(algorithm),
         "teleport": teleport.digest(),
         "graph": header.topology,
         "grid": [
@@ -146,7 +157,7 @@ pub(crate) fn divide(
         .hint("profile a run on this grid"));
     }
     let mut plan = RunPlan::new(&PlanInput {
-        algorithm: purpose.algorithm.map_or("a stream", Algorithm::name),
+        algorithm: purpose.algorithm.map(Algorithm::name),
         budget: config.memory,
         threads: config.effective_threads()?,
         shape: grid.shape(),
@@ -163,21 +174,29 @@ pub(crate) fn divide(
     Ok(plan)
 }
 
+/// The plan of a run, for which there is room; `tier`: far memory is there already.
+pub(crate) fn planned(
+    tier: bool,
+    data_set: &DataSet,
+    grid: &Grid,
+    purpose: &Purpose<'_>,
+    config: &RunConfig,
+) -> Result<RunPlan> {
+    let share = if tier { config.share_of(true)? } else { config.far_share()? };
+    let plan = divide(data_set, grid, purpose, config, share)?;
+    check_room(plan.disk, scratch(data_set, config), free_space)?;
+    Ok(plan)
+}
+
 /// Opens everything that passes need, and fills far memory where there is any.
 pub(crate) fn open<'a>(
     far: Option<Arc<FarTier>>,
     data_set: &DataSet,
     grid: Grid,
-    purpose: &Purpose<'_>,
+    plan: RunPlan,
     config: &RunConfig,
     on_progress: OnProgress<'a>,
 ) -> Result<StreamRun<'a>> {
-    let share = match &far {
-        Some(_) => config.share_of(true)?,
-        None => config.far_share()?,
-    };
-    let plan = divide(data_set, &grid, purpose, config, share)?;
-    check_room(&plan, scratch(data_set, config))?;
     let began = Instant::now();
     let far = match (far, &config.far) {
         (None, Some(options)) => {
@@ -220,23 +239,26 @@ pub(crate) fn open<'a>(
     Ok(run)
 }
 
-/// Whether the scratch directory has room for all that a run may write there.
-fn check_room(plan: &RunPlan, directory: &Path) -> Result<()> {
-    if plan.disk == Bytes(0) {
+/// Whether the scratch directory has room for all that a run may write there; `free` says how much
+/// there is.
+fn check_room(
+    wanted: Bytes,
+    directory: &Path,
+    free: impl FnOnce(&Path) -> Result<Bytes>,
+) -> Result<()> {
+    if wanted == Bytes(0) {
         return Ok(());
     }
     let describe = || format!("scratch directory `{}`", directory.display());
     RealDisk.create_dir_all(directory).with_context(describe)?;
-    has_room(plan.disk, free_space(directory)?).with_context(describe)
-}
-
-fn has_room(wanted: Bytes, free: Bytes) -> Result<()> {
+    let free = free(directory)?;
     if wanted <= free {
         return Ok(());
     }
     let text = format!("{free} are free, the run writes up to {wanted}");
     Err(Error::new(ErrorKind::NoSpace, text)
         .hint("free space, choose another directory with --scratch, or raise --memory"))
+    .with_context(describe)
 }
 
 #[cfg(test)]
@@ -245,10 +267,22 @@ mod tests {
 
     #[test]
     fn a_full_scratch_disk_is_refused_with_what_it_takes() {
-        has_room(Bytes::mib(3), Bytes::mib(3)).unwrap();
-        let error = has_room(Bytes::mib(3), Bytes::mib(2)).unwrap_err();
+        let root = tempfile::tempdir().unwrap();
+        let scratch = root.path().join("scratch");
+        check_room(Bytes(0), &scratch, |_| panic!("nobody asks")).unwrap();
+        assert!(!scratch.exists());
+        let check = |free: Bytes| {
+            check_room(Bytes::mib(3), &scratch, |asked| {
+                assert_eq!(asked, scratch);
+                Ok(free)
+            })
+        };
+        check(Bytes::mib(3)).unwrap();
+        let error = check(Bytes::mib(2)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         let text = error.to_string();
         assert!(text.contains("2.0 MiB are free, the run writes up to 3.0 MiB"), "{text}");
+        assert!(text.contains(&format!("scratch directory `{}`", scratch.display())), "{text}");
+        assert!(text.contains("--scratch"), "{text}");
     }
 }

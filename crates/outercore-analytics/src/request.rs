@@ -13,7 +13,7 @@ use crate::algorithms::{self, Found};
 use crate::config::RunConfig;
 use crate::output::{Counters, Need, Values};
 use crate::plan::RunPlan;
-use crate::prepare::{Purpose, checkpoints, divide, need, open, scratch};
+use crate::prepare::{Purpose, checkpoints, divide, need, open, planned, scratch};
 use crate::profile::Profile;
 use crate::source::{check_graph, check_weights, open_grid};
 use crate::stream_run::{OnProgress, StreamRun};
@@ -117,12 +117,13 @@ pub fn run_through(
         open_grid(data_set, algorithm.name(), algorithm.weights(), config, on_progress)?;
     let need = need(algorithm, &grid, personalized, config);
     let purpose = Purpose::of(algorithm, need);
+    let plan = planned(far.is_some(), &data_set, &grid, &purpose, config)?;
+    // A run that is refused for want of room leaves nothing in their directory.
     let checkpoints = checkpoints(&data_set, &grid, algorithm, &teleport, config)?;
-    let mut run = open(far, &data_set, grid, &purpose, config, on_progress)?;
+    let mut run = open(far, &data_set, grid, plan.clone(), config, on_progress)?;
     if let Some(checkpoints) = checkpoints {
         run.leave_checkpoints(checkpoints);
     }
-    let plan = run.plan().clone();
     let found = algorithms::compute(&mut run, algorithm, &teleport)?;
     run.release();
     let file = plan.result_window.map(|window| (scratch(&data_set, config), window));
@@ -166,5 +167,6 @@ pub fn stream_through<'a>(
     let (data_set, grid) = open_grid(data_set, "a stream", weights, config, &mut *on_progress)?;
     let need = Need { fixed: held, ..Need::default() };
     let purpose = Purpose { algorithm: None, need, weighted: weights.is_some() };
-    open(far, &data_set, grid, &purpose, config, on_progress)
+    let plan = planned(far.is_some(), &data_set, &grid, &purpose, config)?;
+    open(far, &data_set, grid, plan, config, on_progress)
 }

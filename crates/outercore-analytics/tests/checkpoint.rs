@@ -226,12 +226,69 @@ fn a_run_goes_on_to_more_iterations_than_it_was_begun_with() {
     let early = PAGERANK.replace("\"tolerance\":0", "\"tolerance\":1e-5");
     let config = |resume| config(&pair, Bytes::gib(1), resume, 0.0);
     let error = execute(&pair, &early.replace(":12", ":4"), &config(false), quiet).unwrap_err();
-    assert!(error.to_string().contains("raise max_iterations"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("raise max_iterations and go on from the checkpoint"), "{text}");
+    let none = RunConfig { checkpoint: None, ..config(false) };
+    let text = execute(&pair, &early.replace(":12", ":4"), &none, quiet).unwrap_err().to_string();
+    assert!(text.contains("raise max_iterations, or set tolerance=0"), "{text}");
     let enough = early.replace(":12", ":100");
     let found = execute(&pair, &enough, &config(true), quiet).unwrap();
     let expected = execute(&pair, &enough, &RunConfig::default(), quiet).unwrap();
     assert!(found.values == expected.values);
     assert_eq!(found.facts, expected.facts);
+}
+
+#[test]
+fn a_run_without_a_checkpoint_leaves_the_directory_as_it_was() {
+    let pair = Pair::skewed(false);
+    let quiet = &mut |_: &str, _: u64, _: u64, _: &str| Ok(());
+    let mut stop = |_: &str, _, _, _: &str| Err(Error::invalid("enough"));
+    let above = pair.root().join("above");
+    let directory = above.join("kept");
+    let config = |memory, resume| RunConfig {
+        checkpoint: Some(CheckpointConfig { directory: directory.clone(), seconds: 1e6, resume }),
+        ..config(&pair, memory, false, 1e6)
+    };
+    // Refused by the plan, ended at once by the caller, or at its end before one was due.
+    let wcc = r#"{"algorithm":"wcc"}"#;
+    let mut ends = || {
+        let error = execute(&pair, PAGERANK, &config(Bytes(1), false), quiet).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Budget);
+        let error = execute(&pair, PAGERANK, &config(Bytes::gib(1), false), &mut stop).unwrap_err();
+        assert!(error.to_string().contains("enough"), "{error}");
+        let done = execute(&pair, wcc, &config(Bytes::gib(1), false), quiet).unwrap();
+        assert_eq!(done.counters.checkpoints, 0);
+    };
+    ends();
+    assert!(!above.exists());
+    std::fs::create_dir(&above).unwrap();
+    ends();
+    assert!(above.exists() && !directory.exists());
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("state-0.bin"), "somebody's").unwrap();
+    ends();
+    let quiet = &mut |_: &str, _: u64, _: u64, _: &str| Ok(());
+    let error = execute(&pair, PAGERANK, &config(Bytes::gib(1), true), quiet).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    let left: Vec<_> =
+        std::fs::read_dir(&directory).unwrap().map(|one| one.unwrap().path()).collect();
+    assert_eq!(left, [directory.join("state-0.bin")]);
+}
+
+#[test]
+fn a_first_checkpoint_that_fails_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    // After the directory: the state, its length, and the record before it has its name.
+    for at in 1..6 {
+        let disk = Arc::new(FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Eio }));
+        let stopped = open(disk, &root, false).and_then(|checkpoints| {
+            compute("pagerank", &mut grid(None).with_checkpoints(checkpoints))
+        });
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0, "{at}");
+    }
 }
 
 #[test]
@@ -262,6 +319,7 @@ fn checkpoints_of_something_else_are_refused() {
     let error = execute(&pair, &other, &resumed, quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("algorithm {"), "{error}");
+    assert!(!error.to_string().contains("max_iterations"), "{error}");
     let another = Pair::new(&Csc::power_law(12_000, 60_000, 6), false, Order::Degree);
     let error = execute(&another, PAGERANK, &RunConfig { ..resumed.clone() }, quiet).unwrap_err();
     assert!(error.to_string().contains("graph ["), "{error}");

@@ -10,7 +10,7 @@ use outercore_analytics::algorithms::{bfs, kcore, label_propagation, pagerank, s
 use outercore_analytics::state::{Slots, Spill};
 use outercore_analytics::{
     Algorithm, CheckpointConfig, Flow, Inputs, MemoryRun, NodeValue, Outcome, Passes, Raw,
-    RunConfig, Values, deliver, plan, run,
+    RunConfig, RunPlan, Values, deliver, plan, run, stream,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::Order;
@@ -55,6 +55,15 @@ fn least(pair: &Pair, algorithm: &Algorithm, threads: usize) -> Bytes {
 fn least_of(error: &Error) -> Bytes {
     let text = error.to_string();
     text.split("works is ").nth(1).unwrap().lines().next().unwrap().parse().unwrap()
+}
+
+/// The least budget, which messages have rounded up to `told`: a byte less is refused.
+fn exactly(told: Bytes, plan: impl Fn(Bytes) -> Result<RunPlan>) -> Bytes {
+    let least = plan(told).unwrap().least;
+    assert!(least <= told && told.0 - least.0 < 110 << 10, "{least} {told}");
+    assert_eq!(plan(least).unwrap().least, least);
+    assert_eq!(plan(Bytes(least.0 - 1)).unwrap_err().kind(), ErrorKind::Budget);
+    least
 }
 
 /// The values as bits, wherever they are.
@@ -236,6 +245,23 @@ fn the_plan_says_what_a_pass_moves() {
 }
 
 #[test]
+fn only_an_algorithm_whose_state_has_to_fit_is_told_so() {
+    let pair = large(false, Order::Degree);
+    let told = |text| {
+        let error = execute(&pair, &request(text), &config(Bytes(1), 2)).unwrap_err().to_string();
+        assert!(error.contains("hint: raise --memory"), "{error}");
+        error.contains("the state of this algorithm has to fit")
+    };
+    assert!(told(r#"{"algorithm":"scc"}"#));
+    assert!(!told(PAGERANK));
+    let quiet = &mut |_: &str, _: u64, _: u64, _: &str| Ok(());
+    let opened = stream(&pair.data_set, None, Bytes(0), &config(Bytes(1), 2), quiet);
+    let error = opened.err().unwrap().to_string();
+    assert!(error.contains("too small for a stream on"), "{error}");
+    assert!(!error.contains("has to fit"), "{error}");
+}
+
+#[test]
 fn the_plan_knows_of_personalization_and_checkpoints() {
     let pair = large(false, Order::Degree);
     let personalization = Some(((0..300_000).step_by(7).collect(), vec![1.5; 42_858]));
@@ -256,7 +282,10 @@ fn the_plan_knows_of_personalization_and_checkpoints() {
             };
             let least = match plan(&pair.data_set, &algorithm, given(), &config) {
                 Ok(planned) => planned.least,
-                Err(error) => least_of(&error),
+                Err(error) => exactly(least_of(&error), |memory| {
+                    let config = RunConfig { memory, ..config.clone() };
+                    plan(&pair.data_set, &algorithm, given(), &config)
+                }),
             };
             let config = RunConfig { memory: memory.max(least), ..config };
             let planned = plan(&pair.data_set, &algorithm, given(), &config).unwrap();
@@ -292,7 +321,10 @@ fn the_plan_knows_of_personalization_and_checkpoints() {
                     assert_eq!(pass.spill_read, read, "{what}");
                 }
             }
-            std::fs::remove_dir_all(&kept).unwrap();
+            assert_eq!(kept.exists(), count > 0, "{what}");
+            if count > 0 {
+                std::fs::remove_dir_all(&kept).unwrap();
+            }
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The write side: everything that changes a data set, a checkpoint or a journal goes through
 //! [`Disk`], so that a test can crash it at every single operation.
 
-use std::fs::OpenOptions;
 use std::path::Path;
 
-use outercore_core::{Context, Result};
+use outercore_core::Result;
 
-use crate::unnamed::{Unnamed, passing_name};
+use crate::unnamed::{Unnamed, create_passing};
 
 /// Changes to a directory tree. The real one is [`crate::RealDisk`]; [`crate::FaultDisk`] crashes,
 /// fills up or fails at the n-th operation.
@@ -23,12 +22,11 @@ pub trait Disk: Send + Sync {
     /// A file without a name, on the file system of `directory`: for scratch data that must not
     /// outlive the process. Where the file system knows no such files it has a name for a moment.
     fn create_unnamed(&self, directory: &Path) -> Result<Unnamed> {
-        let path = passing_name(directory);
-        let file = self.create(&path)?;
-        let handle = OpenOptions::new().read(true).write(true).open(&path);
+        // A name that nobody has, so that what is emptied is empty.
+        let (path, handle) = create_passing(directory)?;
+        let file = self.create(&path);
         self.remove_file(&path)?;
-        let handle = handle.with_context(|| format!("open `{}`", path.display()))?;
-        Ok(Unnamed::new(file, handle))
+        Ok(Unnamed::new(file?, handle))
     }
 
     /// Opens an existing file for writing, without emptying it; appends go to its end.

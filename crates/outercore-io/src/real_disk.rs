@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use outercore_core::{Context, Result};
 
 use crate::disk::{Disk, WriteFile};
-use crate::unnamed::{Unnamed, open_unnamed, passing_name};
+use crate::unnamed::{Unnamed, create_passing, open_unnamed};
 
 /// The operating system's file system.
 ///
@@ -33,20 +33,7 @@ impl Disk for RealDisk {
     }
 
     fn create_unnamed(&self, directory: &Path) -> Result<Unnamed> {
-        let handle = match open_unnamed(directory)? {
-            Some(handle) => handle,
-            None => {
-                let path = passing_name(directory);
-                let mut options = OpenOptions::new();
-                let opened = options.read(true).write(true).create_new(true).open(&path);
-                let handle = opened.with_context(|| doing("create", &path))?;
-                self.remove_file(&path)?;
-                handle
-            }
-        };
-        let file = handle.try_clone().with_context(|| doing("create a file in", directory))?;
-        let path = directory.join("(unnamed)");
-        Ok(Unnamed::new(Box::new(RealFile { file, path, position: 0 }), handle))
+        unnamed_in(directory, open_unnamed(directory)?)
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
@@ -79,6 +66,21 @@ impl Disk for RealDisk {
             .and_then(|directory| directory.sync_all())
             .with_context(|| doing("sync directory", path))
     }
+}
+
+/// The file `opened` without a name; a new one that has lost it where the file system knows none.
+pub(crate) fn unnamed_in(directory: &Path, opened: Option<File>) -> Result<Unnamed> {
+    let handle = match opened {
+        Some(handle) => handle,
+        None => {
+            let (path, handle) = create_passing(directory)?;
+            RealDisk.remove_file(&path)?;
+            handle
+        }
+    };
+    let file = handle.try_clone().with_context(|| doing("create a file in", directory))?;
+    let path = directory.join("(unnamed)");
+    Ok(Unnamed::new(Box::new(RealFile { file, path, position: 0 }), handle))
 }
 
 struct RealFile {

@@ -17,7 +17,7 @@ pub fn free_space(path: &Path) -> Result<Bytes> {
     let name = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::invalid("a path with a zero byte").context(describe()))?;
     let mut found = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: `name` is a C string, `found` is writable.
+    // SAFETY: `name` is a C string and `found` is writable; both outlive the call.
     let status = unsafe { libc::statvfs(name.as_ptr(), found.as_mut_ptr()) };
     if status != 0 {
         return Err(io::Error::last_os_error()).with_context(describe);

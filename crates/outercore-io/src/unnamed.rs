@@ -53,11 +53,26 @@ pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A name for a file that loses it at once.
-pub(crate) fn passing_name(directory: &Path) -> PathBuf {
+/// Makes a file whose name is to be removed at once, for file systems that know none without one;
+/// also the file, open for reading and writing. No other user may open it.
+///
+/// A process that was killed may have left a name, and another one may have the same number: what is
+/// there is never taken.
+pub(crate) fn create_passing(directory: &Path) -> Result<(PathBuf, File)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    directory.join(format!("scratch-{}-{number}", std::process::id()))
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("scratch-{}-{number}", std::process::id()));
+        match options.open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("create `{}`", path.display()));
+            }
+        }
+    }
 }
 
 /// Opens a file that has had no name at any time; `None` where the file system knows none.
@@ -77,4 +92,64 @@ pub(crate) fn open_unnamed(directory: &Path) -> Result<Option<File>> {
 /// directory.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::disk::Disk;
+    use crate::fault_disk::FaultDisk;
+    use crate::real_disk::unnamed_in;
+
+    /// Makes a file in a directory in which a killed process with the same number has left the next
+    /// names.
+    fn among_left_names(make: impl Fn(&Path) -> Result<Unnamed>) {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let (path, _) = create_passing(directory).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let (stem, number) = name.rsplit_once('-').unwrap();
+        let number: u64 = number.parse().unwrap();
+        // Other tests take numbers, too.
+        let left: Vec<PathBuf> =
+            (number..number + 64).map(|at| directory.join(format!("{stem}-{at}"))).collect();
+        left.iter().for_each(|path| std::fs::write(path, "somebody's").unwrap());
+        let mut made = make(directory).unwrap();
+        made.file.write_all(b"scratch").unwrap();
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), left.len());
+        for path in left {
+            assert_eq!(std::fs::read_to_string(path).unwrap(), "somebody's");
+        }
+        let file = made.into_handle();
+        assert_eq!(std::fs::read(path_of(&file)).unwrap(), b"scratch");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_system_that_knows_only_names_gives_a_new_one_for_a_moment() {
+        among_left_names(|directory| unnamed_in(directory, None));
+    }
+
+    #[test]
+    fn a_disk_that_knows_only_names_gives_a_new_one_for_a_moment() {
+        among_left_names(|directory| FaultDisk::counting(directory).create_unnamed(directory));
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_for_this_user_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = crate::RealDisk.create_unnamed(directory.path()).unwrap().into_handle();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("none");
+        let error = unnamed_in(&missing, None).err().unwrap().to_string();
+        assert!(error.contains("none/scratch-"), "{error}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use outercore_core::{Error, Result};
 
-use crate::bilinear::Size;
+use crate::bilinear::{Size, dot};
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::parallel::for_each;
 
@@ -117,6 +117,10 @@ pub struct Sums<'a> {
     pub table: &'a [f32],
     /// Numbers of a row.
     pub width: usize,
+    /// `[all, state width]`: what the optimiser remembers, and adds squares of gradients to.
+    pub state: &'a [f32],
+    /// Numbers of a row's state.
+    pub state_width: usize,
     /// What the sizes of rows cost.
     pub sizes: Option<Sizes>,
 }
@@ -124,7 +128,8 @@ pub struct Sums<'a> {
 impl Sums<'_> {
     /// Writes the gradient of each distinct row, and what its size costs.
     ///
-    /// The cost is not a number where the gradient is not finite.
+    /// The cost is not a number where the gradient is not finite, or so large that its squares
+    /// and the row's state add up to what is not.
     ///
     /// # Shapes
     /// `sums` `[distinct rows, width]`, `costs` `[distinct rows]`.
@@ -151,7 +156,7 @@ impl Kernel for Piece<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Sums { kinds, order, table, width, sizes } = *self.of;
+        let Sums { kinds, order, table, width, state, state_width, sizes } = *self.of;
         let rows = self.sums.chunks_exact_mut(width).zip(self.costs);
         for (number, (sum, cost)) in rows.enumerate() {
             let number = self.first + number;
@@ -187,26 +192,29 @@ impl Kernel for Piece<'_> {
                 }
             }
             *cost = 0.0;
+            let row = order.rows[number] as usize;
             if let Some(Sizes { size, strength }) = sizes
                 && weight * strength != 0.0
             {
-                let row = &table[order.rows[number] as usize * width..][..width];
+                let row = &table[row * width..][..width];
                 *cost = size.add(lanes, row, weight * strength, sum);
             }
-            if !finite(lanes, sum) {
+            let state = &state[row * state_width..][..state_width];
+            // Where a number or its square is not finite, neither is the sum of squares.
+            if !(dot(lanes, sum, sum) + total(lanes, state)).is_finite() {
                 *cost = f32::NAN;
             }
         }
     }
 }
 
-/// Whether all numbers are finite: zero times any other is not a number.
+/// The sum of all numbers.
 #[inline(always)]
-fn finite<L: Lanes>(lanes: L, numbers: &[f32]) -> bool {
+fn total<L: Lanes>(lanes: L, numbers: &[f32]) -> f32 {
     let (body, tail) = L::as_simd_f32s(numbers);
     let mut sums = lanes.splat(0.0);
     for &line in body {
-        sums = lanes.mul_add_f32s(line, lanes.splat(0.0), sums);
+        sums = lanes.add_f32s(line, sums);
     }
-    tail.iter().fold(lanes.reduce_sum_f32s(sums), |sum, number| sum + number * 0.0) == 0.0
+    tail.iter().fold(lanes.reduce_sum_f32s(sums), |sum, number| sum + number)
 }

@@ -137,9 +137,11 @@ impl Case {
         }
     }
 
-    /// By the definition: softmax, and what the rows' sizes cost.
+    /// By the definition: the loss of every row, and what the rows' sizes cost.
     fn loss(&self, entities: &[f64], relations: &[f64]) -> f64 {
         let mut loss = 0.0;
+        // Self-adversarial shares are constants: those of the tables as they are.
+        let (all, others) = (doubles(&self.entities), doubles(&self.relations));
         for side in 0..2 {
             let (mut place, mut before) = (0, 0);
             for chunk in &self.chunks[side] {
@@ -158,7 +160,7 @@ impl Case {
                         }
                     }
                     let positive = self.score(entities, relations, triple);
-                    let mut sum = positive.exp();
+                    let mut negatives = Vec::new();
                     for other in before..before + chunk.candidates {
                         let mut instead = triple;
                         instead[end] = self.candidates[side][other];
@@ -166,9 +168,12 @@ impl Case {
                             continue;
                         }
                         let bias = f64::from(self.bias[side][other]);
-                        sum += (self.score(entities, relations, instead) + bias).exp();
+                        negatives.push((
+                            self.score(entities, relations, instead) + bias,
+                            self.score(&all, &others, instead) + bias,
+                        ));
                     }
-                    loss += weight * (sum.ln() - positive);
+                    loss += weight * row_loss(self.objective.loss, positive, &negatives, chunk);
                     loss += weight * self.sizes(entities, relations, triple);
                 }
                 before += chunk.candidates;
@@ -196,6 +201,38 @@ impl Case {
     }
 }
 
+/// Of a positive score and those of negatives: each as it is, and as it was.
+fn row_loss(loss: Loss, positive: f64, negatives: &[(f64, f64)], chunk: &Chunk) -> f64 {
+    let softplus = |x: f64| x.exp().ln_1p();
+    let sum = |of: &dyn Fn(f64) -> f64| negatives.iter().map(|&(score, _)| of(score)).sum::<f64>();
+    // One that is hidden costs nothing, but counts.
+    let mean = |of: &dyn Fn(f64) -> f64| sum(of) / chunk.candidates as f64;
+    match loss {
+        Loss::Softmax { contrastive } => {
+            let own = if contrastive { 0.0 } else { positive.exp() };
+            (own + sum(&f64::exp)).ln() - positive
+        }
+        Loss::Logistic { margin } => {
+            let margin = f64::from(margin);
+            softplus(-(positive + margin)) + mean(&|score| softplus(score + margin))
+        }
+        Loss::Margin { margin } => {
+            let margin = f64::from(margin);
+            mean(&|score| (margin - positive + score).max(0.0))
+        }
+        Loss::SelfAdversarial { margin, temperature } => {
+            let (margin, temperature) = (f64::from(margin), f64::from(temperature));
+            let share = |was: f64| (temperature * was).exp();
+            let all: f64 = negatives.iter().map(|&(_, was)| share(was)).sum();
+            let costs: f64 = negatives
+                .iter()
+                .map(|&(score, was)| share(was) / all * softplus(score + margin))
+                .sum();
+            (softplus(-(positive + margin)) + costs) / 2.0
+        }
+    }
+}
+
 fn objective(model: Bilinear, size: Option<Size>, reverse: bool) -> Objective {
     Objective {
         model,
@@ -210,6 +247,32 @@ fn objective(model: Bilinear, size: Option<Size>, reverse: bool) -> Objective {
 
 fn doubles(numbers: &[f32]) -> Vec<f64> {
     numbers.iter().map(|&number| f64::from(number)).collect()
+}
+
+/// Trains a batch and compares loss and steps with the definition.
+fn compare(case: &Case, what: &str) {
+    let (loss, entities, relations) = case.train(1);
+    let (all, others) = (doubles(&case.entities), doubles(&case.relations));
+    let expected = case.loss(&all, &others);
+    let loss = f64::from(loss.unwrap());
+    assert!((loss - expected).abs() < 1e-5 * expected, "{what}: {loss}, {expected}");
+    for place in 0..all.len() + others.len() {
+        let moved = |by: f64| {
+            let (mut all, mut others) = (all.clone(), others.clone());
+            match place.checked_sub(all.len()) {
+                None => all[place] += by,
+                Some(place) => others[place] += by,
+            }
+            case.loss(&all, &others)
+        };
+        let slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
+        let step = match place.checked_sub(all.len()) {
+            None => case.entities[place] - entities[place],
+            Some(place) => case.relations[place] - relations[place],
+        };
+        let error = (f64::from(step) - slope).abs();
+        assert!(error < 2e-6, "{what}: place {place}: {step}, {slope}");
+    }
 }
 
 #[test]
@@ -228,29 +291,26 @@ fn a_step_is_minus_the_gradient_of_the_definition() {
                 if same_order {
                     case.places[1] = case.places[0].clone();
                 }
-                let what = format!("{model:?}, reverse {reverse}, same order {same_order}");
-                let (loss, entities, relations) = case.train(1);
-                let (all, others) = (doubles(&case.entities), doubles(&case.relations));
-                let expected = case.loss(&all, &others);
-                let loss = f64::from(loss.unwrap());
-                assert!((loss - expected).abs() < 1e-5 * expected, "{what}: {loss}, {expected}");
-                for place in 0..all.len() + others.len() {
-                    let moved = |by: f64| {
-                        let (mut all, mut others) = (all.clone(), others.clone());
-                        match place.checked_sub(all.len()) {
-                            None => all[place] += by,
-                            Some(place) => others[place] += by,
-                        }
-                        case.loss(&all, &others)
-                    };
-                    let slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
-                    let step = match place.checked_sub(all.len()) {
-                        None => case.entities[place] - entities[place],
-                        Some(place) => case.relations[place] - relations[place],
-                    };
-                    let error = (f64::from(step) - slope).abs();
-                    assert!(error < 2e-6, "{what}: place {place}: {step}, {slope}");
-                }
+                compare(&case, &format!("{model:?}, reverse {reverse}, same order {same_order}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_loss_is_the_one_of_the_definition() {
+    let losses = [
+        Loss::Softmax { contrastive: true },
+        Loss::Logistic { margin: 0.5 },
+        Loss::Margin { margin: 0.5 },
+        Loss::SelfAdversarial { margin: 0.5, temperature: 2.0 },
+    ];
+    for loss in losses {
+        for (model, width) in [(Bilinear::DistMult, 7), (Bilinear::ComplEx, 6)] {
+            for reverse in [false, true] {
+                let sizes = Sizes { entities: 9, width, triples: 13, chunk: 4, negatives: 6 };
+                let of = Objective { loss, ..objective(model, None, reverse) };
+                compare(&Case::new(of, &sizes, 5), &format!("{loss:?}, {model:?}, {reverse}"));
             }
         }
     }
@@ -278,24 +338,96 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn what_is_not_finite_moves_nothing() {
     let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 10 };
+    type Change<'a> = &'a dyn Fn(&mut Case);
+    let used = |case: &Case, part: usize| 6 * case.triples[3 * 7 + part] as usize;
+    let scaled = |case: &mut Case, entities: f32, relations: f32| {
+        case.entities.iter_mut().for_each(|number| *number *= entities);
+        case.relations.iter_mut().for_each(|number| *number *= relations);
+    };
+    let linear = |case: &mut Case| case.objective.loss = Loss::Logistic { margin: 0.0 };
+    let changes: [(&str, Change<'_>); 10] = [
+        ("a head", &|case| {
+            let place = used(case, 0);
+            case.entities[place + 1] = f32::INFINITY;
+        }),
+        ("a relation", &|case| {
+            let place = used(case, 1);
+            case.relations[place + 5] = f32::NAN;
+        }),
+        ("a candidate", &|case| {
+            let place = 6 * case.candidates[1][3] as usize;
+            case.entities[place] = f32::NEG_INFINITY;
+        }),
+        ("a weight", &|case| case.weights[7] = f32::NAN),
+        ("a bias", &|case| case.bias[0][4] = f32::NAN),
+        ("the scores", &|case| scaled(case, 1e20, 1.0)),
+        ("a size", &|case| {
+            case.objective.size = Some(Size::Cubes);
+            scaled(case, 1e14, 1e-30);
+        }),
+        // All gradients are finite, those of relations not if squared.
+        ("a square", &|case| {
+            linear(case);
+            scaled(case, 1e10, 1e-20);
+        }),
+        ("a square of entities", &|case| {
+            linear(case);
+            scaled(case, 1e-3, 1e24);
+        }),
+        ("a mean of squares", &|case| {
+            linear(case);
+            case.objective.steps = (Step::RowAdagrad, Step::RowAdagrad);
+            scaled(case, 1e10, 1e-20);
+        }),
+    ];
+    for (what, change) in changes {
+        let mut case = Case::new(objective(Bilinear::ComplEx, None, false), &sizes, 3);
+        change(&mut case);
+        for threads in [1, 2] {
+            unmoved(&case, STATE, threads, what);
+        }
+    }
+    // Squares that are finite, and would leave a sum that is not.
     let mut case = Case::new(objective(Bilinear::ComplEx, None, false), &sizes, 3);
-    let used = case.triples[3 * 7] as usize;
-    case.entities[6 * used + 1] = f32::INFINITY;
-    let (loss, entities, relations) = case.train(2);
-    assert_eq!(loss, None);
-    assert_eq!(entities, case.entities);
-    assert_eq!(relations, case.relations);
+    linear(&mut case);
+    scaled(&mut case, 6e9, 1e-19);
+    assert!(case.train(2).0.is_some());
+    unmoved(&case, 5e37, 2, "a state");
+}
+
+/// Trains a batch, expects no loss, and every number of tables and states as it was.
+fn unmoved(case: &Case, state: f32, threads: usize, what: &str) {
+    let bits = |numbers: &[f32]| -> Vec<u32> { numbers.iter().map(|x| x.to_bits()).collect() };
+    let (mut entities, mut relations) = (case.entities.clone(), case.relations.clone());
+    let (of_entities, of_relations) = case.objective.steps;
+    let count = |rows: &[f32], step: Step| rows.len() / case.width * step.state_width(case.width);
+    let mut states =
+        [vec![state; count(&entities, of_entities)], vec![state; count(&relations, of_relations)]];
+    let [entity_state, relation_state] = &mut states;
+    let loss = train_batch(
+        &case.objective,
+        Table { rows: &mut entities, state: entity_state, width: case.width },
+        Table { rows: &mut relations, state: relation_state, width: case.width },
+        &case.batch(),
+        &mut Workspace::default(),
+        threads,
+    );
+    assert_eq!(loss.unwrap(), None, "{what}");
+    assert_eq!(bits(&entities), bits(&case.entities), "{what}");
+    assert_eq!(bits(&relations), bits(&case.relations), "{what}");
+    assert!(states.iter().flatten().all(|&number| number == state), "{what}");
 }
 
 #[test]
 fn sizes_and_rows_that_do_not_fit_are_refused() {
     let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 10 };
     let good = Case::new(objective(Bilinear::ComplEx, None, false), &sizes, 3);
-    let refused = |change: &dyn Fn(&mut Case), what: &str| {
+    let refused_with = |missing: [usize; 2], change: &dyn Fn(&mut Case), what: &str| {
         let mut case = good.clone();
         change(&mut case);
         let (mut entities, mut relations) = (case.entities.clone(), case.relations.clone());
-        let mut states = [vec![0.0; entities.len()], vec![0.0; relations.len()]];
+        let mut states =
+            [vec![0.0; entities.len() - missing[0]], vec![0.0; relations.len() - missing[1]]];
         let [entity_state, relation_state] = &mut states;
         let error = train_batch(
             &case.objective,
@@ -308,12 +440,19 @@ fn sizes_and_rows_that_do_not_fit_are_refused() {
         let message = error.unwrap_err().to_string();
         assert!(message.contains(what), "{message}");
         assert_eq!(entities, case.entities, "{what}");
+        assert_eq!(relations, case.relations, "{what}");
     };
+    let refused = |change: &dyn Fn(&mut Case), what: &str| refused_with([0, 0], change, what);
     refused(&|case| case.triples[8] = 20, "row 20");
     refused(&|case| case.triples[7] = -1, "relation -1");
     refused(&|case| case.places[0][3] = 30, "triple 30");
-    refused(&|case| case.candidates[1][2] = 99, "row 99");
+    refused(&|case| case.candidates[1][9] = 99, "row 99");
     refused(&|case| case.weights.truncate(3), "one weight a triple");
     refused(&|case| case.chunks[0][0].triples = 7, "chunks of 7 triples");
     refused(&|case| case.width = 5, "5 numbers");
+    refused(&|case| case.candidates[1].reverse(), "chunk 0: expected ascending");
+    let row_adagrad = |case: &mut Case| case.objective.steps.1 = Step::RowAdagrad;
+    refused(&row_adagrad, "RowAdagrad of relations: expected 1 numbers of state");
+    refused_with([0, 6], &|_| (), "Adagrad of relations: expected 6 numbers of state");
+    refused_with([1, 0], &|_| (), "Adagrad of entities: expected 6 numbers of state");
 }

@@ -23,6 +23,10 @@ type Asked<'py> = (
 );
 /// Rows and the state of their optimiser.
 type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
+/// Rows and their bias.
+type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
+/// How much each place counts, and the sums of these.
+type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -30,13 +34,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(draw_negatives, module)?)
 }
 
-/// Rows and their bias.
-type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
-/// How much each place counts, and the sums of these.
-type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
-
-/// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight; `(seed, epoch, pool, batch, number)`
-/// says for what.
+/// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight;
+/// `(seed, epoch, pool, batch, number)` says for what.
 #[pyfunction]
 #[pyo3(signature = (ranges, shares, weights, counts, occasion, *, biased))]
 fn draw_negatives<'py>(

@@ -12,6 +12,8 @@ from rich.table import Table
 from outercore.cli import console, embed_options, options
 from outercore.sizes import format_size, parse_size
 
+_SWAPS = {"spare_slot": "spare", "in_place": "in place"}
+
 
 def plan_embed(
     data_set: options.DataSet,
@@ -54,9 +56,9 @@ def plan_embed(
 ) -> None:
     """Say what a memory budget will buy for embedding, before anything is embedded.
 
-    For each order of partitions: buffer states, bytes that an epoch reads and writes, swaps with
-    something to train meanwhile, expected seconds, and whether the graph is dense enough for
-    computing to hide the I/O (theorem 3 of Legend).
+    For each order of partitions: buffer states, bytes that an epoch reads and writes, triples
+    that it reads, swaps with something to train meanwhile, expected seconds, and whether the
+    graph is dense enough for computing to hide the I/O (theorem 3 of Legend).
 
     **Examples**
 
@@ -155,20 +157,22 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
 def _table(orders: list[dict[str, Any]]) -> Table:
     """One row an order; the one that a run would take is bold."""
     table = Table(
-        *("order", "swap", "states", "read, written", "prefetchable", "hidden", "epoch"),
+        *("order", "states", "moved", "triples", "prefetch", "hidden", "epoch"),
         box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for column in table.columns:
         column.no_wrap = True
-    for column in table.columns[2:]:
+    for column in table.columns[1:]:
         column.justify = "right"
     for one in orders:
         table.add_row(
-            one["kind"] + (" *" if one["chosen"] else ""),
-            "spare" if one["mode"] == "spare_slot" else "in place",
+            f"{one['kind']}, {_SWAPS[one['mode']]}" + (" *" if one["chosen"] else ""),
             f"{one['states']:,}",
             format_size(one["bytes_between"]),
-            f"{one['prefetchable']:,} of {one['swaps']:,}",
+            format_size(one["bytes_of_triples"]) if one["bytes_of_triples"] else "in memory",
+            f"{one['prefetchable']:,}/{one['swaps']:,}",
             f"{one['hidden']:,}",
             _seconds(one["epoch_seconds"]),
             style="bold" if one["chosen"] else "",

@@ -19,7 +19,7 @@ import numpy as np
 
 from outercore.configuration import build
 from outercore.embed.config import ModelConfig
-from outercore.embed.custom import GIVE, own_score
+from outercore.embed.custom import GIVE, own_score, require_same
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.errors import (
     CorruptError,
@@ -227,15 +227,20 @@ class Embedding:
         """What scores triples; needs PyTorch.
 
         Raises:
-            InvalidError: the score function is one's own and was not given.
+            InvalidError: the score function is one's own and was not given, or is another one.
         """
+        place, digest = self.description.get("score"), self.description.get("score_digest", "")
         if self.model.kind == "custom" and self.score is None:
             raise InvalidError(
-                f"embedding `{self.root}` was made with the score function "
-                f"`{self.description.get('score')}`, which is not kept with it\nhint: {GIVE}"
+                f"embedding `{self.root}` was made with the score function `{place}`, which is "
+                f"not kept with it\nhint: {GIVE}"
             )
-        own = None if self.score is None else own_score(self.score).function
-        model: Model = scoring("models", "build_model")(self.model, own)
+        function = None
+        if self.score is not None:
+            own = own_score(self.score)
+            require_same(f"embedding `{self.root}`", str(place), digest, own)
+            function = own.function
+        model: Model = scoring("models", "build_model")(self.model, function)
         return model
 
     def neighbours(

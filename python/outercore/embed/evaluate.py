@@ -217,7 +217,7 @@ class _Questions:
             self._out_rows, order = torch.cat([self._out_rows, others]).sort(stable=True)
             self._out = torch.cat([self._out, question.anchors[others]])[order]
         self._known = known
-        self._question = triples[:, 1], question.anchors, question.targets
+        self._asked_for, self._relation_ids = question, triples[:, 1]
         self._loops = loops
 
     def compare(self, entities: Tensor, rows: Tensor) -> None:
@@ -236,16 +236,16 @@ class _Questions:
         Made anew for each block and few questions: all answers of all questions of a hub are as
         many as the square of its degree.
         """
-        relations, anchors, targets = (part[some] for part in self._question)
         if self._known is None:
-            nothing = relations.new_empty(0)
+            nothing = entities.new_empty(0)
             return Masked(nothing, nothing)
-        first, last = entities[[0, -1]].tolist()
-        rows, others = self._known.between(anchors, relations, first, last + 1)
-        rest = others != targets[rows]
+        anchors = self._asked_for.anchors[some]
+        found = self._known.among(anchors, self._relation_ids[some], entities)
+        others = entities[found.columns]
+        rest = others != self._asked_for.targets[some][found.rows]
         if not self._loops:
-            rest &= others != anchors[rows]
-        return occurrences(entities, rows[rest], others[rest])
+            rest &= others != anchors[found.rows]
+        return Masked(found.rows[rest], found.columns[rest])
 
     def _compare_some(self, some: slice, rows: Tensor, out: Masked, known: Masked) -> None:
         scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)

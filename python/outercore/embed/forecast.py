@@ -112,7 +112,16 @@ def _orders(
                 walks=walks_of(config, placement),
             )
             chosen = _is_chosen(config, placement, kind, spare=spare)
-            found.append({**asdict(plan), "chosen": chosen})
+            # A state waits for its triples, where not all of them stay in memory.
+            read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
+            found.append(
+                {
+                    **asdict(plan),
+                    "bytes_of_triples": read,
+                    "epoch_seconds": plan.epoch_seconds + read / read_bandwidth,
+                    "chosen": chosen,
+                }
+            )
     return found
 
 

@@ -229,13 +229,36 @@ class KnownTargets:
         starts, stops = self._ranges(anchors, relations)
         return self._pairs(starts, stops)
 
-    def between(
-        self, anchors: Tensor, relations: Tensor, first: int, stop: int
-    ) -> tuple[Tensor, Tensor]:
-        """Those of the known targets of each row that are in `first..stop`; as `of`."""
-        starts, stops = self._ranges(anchors, relations)
-        inner = self._lower_bounds(starts, stops, first)
-        return self._pairs(inner, self._lower_bounds(inner, stops, stop))
+    def among(self, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Masked:
+        """Where the known targets of each row stand among `candidates`, which ascend.
+
+        Cost: memory for rows x candidates at most, however many targets are known; rows with the
+        same anchor and relation are looked up once.
+        """
+        if not (self._keys.numel() and candidates.numel() and anchors.numel()):
+            nothing = anchors.new_empty(0)
+            return Masked(nothing, nothing)
+        kinds = max(self._relations, int(relations.max()) + 1)
+        keys, key_of_row = torch.unique(anchors * kinds + relations, return_inverse=True)
+        starts, stops = self._ranges(keys // kinds, keys % kinds)
+        first, last = candidates[[0, -1]]
+        starts = self._lower_bounds(starts, stops, first)
+        stops = self._lower_bounds(starts, stops, last + 1)
+        # What is fewer is looked up in the other: a key's targets or the candidates.
+        few = stops - starts <= len(candidates)
+        found = occurrences(candidates, *self._pairs(starts, torch.where(few, stops, starts)))
+        many = (~few).nonzero().squeeze(1)
+        owners, columns = repeat_ranges(torch.full_like(many, len(candidates)))
+        owners = many[owners]
+        places = self._lower_bounds(starts[owners], stops[owners], candidates[columns])
+        hits = places < stops[owners]
+        hits &= self._targets[places.clamp_max(len(self._targets) - 1)] == candidates[columns]
+        owners, order = torch.cat([found.rows, owners[hits]]).sort(stable=True)
+        columns = torch.cat([found.columns, columns[hits]])[order]
+        counts = torch.bincount(owners, minlength=len(keys))
+        before = torch.cumsum(counts, 0) - counts
+        rows, offsets = repeat_ranges(counts[key_of_row])
+        return Masked(rows, columns[before[key_of_row[rows]] + offsets])
 
     def _ranges(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where each row's targets begin and end."""
@@ -248,14 +271,15 @@ class KnownTargets:
         starts = self._starts[place]
         return starts, torch.where(found, self._starts[place + 1], starts)
 
-    def _lower_bounds(self, starts: Tensor, stops: Tensor, target: int) -> Tensor:
-        """Within each range of ascending targets, the first place of one not below `target`."""
-        low, high = starts.clone(), stops.clone()
-        while bool((open_ := low < high).any()):
-            middle = torch.where(open_, (low + high) // 2, 0)
-            below = open_ & (self._targets[middle] < target)
+    def _lower_bounds(self, starts: Tensor, stops: Tensor, targets: Tensor) -> Tensor:
+        """Within each range of ascending targets, the first place of one not below its own of
+        `targets`, or below the only one."""
+        low, high = starts, stops
+        while bool((unsure := low < high).any()):
+            middle = torch.where(unsure, (low + high) // 2, 0)
+            below = unsure & (self._targets[middle] < targets)
             low = torch.where(below, middle + 1, low)
-            high = torch.where(open_ & ~below, middle, high)
+            high = torch.where(unsure & ~below, middle, high)
         return low
 
     def _pairs(self, starts: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,8 @@ class BufferState:
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
-        """All buckets trained in this state, for the first and only time."""
+        """All buckets trained in this state: each for the first and only time in a walk, or with
+        `spread` a part of every bucket whose partitions are here."""
         return self.before_swap + self.during_swap
 
 

@@ -31,9 +31,12 @@ _SEARCH = 2_000_000
 _PAGE_NUMBERS = 1024
 _DRAW = 24
 """Bytes a row to draw by degree: degrees as they are put together, their powers, running sums."""
+_A_DRAW = 64
+"""Bytes of a negative besides its row: ids, bias, what puts equal rows together."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
-_STAGING = 4 << 20
+_OF_PARTITIONS = ("slots", "triples of a state", "reads")
+_STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
 """What a process takes besides: names, records, scores of an evaluation's block."""
@@ -59,6 +62,11 @@ class Size:
     weighted: bool = False
     held_out: int = 0
     """Triples that are ranked, of all parts."""
+
+    @property
+    def triple_bytes(self) -> int:
+        """Of a triple as it lies on disk."""
+        return 16 if self.weighted else 12
 
 
 @dataclass(frozen=True)
@@ -96,8 +104,14 @@ class Placement:
     @property
     def for_partitions(self) -> int:
         """Bytes that are left to slots, reads and triples."""
-        others = ("slots", "triples of a state", "reads")
-        return self.memory - sum(size for name, size in self.parts.items() if name not in others)
+        return self.memory - sum(
+            size for name, size in self.parts.items() if name not in _OF_PARTITIONS
+        )
+
+    def keeps_triples(self, size: Size) -> bool:
+        """Whether all triples stay in memory in partitions: what is left is enough."""
+        taken = sum(self.parts[name] for name in _OF_PARTITIONS) + _MOST_STAGING
+        return self.for_partitions - taken >= size.triple_bytes * size.triples
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -238,24 +252,24 @@ def partitioned(
     if config.budget.sweeps != 1 or config.budget.spread or config.budget.rename:
         whole = int(_SPREAD * size.triples / partitions**2) + 1
     # As they are read; then as training takes them, with their order.
-    read, trained = (16, 24 + 8 + 4) if size.weighted else (12, 24 + 8)
+    read, trained = size.triple_bytes, 24 + 8 + (4 if size.weighted else 0)
     if config.negatives.filter == "known":
         trained += 2 * (8 + 16)
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
+    # Where a pool has parts of buckets, each partition's anchors have draws of their own; else
+    # those of the new one, and the others'.
+    groups = there if config.budget.spread else 2
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
         "triples of a state": read * (pool + whole) + 32 * partitions**2,
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
-        **_shared(config, size),
+        **_shared(config, size, groups=groups, rows=there * slot_rows),
     }
     if config.negatives.degree_share:
-        rows = there * slot_rows
-        # Where a pool has parts of buckets, each partition's anchors have draws of their own; else
-        # those of the new one, and the others'.
-        draws = there if config.budget.spread else 2
-        parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + _DRAW * draws * rows
+        of_draws = _DRAW * groups * there * slot_rows
+        parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + of_draws
     return Placement(budget, partitions, slots, spare, sweeps, parts)
 
 
@@ -292,7 +306,8 @@ def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
     for sweeps in _SWEEPS:
         pool = size.triples / (len(order) * sweeps)
         plan = _plan(config, size, order, walks_of(config, replace(placement, sweeps=sweeps)))
-        hides = plan.epoch_seconds <= _HIDDEN * plan.compute_seconds
+        seconds = plan.epoch_seconds + size.triple_bytes * plan.triples_read / _NOMINAL_BANDWIDTH
+        hides = seconds <= _HIDDEN * plan.compute_seconds
         if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
             return sweeps
     return 1
@@ -325,20 +340,25 @@ def _filled(placement: Placement) -> Placement:
     return replace(placement, parts=parts)
 
 
-def _shared(config: EmbedConfig, size: Size) -> dict[str, int]:
-    """What is in memory with and without partitions."""
+def _shared(
+    config: EmbedConfig, size: Size, *, groups: int = 1, rows: int | None = None
+) -> dict[str, int]:
+    """What is in memory with and without partitions: a batch's triples are of so many groups with
+    negatives of their own, drawn from so many rows, by default from all."""
     dim, options = config.model.dim, config.optimiser
     width = relation_width(config.model)
     relations = size.relations * (2 if config.model.reciprocal else 1)
-    negatives = size.entities if config.negatives.kind == "all" else config.negatives.count
+    every = config.negatives.kind == "all"
+    negatives = (size.entities if rows is None else rows) if every else config.negatives.count
     chunk = min(options.chunk_size, options.batch_size)
-    chunks = -(-options.batch_size // chunk)
-    # Of every side and chunk: gradients of anchors, relations, targets and candidates; then the
-    # rows that they touch, their state and what is computed of them; scores twice.
-    gradients = 2 * chunks * (3 * chunk + negatives) * dim * 4
+    chunks = -(-options.batch_size // chunk) + groups - 1
+    # Of every side: gradients of anchors, relations, targets and candidates; then the rows that
+    # they touch, their state and what is computed of them; scores twice. Groups beyond the first
+    # need memory for their candidates alone.
+    gradients = 2 * (3 * chunk * (chunks - groups + 1) + chunks * negatives) * dim * 4
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
-        "a batch": 3 * gradients + 2 * 4 * chunk * negatives,
+        "a batch": 3 * gradients + 2 * _A_DRAW * chunks * negatives + 2 * 4 * chunk * negatives,
         "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         **_autograd(config, chunk, negatives),

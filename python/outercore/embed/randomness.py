@@ -17,7 +17,6 @@ class Purpose(IntEnum):
     ENTITIES = 1
     RELATIONS = 2
     ORDER = 3
-    NEGATIVES = 4
     CANDIDATES = 5
 
 

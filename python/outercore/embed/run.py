@@ -12,7 +12,7 @@ import torch
 
 import outercore
 from outercore.embed.config import EmbedConfig
-from outercore.embed.custom import GIVE, OwnScore, own_score
+from outercore.embed.custom import GIVE, OwnScore, check_score, own_score, require_same
 from outercore.embed.data import has_triples
 from outercore.embed.models import ScoreFunction, build_model
 from outercore.embed.observe import Observer
@@ -85,7 +85,9 @@ def embed(
         # Refused before anything is written.
         warm = None if start_from is None else _warm_start(start_from, graph, chosen)
         planned = plan_session(graph, chosen)
-        build_model(chosen.model, own and own.function)
+        model = build_model(chosen.model, own and own.function)
+        if own is not None:
+            check_score(own, chosen.model.dim, model.relation_width(chosen.model.dim))
         more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
         if own is not None:
             more |= {"score": own.place, "score_digest": own.digest}
@@ -167,11 +169,7 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     if score is None:
         return None
     own = own_score(score)
-    if digest and own.digest and digest != own.digest:
-        raise InvalidError(
-            f"run `{run.path}`: the score function `{own.place}` has changed since\n"
-            "hint: start another run with `--from`"
-        )
+    require_same(f"run `{run.path}`", str(place), digest, own)
     return own
 
 

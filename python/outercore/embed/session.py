@@ -150,6 +150,7 @@ class Session:
             {
                 "model": config.to_dict()["model"],
                 "score": self._run.own_score[0],
+                "score_digest": self._run.own_score[1],
                 "entities": self._data.entities,
                 "relations": self._data.relations,
                 "width": config.model.dim,

@@ -63,7 +63,10 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
 
 
 class DivergedError(InvalidError):
-    """A loss or a gradient was not finite; the tables are as the batch before left them."""
+    """A loss, a gradient or the sum of its squares was not finite.
+
+    The tables are as the batch before left them.
+    """
 
 
 class _PoolContext(NamedTuple):
@@ -225,13 +228,15 @@ class Trainer:
                 value += self._chunk(context, places, side, negatives, unit, found)
         loss = float(value)
         has_relations = self.store.relations.size(1) > 0
-        gradients = [found.entities(), *([found.relations()] if has_relations else [])]
-        if not all(map(math.isfinite, (loss, *(float(sums.sum()) for _, sums in gradients)))):
+        entities = found.entities()
+        relations = found.relations() if has_relations else None
+        fit = math.isfinite(loss) and _fit(pool.entity_state, *entities)
+        if not fit or (relations and not _fit(self.store.relation_state, *relations)):
             raise _diverged(at, str(loss))
-        self._entity_steps.step(pool.entities, pool.entity_state, *gradients[0], rates[0])
-        if has_relations:
+        self._entity_steps.step(pool.entities, pool.entity_state, *entities, rates[0])
+        if relations:
             tables = (self.store.relations, self.store.relation_state)
-            self._relation_steps.step(*tables, *gradients[1], rates[1])
+            self._relation_steps.step(*tables, *relations, rates[1])
         return loss
 
     def _chunk(
@@ -314,6 +319,15 @@ class Trainer:
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost
+
+
+def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:
+    """Whether gradients are finite, and so are their squares added to the state of their rows.
+
+    Shapes: `state` [all, state width], `rows` int64 [touched], `gradients` [touched, width].
+    """
+    squares = torch.linalg.vecdot(gradients, gradients)
+    return bool(squares.add_(gather_rows(state, rows).sum(1)).isfinite().all())
 
 
 def _diverged(at: tuple[int, int, int], found: str) -> DivergedError:

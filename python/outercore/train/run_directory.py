@@ -147,7 +147,8 @@ class AnyRunDirectory:
             return
         for directory in self._own:
             self._storage.remove_tree(directory)
-        self._config.unlink(missing_ok=True)
+        for file in (self._config, self._record):
+            file.unlink(missing_ok=True)
         # What else may lie there is not ours.
         with contextlib.suppress(OSError):
             self.path.rmdir()

@@ -4,6 +4,7 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
+use super::{add_degrees, degrees_table};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{Degree, Flow, Passes};
 use crate::state::{PerNode, Table, Traffic};
@@ -56,16 +57,10 @@ pub fn need(shape: &GridShape) -> Need {
 pub fn degrees<R: Passes>(run: &mut R, which: DegreeName) -> Result<Raw<i64>> {
     let shape = *run.shape();
     let first = if which == DegreeName::In { Degree::In } else { Degree::Out };
-    let mut counts = Table::build(run, 1, |run, part| {
-        Ok(run.degrees(first, part)?.into_iter().map(i64::from).collect::<Vec<i64>>())
-    })?;
+    let mut counts = degrees_table(run, first)?;
     if which == DegreeName::Total && !shape.symmetric {
-        counts.each(|part, counts| {
-            for (count, more) in counts.iter_mut().zip(run.degrees(Degree::In, part)?) {
-                *count += i64::from(more);
-            }
-            Ok(true)
-        })?;
+        let add = |count: &mut i64, more| *count += i64::from(more);
+        add_degrees(run, Degree::In, &mut counts, add)?;
     }
     let facts = facts(&shape, &mut counts)?;
     let by_partition = counts.into_parts(|counts| counts);

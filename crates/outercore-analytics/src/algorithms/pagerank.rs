@@ -377,7 +377,10 @@ pub fn pagerank<R: Passes>(
             "pagerank: change {change:.1e} after {iterations} iterations, wanted {:e}",
             options.tolerance
         ))
-        .hint("raise max_iterations, or set tolerance=0 to take what they give"));
+        .hint(match run.checkpoints().is_some_and(|checkpoints| checkpoints.is_there()) {
+            true => "raise max_iterations and go on from the checkpoint with --resume",
+            false => "raise max_iterations, or set tolerance=0 to take what they give",
+        }));
     }
     let mut facts = serde_json::Map::new();
     facts.insert("iterations".into(), iterations.into());

@@ -118,8 +118,8 @@ impl CheckpointPlan {
 /// Everything that [`RunPlan::new`] looks at.
 #[derive(Debug)]
 pub struct PlanInput<'a> {
-    /// What runs, for messages.
-    pub algorithm: &'a str,
+    /// What runs, for messages; `None` where passes are somebody's own.
+    pub algorithm: Option<&'a str>,
     /// The whole budget.
     pub budget: Bytes,
     /// Threads that compute.
@@ -160,8 +160,8 @@ impl RunPlan {
     /// `Budget`, with the least that works.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
         Ok(Self {
-            least: rounded_up(least(input)?),
-            least_in_memory: rounded_up(least_in_memory(input)?),
+            least: least(input)?,
+            least_in_memory: least_in_memory(input)?,
             ..Self::divided(input)?
         })
     }
@@ -209,7 +209,8 @@ impl RunPlan {
         let share = if local.is_some() { rest } else { rest / 2 };
         let working =
             need.working.map_or(0, |working| working.most.0.min(share.max(working.least.0)));
-        Ok(Self::assemble(input, &sizes, local, [state, index, scratch, staging, window, working]))
+        let taken = Taken { state, index, scratch, staging, window, working };
+        Ok(Self::assemble(input, &sizes, local, &taken))
     }
 
     /// The same with the smallest staging and window.
@@ -220,12 +221,12 @@ impl RunPlan {
         let (index, scratch) = buffers(input);
         let working = need.working.map_or(0, |working| working.least.0);
         let (staging, window) = (STAGING.0.0, WINDOW.0.0.max(two_slots));
-        Self::assemble(input, sizes, local, [state, index, scratch, staging, window, working])
+        let taken = Taken { state, index, scratch, staging, window, working };
+        Self::assemble(input, sizes, local, &taken)
     }
 
-    fn assemble(input: &PlanInput<'_>, sizes: &[u64], local: Option<u64>, parts: [u64; 6]) -> Self {
-        let [state, index, scratch, staging, window, working] = parts;
-        let room = input.budget.0.saturating_sub(parts.iter().sum());
+    fn assemble(input: &PlanInput<'_>, sizes: &[u64], local: Option<u64>, taken: &Taken) -> Self {
+        let room = input.budget.0.saturating_sub(taken.total());
         let room = room.min(local.unwrap_or(u64::MAX));
         let pins = choose(sizes, room, input.reads_by_segment);
         let total: u64 = sizes.iter().sum();
@@ -243,13 +244,13 @@ impl RunPlan {
             budget: input.budget,
             least: Bytes(0),
             least_in_memory: Bytes(0),
-            state: Bytes(state),
+            state: Bytes(taken.state),
             output: Bytes(delivered(input)),
-            index: Bytes(index),
-            staging: Bytes(staging),
-            window: Bytes(window),
-            scratch: Bytes(scratch),
-            working: Bytes(working),
+            index: Bytes(taken.index),
+            staging: Bytes(taken.staging),
+            window: Bytes(taken.window),
+            scratch: Bytes(taken.scratch),
+            working: Bytes(taken.working),
             pinned: Bytes(pinned),
             segments: sizes.len() as u64,
             pinned_segments,
@@ -272,6 +273,22 @@ impl RunPlan {
         let buffers = self.index.0 + self.staging.0 + self.window.0;
         let streaming = buffers + self.state.0 + self.scratch.0 + self.working.0 + self.pinned.0;
         Bytes(streaming.max(buffers + self.output.0))
+    }
+}
+
+/// What a plan with state in memory takes besides pins, in bytes.
+struct Taken {
+    state: u64,
+    index: u64,
+    scratch: u64,
+    staging: u64,
+    window: u64,
+    working: u64,
+}
+
+impl Taken {
+    fn total(&self) -> u64 {
+        self.state + self.index + self.scratch + self.staging + self.window + self.working
     }
 }
 
@@ -359,12 +376,14 @@ fn too_small(input: &PlanInput<'_>) -> Error {
         Ok(least) => rounded_up(least),
         Err(error) => return error,
     };
-    let has_to_fit = input.need.spill.is_none() && !input.records.is_empty();
+    let has_to_fit = input.algorithm.is_some() && input.need.spill.is_none();
     Error::new(
         ErrorKind::Budget,
         format!(
             "a budget of {} is too small for {} on {} connected nodes; the least that works is {least}",
-            input.budget, input.algorithm, input.shape.connected,
+            input.budget,
+            input.algorithm.unwrap_or("a stream"),
+            input.shape.connected,
         ),
     )
     .hint(match input.far {
@@ -409,7 +428,7 @@ mod tests {
             })
             .collect();
         RunPlan::new(&PlanInput {
-            algorithm: "pagerank",
+            algorithm: Some("pagerank"),
             budget,
             threads: 2,
             shape: &shape(1_000_000),
@@ -439,7 +458,10 @@ mod tests {
                 assert!(plan.peak().0 <= budget, "{budget}: {plan:?}");
                 assert_eq!(plan.bytes_per_pass.0 + plan.pinned.0, 100_000_000);
             }
-            assert!(plan(Bytes(least.0 - 220_000), need).is_err(), "{least}");
+            let exact = plan(Bytes::gib(1), need).unwrap().least;
+            assert!(exact <= least && least.0 - exact.0 < 110 << 10, "{exact} {least}");
+            assert_eq!(plan(exact, need).unwrap().least, exact);
+            assert!(plan(Bytes(exact.0 - 1), need).is_err(), "{exact}");
             assert_eq!(plan(Bytes::gib(1), need).unwrap().bytes_per_pass, Bytes(0));
         }
     }

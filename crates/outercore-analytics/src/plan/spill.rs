@@ -143,7 +143,6 @@ struct Division {
 /// # Errors
 /// `Budget`, with the least that works.
 pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
-    let shape = input.shape;
     let parts = Parts::of(input, need)?;
     if input.budget.0 < parts.least(input) {
         return Err(too_small(input));
@@ -153,30 +152,12 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
     let targets = (division.group as u64 * target).max(largest);
     let sources = (division.sources as u64 + 1) * shown;
     let gathers = input.need.working.is_some();
-    let of_all = |kind: PerNode| -> u64 {
-        (0..shape.partitions()).map(|part| kind.moved(shape.partition_len(part) as u64)).sum()
-    };
-    let traffic = need.traffic;
-    let times = |kind: PerNode, often: &[bool]| {
-        often.iter().filter(|&&reads| reads).count() as u64 * of_all(kind)
-    };
-    let read = times(need.shown, &[traffic.open_shown, traffic.close_shown])
-        + times(need.fixed, &[traffic.open_fixed, traffic.close_fixed])
-        + times(need.own, &[traffic.open_own])
-        + division.loads;
-    let written = of_all(need.shown) + times(need.own, &[need.writes_own]);
+    let (read, written) = moved(input, need, division.loads);
     let rest = input.budget.0 - fixed.delivering();
     let whole = input.need.output.0 + delivering(input) <= rest;
-    let passing = 2 * of_all(need.shown) + of_all(need.fixed) + of_all(need.own);
-    let kept = match need.result {
-        ResultTable::Shown => 2 * of_all(need.shown),
-        ResultTable::Own => of_all(need.own),
-    };
-    // Values in the numbering of the grid, node ids, and the result.
-    let result = if whole { 0 } else { kept + of_all(NODE_IDS) + result_file(input).0 };
     let spill = SpillPlan {
         // Gathers are bound by their working memory alone.
-        targets: if gathers { shape.partitions() as u64 } else { division.group as u64 },
+        targets: if gathers { input.shape.partitions() as u64 } else { division.group as u64 },
         sources: division.sources as u64,
         groups: division.groups,
         read_per_pass: Bytes(read),
@@ -218,9 +199,41 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
         far_bytes: Bytes(far_bytes),
         result_window: (!whole).then_some(Bytes(window)),
         spill: Some(spill),
-        disk: Bytes(passing.max(result)),
+        disk: disk(input, need, whole),
         checkpoint: None,
     })
+}
+
+/// Bytes of a kind of state of all nodes.
+fn of_all(input: &PlanInput<'_>, kind: PerNode) -> u64 {
+    let shape = input.shape;
+    (0..shape.partitions()).map(|part| kind.moved(shape.partition_len(part) as u64)).sum()
+}
+
+/// Bytes of state that a pass over everything reads, `loads` of them for sources, and writes.
+fn moved(input: &PlanInput<'_>, need: &SpillNeed, loads: u64) -> (u64, u64) {
+    let traffic = need.traffic;
+    let times = |kind: PerNode, often: &[bool]| {
+        often.iter().filter(|&&moves| moves).count() as u64 * of_all(input, kind)
+    };
+    let read = times(need.shown, &[traffic.open_shown, traffic.close_shown])
+        + times(need.fixed, &[traffic.open_fixed, traffic.close_fixed])
+        + times(need.own, &[traffic.open_own])
+        + loads;
+    (read, times(need.shown, &[true]) + times(need.own, &[need.writes_own]))
+}
+
+/// Bytes of scratch files at once, at most; `whole`: the result has room in memory.
+fn disk(input: &PlanInput<'_>, need: &SpillNeed, whole: bool) -> Bytes {
+    let of_all = |kind| of_all(input, kind);
+    let passing = 2 * of_all(need.shown) + of_all(need.fixed) + of_all(need.own);
+    let kept = match need.result {
+        ResultTable::Shown => 2 * of_all(need.shown),
+        ResultTable::Own => of_all(need.own),
+    };
+    // Values in the numbering of the grid, node ids, and the result.
+    let result = if whole { 0 } else { kept + of_all(NODE_IDS) + result_file(input).0 };
+    Bytes(passing.max(result))
 }
 
 /// Memory while a result is put together besides its window: ids and values of a partition.

@@ -128,11 +128,12 @@ struct Summed {
     costs: Vec<f32>,
 }
 
-/// Trains one batch and returns its loss; `None` where that or a gradient is not finite: the
-/// tables are then as they were.
+/// Trains one batch and returns its loss; `None` where that, a gradient, or the state that its
+/// squares are added to is not finite: the tables are then as they were.
 ///
 /// # Errors
-/// Invalid: sizes that do not fit each other, places or rows that there are not.
+/// Invalid: sizes that do not fit each other, places or rows that there are not, candidates that
+/// do not ascend. Nothing has moved then.
 pub fn train_batch(
     objective: &Objective,
     entities: Table<'_>,
@@ -293,6 +294,19 @@ fn check(
     if relations.width > 0 && !relations.rows.len().is_multiple_of(relations.width) {
         return Err(Error::invalid("batch: relations are no whole rows"));
     }
+    let steps =
+        [(entities, objective.steps.0, "entities"), (relations, objective.steps.1, "relations")];
+    for (table, step, what) in steps {
+        let state_width = step.state_width(table.width);
+        if table.width > 0 && table.state.len() != table.rows.len() / table.width * state_width {
+            return Err(Error::invalid(format!(
+                "batch: {step:?} of {what}: expected {state_width} numbers of state beside each \
+                 of {} rows, found {} numbers",
+                table.rows.len() / table.width,
+                table.state.len()
+            )));
+        }
+    }
     let triples = batch.triples.len() / 3;
     if !batch.triples.len().is_multiple_of(3)
         || batch.weights.is_some_and(|all| all.len() != triples)
@@ -314,6 +328,17 @@ fn check(
                 questions.places.len(),
                 questions.candidates.len()
             )));
+        }
+        let mut rest = questions.candidates;
+        for (number, chunk) in questions.chunks.iter().enumerate() {
+            let (candidates, others) = rest.split_at(chunk.candidates);
+            // A triple's own entity is found among them by halving.
+            if !candidates.is_sorted() {
+                return Err(Error::invalid(format!(
+                    "batch: candidates of chunk {number}: expected ascending rows"
+                )));
+            }
+            rest = others;
         }
     }
     Ok(())

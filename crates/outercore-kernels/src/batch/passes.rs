@@ -70,73 +70,117 @@ pub(super) struct Space<'a> {
     pub panels: &'a mut [Vec<f32>; 2],
 }
 
+/// Chunks that go through all passes together, and what they are about.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    from: &'a Tables<'a>,
+    batch: &'a Batch<'a>,
+    jobs: &'a [Job],
+    threads: usize,
+}
+
+impl<'a> Group<'a> {
+    fn candidates(&self, job: &Job) -> &'a [i64] {
+        &self.batch.questions[job.side].candidates[job.candidates.clone()]
+    }
+
+    /// Numbers of a chunk's candidates as columns.
+    fn columns(&self, job: &Job) -> usize {
+        self.from.entities.width * job.width()
+    }
+
+    /// The same as rows.
+    fn rows(&self, job: &Job) -> usize {
+        job.candidates.len() * self.from.stride()
+    }
+
+    /// Something of every chunk.
+    fn sizes(&self, of: impl Fn(&Job) -> usize) -> Vec<usize> {
+        self.jobs.iter().map(of).collect()
+    }
+}
+
 impl Space<'_> {
     /// Scores, loss and gradients of some chunks.
     pub fn score(&mut self, from: &Tables<'_>, batch: &Batch<'_>, jobs: &[Job], threads: usize) {
-        let (width, stride) = (from.entities.width, from.stride());
-        let candidates = |job: &Job| &batch.questions[job.side].candidates[job.candidates.clone()];
-        let rows_of = |job| Rows { table: from.entities.rows, width, rows: candidates(job) };
-        let scores: Vec<_> = jobs.iter().map(Job::scores).collect();
-        let columns: Vec<_> = jobs.iter().map(|job| width * job.width()).collect();
-        let rows: Vec<_> = jobs.iter().map(|job| job.candidates.len() * stride).collect();
-        let [by_columns, by_rows] = &mut *self.panels;
+        let group = Group { from, batch, jobs, threads };
+        self.pack(group);
+        self.train_blocks(group);
+        self.candidate_gradients(group);
+    }
 
+    /// Writes the candidates' rows into panels, as columns and as rows.
+    fn pack(&mut self, group: Group<'_>) {
+        let width = group.from.entities.width;
+        let rows_of =
+            |job| Rows { table: group.from.entities.rows, width, rows: group.candidates(job) };
+        let [by_columns, by_rows] = &mut *self.panels;
         let mut pieces = Vec::new();
-        for (job, panels) in jobs.iter().zip(cut(by_columns, &columns)) {
+        let columns = cut(by_columns, &group.sizes(|job| group.columns(job)));
+        for (job, panels) in group.jobs.iter().zip(columns) {
             let panels = panels.chunks_mut(panel_width() * width).enumerate();
             pieces.extend(panels.map(|(number, panel)| (job, number, panel, true)));
         }
-        for (job, panels) in jobs.iter().zip(cut(by_rows, &rows)) {
+        let rows = cut(by_rows, &group.sizes(|job| group.rows(job)));
+        for (job, panels) in group.jobs.iter().zip(rows) {
             let panels = panels.chunks_mut(panel_width() * job.candidates.len()).enumerate();
             pieces.extend(panels.map(|(number, panel)| (job, number, panel, false)));
         }
-        for_each(pieces, threads, |(job, number, panel, turned)| {
+        for_each(pieces, group.threads, |(job, number, panel, turned)| {
             if turned {
                 rows_of(job).pack_columns(number, panel);
             } else {
                 rows_of(job).pack_rows(number, panel);
             }
         });
+    }
 
-        let (mut column, mut row) = (&by_columns[..], &by_rows[..]);
+    /// Takes blocks of triples through query, scores, loss, and gradients of all but candidates.
+    fn train_blocks(&mut self, group: Group<'_>) {
+        let (mut columns, mut rows) = (&self.panels[0][..], &self.panels[1][..]);
         let mut remains = [Remains::default(), Remains::default()];
         for ((remains, side), rows) in remains.iter_mut().zip(&mut *self.sides).zip(self.rows) {
             *remains = Remains::new(side, rows);
         }
         let mut blocks = Vec::new();
-        for (number, (job, scores)) in jobs.iter().zip(cut(self.scores, &scores)).enumerate() {
-            let questions = &batch.questions[job.side];
-            let tails = job.side == 0 || from.objective.reverse.is_some();
+        let scores = cut(self.scores, &group.sizes(Job::scores));
+        for (job, scores) in group.jobs.iter().zip(scores) {
+            let questions = &group.batch.questions[job.side];
+            let tails = job.side == 0 || group.from.objective.reverse.is_some();
             let chunk = Scored {
-                from,
+                from: group.from,
                 side: if tails { Side::Tail } else { Side::Head },
-                candidates: candidates(job),
+                candidates: group.candidates(job),
                 bias: questions.bias.map(|bias| &bias[job.candidates.clone()]),
-                columns: first(&mut column, columns[number]),
-                rows: first(&mut row, rows[number]),
+                columns: first(&mut columns, group.columns(job)),
+                rows: first(&mut rows, group.rows(job)),
             };
             remains[job.side].blocks(job, chunk, scores, &mut blocks);
         }
-        for_each(blocks, threads, |mut block: Block<'_>| block.train());
+        for_each(blocks, group.threads, |mut block: Block<'_>| block.train());
+    }
 
+    /// Makes the gradients of candidates, some at a time, of what the blocks left of the scores.
+    fn candidate_gradients(&mut self, group: Group<'_>) {
+        let stride = group.from.stride();
         let mut pieces = Vec::new();
         let mut found = &self.scores[..];
         let [tails, heads] = &mut *self.sides;
         let queries = [&tails.queries[..], &heads.queries[..]];
         let mut outputs = [&mut tails.to_candidates[..], &mut heads.to_candidates[..]];
         let mut done = [0, 0];
-        for (job, &count) in jobs.iter().zip(&scores) {
-            let scores = first(&mut found, count);
+        for job in group.jobs {
+            let scores = first(&mut found, job.scores());
             let output = &mut outputs[job.side];
             first_mut(output, (job.candidates.start - done[job.side]) * stride);
             done[job.side] = job.candidates.end;
-            let output = first_mut(output, job.candidates.len() * stride);
+            let output = first_mut(output, group.rows(job));
             let queries = &queries[job.side][job.triples.start * stride..job.triples.end * stride];
             for (number, out) in output.chunks_mut(CANDIDATES_AT_ONCE * stride).enumerate() {
                 pieces.push((job, number * CANDIDATES_AT_ONCE, scores, queries, out));
             }
         }
-        for_each(pieces, threads, |(job, first, scores, queries, out)| {
+        for_each(pieces, group.threads, |(job, first, scores, queries, out)| {
             let left = Left::Columns { numbers: scores, stride: job.width(), first };
             let (rows, depth) = (out.len() / stride, job.triples.len());
             product(left, Right::Rows(queries), Extent { rows, depth, width: stride }, out);

@@ -3,6 +3,7 @@
 use super::{RowsOf, SideSpace, Summed, Table, Tables, grow};
 use crate::bilinear::Size;
 use crate::loss::total;
+use crate::rows::Step;
 use crate::uses::{Sizes, Source, Sums, Uses};
 
 /// The rows that uses of entities are of, kind by kind.
@@ -22,7 +23,8 @@ pub(super) fn relation_uses(rows: &[RowsOf; 2], shared: bool) -> Vec<&[u32]> {
     if shared { vec![&tails.relations] } else { vec![&tails.relations, &heads.relations] }
 }
 
-/// Adds up the gradients of equal rows; the loss, not finite where one of them is not.
+/// Adds up the gradients of equal rows; the loss, not finite where a step by one of them would
+/// leave state that is not.
 pub(super) fn sum(
     from: &Tables<'_>,
     rows: &[RowsOf; 2],
@@ -32,7 +34,7 @@ pub(super) fn sum(
     threads: usize,
 ) -> f32 {
     let objective = from.objective;
-    let stride = from.stride();
+    let (stride, size) = (from.stride(), objective.size);
     let source = |numbers, stride, factors| Some(Source { numbers, stride, factors });
     let anchors = |side: usize| source(&sides[side].to_anchors[..], stride, None);
     let targets =
@@ -54,7 +56,8 @@ pub(super) fn sum(
         uses.map(|(rows, (gradients, weights))| Uses { rows, gradients, weights }).collect();
     let twice = if shared { 2.0 } else { 1.0 };
     let strength = twice * objective.strengths.0;
-    let of_rows = of_entities.add_up(from.entities, &kinds, objective.size, strength, threads);
+    let of_rows =
+        of_entities.add_up(from.entities, &kinds, (size, strength), objective.steps.0, threads);
 
     let shared = shared && objective.reverse.is_none();
     let own = |side: usize| source(&sides[side].to_relations[..], from.relations.width, None);
@@ -69,7 +72,7 @@ pub(super) fn sum(
     let twice = if shared { 2.0 } else { 1.0 };
     let strength = twice * objective.strengths.1;
     let of_relations =
-        of_relations.add_up(from.relations, &kinds, objective.size, strength, threads);
+        of_relations.add_up(from.relations, &kinds, (size, strength), objective.steps.1, threads);
     total(&sides[0].values) + total(&sides[1].values) + of_rows + of_relations
 }
 
@@ -79,8 +82,8 @@ impl Summed {
         &mut self,
         table: &Table<'_>,
         kinds: &[Uses<'_>],
-        size: Option<Size>,
-        strength: f32,
+        (size, strength): (Option<Size>, f32),
+        step: Step,
         threads: usize,
     ) -> f32 {
         if table.width == 0 {
@@ -94,6 +97,8 @@ impl Summed {
             order: &self.order,
             table: table.rows,
             width: table.width,
+            state: table.state,
+            state_width: step.state_width(table.width),
             sizes: size.map(|size| Sizes { size, strength }),
         };
         sums.write(&mut self.sums[..rows * table.width], &mut self.costs, threads);

@@ -1,0 +1,139 @@
+//! From state to state: which partitions are brought into memory, which steps are handed out, and
+//! which swap begins meanwhile.
+
+use outercore_core::{Error, Result};
+
+use super::step::{Part, parts};
+use super::{Executor, Held, Resident, Step};
+use crate::journal::Position;
+use crate::order::SwapMode;
+use crate::walk::Visits;
+
+impl Executor {
+    /// The next step of this state or another; `None` once at the end of every epoch.
+    pub(super) fn next_step(&mut self) -> Result<Option<Step>> {
+        loop {
+            if std::mem::take(&mut self.epoch_ended) {
+                return Ok(None);
+            }
+            if !self.entered {
+                self.enter()?;
+            }
+            if let Some(part) = self.parts.pop_front() {
+                return self.hand_out(part).map(Some);
+            }
+            self.leave()?;
+        }
+    }
+
+    /// Brings the position's partitions into memory, where they are not, and lists its steps.
+    fn enter(&mut self) -> Result<()> {
+        if let Some(partitions) = self.brings_back.take() {
+            self.load_again(&partitions)?;
+        }
+        let resident = self.state().resident.clone();
+        for &partition in &resident {
+            if self.slot_of(partition).is_none() {
+                let free = |held: &Option<Held>| {
+                    held.is_none_or(|held| !resident.contains(&held.partition))
+                };
+                let empty = self.held.iter().position(Option::is_none);
+                let slot = empty
+                    .or_else(|| self.held.iter().position(free))
+                    .ok_or_else(|| Error::internal(format!("no slot for partition {partition}")))?;
+                self.begin(slot, Some(partition))?;
+                self.finish()?;
+            }
+        }
+        let Position { epoch, state } = self.position;
+        let visits = self.visits_of(epoch, state);
+        self.parts = parts(visits, state, self.walk.mode);
+        self.counters.states += 1;
+        self.swap_begun = false;
+        self.entered = true;
+        Ok(())
+    }
+
+    /// What is trained in a state of an epoch; states are asked for in turn.
+    fn visits_of(&mut self, epoch: u64, state: usize) -> Visits {
+        let mut visits = match self.visits.take() {
+            Some(visits) if visits.epoch() == epoch && visits.next() <= state => visits,
+            _ => self.walks.epoch(epoch),
+        };
+        // A run that was opened in the midst of an epoch passes over what it has trained.
+        while visits.next() < state {
+            let (number, index) = self.walks.place_of(epoch, visits.next());
+            visits.state(self.walks.walk(number), index);
+        }
+        let (number, index) = self.walks.place_of(epoch, state);
+        let found = visits.state(self.walks.walk(number), index);
+        self.visits = Some(visits);
+        found
+    }
+
+    /// Names what a step trains, and the partitions that may be touched for it.
+    fn hand_out(&mut self, part: Part) -> Result<Step> {
+        if part.during_swap {
+            self.begin_swap()?;
+        }
+        self.current.clear();
+        for partition in self.state().resident.clone() {
+            let Some(slot) = self.slot_of(partition).filter(|&slot| self.slots[slot].is_some())
+            else {
+                continue;
+            };
+            let rows = self.layout.partitioning().rows(partition);
+            self.current.push(Resident { partition, slot, rows });
+            self.held[slot] = Some(Held { partition, changed: true });
+        }
+        let Position { epoch, state } = self.position;
+        let Part { number, visits, ends_state, .. } = part;
+        let (buckets, shares) = visits.into_iter().unzip();
+        let resident = self.current.clone();
+        Ok(Step { epoch, state, number, buckets, shares, resident, ends_state })
+    }
+
+    /// Completes the swap to the next state and moves on.
+    pub(super) fn leave(&mut self) -> Result<()> {
+        self.current.clear();
+        self.begin_swap()?;
+        self.finish()?;
+        self.entered = false;
+        self.position.state += 1;
+        if self.position.state == self.walks.states() {
+            self.position = Position { epoch: self.position.epoch + 1, state: 0 };
+            self.epoch_ended = true;
+        }
+        let Position { epoch, state } = self.position;
+        let (number, index) = self.walks.place_of(epoch, state);
+        if index == 0 {
+            self.walk = self.walks.walk(number).clone();
+        }
+        Ok(())
+    }
+
+    /// Begins the swap to the next state, unless it has begun or there is none.
+    fn begin_swap(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.swap_begun, true) {
+            return Ok(());
+        }
+        let next = self.walk.states.get(self.index() + 1).and_then(|next| next.swap);
+        let Some(swap) = next else {
+            return Ok(());
+        };
+        let slot = match self.walk.mode {
+            SwapMode::InPlace => self.slot_of(swap.evicted),
+            SwapMode::SpareSlot => {
+                let resident = &self.state().resident;
+                let stays = |held: Held| resident.contains(&held.partition);
+                self.held.iter().position(|held| !held.is_some_and(stays))
+            }
+        };
+        let slot = slot.ok_or_else(|| Error::internal(format!("no slot for {swap:?}")))?;
+        // With a spare slot it may be there still: a walk wants first what left last.
+        if self.held[slot].is_some_and(|held| held.partition == swap.loaded) {
+            return Ok(());
+        }
+        self.begin(slot, Some(swap.loaded))
+    }
+}
