@@ -183,7 +183,7 @@ class NeighborLoader:
         data = Data(edge_index=torch.from_numpy(parts["edge_index"]))
         data.n_id = torch.from_numpy(n_id)
         if width:
-            x = torch.empty((len(n_id), width), pin_memory=self._pin_memory)
+            x = self._rows(len(n_id), width)
             self._core.gather(x.numpy())
             data.x = x
         else:
@@ -197,6 +197,13 @@ class NeighborLoader:
         data.num_sampled_nodes = parts["num_sampled_nodes"]
         data.num_sampled_edges = parts["num_sampled_edges"]
         return data if self.transform is None else self.transform(data)
+
+    def _rows(self, nodes: int, width: int) -> Tensor:
+        """Memory for ``x``: where it is large, of its own, which the budget gets back at once."""
+        own = None if self._pin_memory else self._core.row_array(nodes, width)
+        if own is None:
+            return torch.empty((nodes, width), pin_memory=self._pin_memory)
+        return torch.from_numpy(own)
 
     def plan(self) -> dict[str, Any]:
         """The memory plan: what lives where, batches per group, expected reads per batch.

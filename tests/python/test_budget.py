@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 CONSTANT = 48 * MIB
 """What a process takes beside the budget: thread stacks, and freed memory that the allocator keeps
-for each thread. It is 23 to 35 MiB at budgets from 24 to 192 MiB."""
+for each thread."""
 
 CHILD = """
 import itertools, json, sys
@@ -25,21 +25,21 @@ def status(field):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
-def load(path, memory, topology):
+def load(path, memory, topology, fan_outs, batch_size, batches):
     loader = oc.NeighborLoader(
-        oc.open(path), [5, 5], "train", batch_size=128, shuffle=True, memory=memory,
+        oc.open(path), fan_outs, "train", batch_size=batch_size, shuffle=True, memory=memory,
         topology=topology, edge_ids=False, threads=2,
     )
     plan = loader.plan()
-    rows = sum(batch.num_nodes for batch in itertools.islice(loader, 150))
+    rows = sum(batch.num_nodes for batch in itertools.islice(loader, batches))
     loader.close()
     return {"rows": rows, "plan": plan}
 
-tiny, graph, memory, topology = sys.argv[1:]
-load(tiny, "64MiB", "auto")
+tiny, graph, memory, topology, work = sys.argv[1:]
+load(tiny, "64MiB", "auto", [5, 5], 128, 150)
 before = status("VmRSS")
 open("/proc/self/clear_refs", "w").write("5")
-result = load(graph, memory, topology)
+result = load(graph, memory, topology, **json.loads(work))
 print(json.dumps({**result, "peak": status("VmHWM") - before}))
 """
 
@@ -54,11 +54,17 @@ def planted(out: Path, nodes: int, degree: int, features: int) -> Path:
     return out
 
 
-def measure(tiny: Path, graph: Path, memory: int, topology: str) -> dict:
+SMALL = {"fan_outs": [5, 5], "batch_size": 128, "batches": 150}
+
+LARGE = {"fan_outs": [15, 10], "batch_size": 1024, "batches": 40}
+
+
+def measure(tiny: Path, graph: Path, memory: int, topology: str, work: dict | None = None) -> dict:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("peak memory is read from /proc")
+    arguments = [tiny, graph, str(memory), topology, json.dumps(work or SMALL)]
     child = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD, tiny, graph, str(memory), topology],
+        [sys.executable, "-W", "ignore", "-c", CHILD, *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -91,4 +97,14 @@ def test_topology_and_features_of_ten_budgets_together(tiny: Path, tmp_path: Pat
     assert topology + bytes_of(graph, "nodes/node/x") > 10 * memory
     found = measure(tiny, graph, memory, "auto")
     assert not found["plan"]["topology"]["resident"]
+    assert found["peak"] < memory + CONSTANT, found
+
+
+def test_batches_of_many_megabytes_each(tiny: Path, tmp_path: Path) -> None:
+    """Feature rows of some 20 MB a batch, which an allocator would keep once they are freed."""
+    memory = 160 * MIB
+    graph = planted(tmp_path / "large", 1_200_000, 6, 128)
+    assert bytes_of(graph, "nodes/node/x") > 3.5 * memory
+    found = measure(tiny, graph, memory, "auto", LARGE)
+    assert found["rows"] * 512 > LARGE["batches"] * 16 * MIB, found
     assert found["peak"] < memory + CONSTANT, found

@@ -19,6 +19,7 @@ from fakes import planted
 from outercore import reference
 
 FANOUTS = [4, 3]
+MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
-    return oc.open(planted(tmp_path_factory.mktemp("planted") / "large", nodes=20_000, degree=30))
+    root = tmp_path_factory.mktemp("planted") / "large"
+    return oc.open(planted(root, nodes=20_000, degree=30, width=32))
 
 
 def loader(graph: oc.Graph, **options) -> oc.NeighborLoader:
@@ -107,43 +109,64 @@ def test_tensors_of_a_batch_share_no_memory_with_the_next(graph: oc.Graph) -> No
             assert torch.equal(batch.edge_index, other.edge_index)
 
 
-def ids_of(batch: Data) -> list[torch.Tensor]:
-    return [batch.edge_index, batch.n_id, batch.e_id, batch.input_id]
+def arrays_of(batch: Data) -> list[torch.Tensor]:
+    return [batch.x, batch.edge_index, batch.n_id, batch.e_id, batch.input_id]
 
 
 def test_what_is_kept_of_a_batch_is_never_written_again(large: oc.Graph) -> None:
-    """Batches large enough for the memory of their ids to be used again."""
+    """Batches large enough for the memory of their ids and feature rows to be used again."""
     options = {"batch_size": 1024, "shuffle": True, "memory": "64MiB", "threads": 2}
     kept: list[tuple[object, object]] = []
     batches = oc.NeighborLoader(large, [10, 5], **options)
     for epoch in range(2):
         for number, batch in enumerate(batches):
-            assert batch.num_edges > 16_384
-            # Tensors; arrays of NumPy; a view of one row; a pickled copy; nothing, written over.
+            if number + 1 < len(batches):
+                assert batch.num_edges > 16_384
+                assert batch.x.nbytes > MIB
+            # Tensors; arrays of NumPy; views of a part; a pickled copy; nothing, written over.
             match (number + epoch) % 5:
                 case 0:
-                    kept.extend((ids, ids.clone()) for ids in ids_of(batch))
+                    kept.extend((array, array.clone()) for array in arrays_of(batch))
                 case 1:
-                    kept.extend((ids.numpy(), ids.clone()) for ids in ids_of(batch))
+                    kept.extend((array.numpy(), array.clone()) for array in arrays_of(batch))
                 case 2:
-                    kept.append((batch.edge_index[1, 7::3], batch.edge_index[1, 7::3].clone()))
+                    for view in (batch.edge_index[1, 7::3], batch.x[5::2, 3:]):
+                        kept.append((view, view.clone()))
                 case 3:
                     copy = pickle.loads(pickle.dumps(batch))
-                    kept.extend(zip(ids_of(copy), [i.clone() for i in ids_of(batch)], strict=True))
+                    same = [array.clone() for array in arrays_of(batch)]
+                    kept.extend(zip(arrays_of(copy), same, strict=True))
                 case 4:
                     batch.edge_index.fill_(-1)
+                    batch.x.fill_(float("nan"))
     assert len(kept) > 30
     batches.close()
     again = oc.NeighborLoader(large, [10, 5], **options)
-    expected = [[ids.clone() for ids in ids_of(batch)] for batch in again]
+    expected = [[array.clone() for array in arrays_of(batch)] for batch in again]
     again.set_epoch(0)
     found = list(again)
     del batches, batch, again
     gc.collect()
-    for ids, copy in kept:
-        assert torch.equal(torch.as_tensor(ids), copy)
-    for batch, ids in zip(found, expected, strict=True):
-        assert all(map(torch.equal, ids_of(batch), ids))
+    for array, copy in kept:
+        assert torch.equal(torch.as_tensor(array), copy)
+    for batch, arrays in zip(found, expected, strict=True):
+        assert all(map(torch.equal, arrays_of(batch), arrays))
+        assert torch.equal(batch.x, torch.from_numpy(large.rows("x", batch.n_id.numpy())))
+
+
+def test_memory_of_feature_rows_is_used_again_once_nothing_shows_it(large: oc.Graph) -> None:
+    options = {"batch_size": 1024, "drop_last": True, "shuffle": True, "memory": "64MiB"}
+    with oc.NeighborLoader(large, [10, 5], **options) as batches:
+        places = []
+        for batch in batches:
+            assert batch.x.nbytes > MIB
+            assert batch.x.data_ptr() % 4096 == 0
+            places.append(batch.x.data_ptr())
+        assert len(set(places)) < len(places) / 2, places
+        batches.set_epoch(0)
+        kept = [batch.x for batch in batches]
+        assert len({x.data_ptr() for x in kept}) == len(places)
+    assert all(x.isfinite().all() for x in kept)
 
 
 def test_seek_goes_on_where_an_epoch_stopped(graph: oc.Graph) -> None:

@@ -18,6 +18,7 @@ mod prepare;
 mod rows;
 mod sampling;
 mod spare;
+mod spare_rows;
 mod stages;
 mod timeline;
 
@@ -28,4 +29,5 @@ pub use loader::{Advance, Batch, Counters, Epoch, Loader};
 pub use plan::{MemoryPlan, PlanInput, Split};
 pub use rows::RowArena;
 pub use spare::SpareIds;
+pub use spare_rows::{RowMemory, SpareRows};
 pub use timeline::{Span, Stage, Timeline};

@@ -286,6 +286,12 @@ impl MemoryPlan {
         }
     }
 
+    /// The part of [`MemoryPlan::delivered`] that is feature rows, `width` float32 each.
+    #[must_use]
+    pub fn delivered_rows(&self, width: usize) -> Bytes {
+        Bytes(DELIVERED_BATCHES * self.nodes_per_batch * width as u64 * 4)
+    }
+
     fn without_rows(input: &PlanInput<'_>) -> Result<Self> {
         let group = input.group.unwrap_or(4).min(MAX_GROUP);
         let fits = |group| input.fixed() + input.in_flight(group) <= input.budget.0;

@@ -15,6 +15,7 @@ mod kernels;
 mod loader;
 mod memory_server;
 mod progress;
+mod row_arrays;
 mod tools;
 mod triples;
 

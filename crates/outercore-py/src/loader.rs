@@ -1,15 +1,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray2};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
-use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds};
+use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds, SpareRows};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
 use crate::ids::{matrix, vector};
+use crate::row_arrays::row_array;
 
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -21,8 +22,10 @@ pub struct Loader {
 }
 
 struct State {
-    /// Memory of batches that Python has let go.
+    /// Memory of ids of batches that Python has let go.
     spare: Arc<SpareIds>,
+    /// Likewise of feature rows, within what the plan counts; `None` before the first epoch.
+    spare_rows: Option<Arc<SpareRows>>,
     /// `None` once closed.
     loader: Option<CoreLoader>,
     epoch: Option<Epoch>,
@@ -38,8 +41,9 @@ impl Loader {
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
-        let state = Mutex::new(State { spare: Arc::default(), loader: Some(loader), epoch: None });
-        Ok(Self { state })
+        let (spare, spare_rows) = (Arc::default(), None);
+        let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
+        Ok(Self { state: Mutex::new(state) })
     }
 
     /// Batches per epoch.
@@ -67,6 +71,11 @@ impl Loader {
             let mut state = self.lock();
             state.stop()?;
             state.epoch = Some(state.loader()?.epoch(epoch, first_batch)?);
+            if state.spare_rows.is_none() {
+                let width = state.loader()?.width()?;
+                let rows = state.loader()?.plan()?.delivered_rows(width);
+                state.spare_rows = Some(Arc::new(SpareRows::new(rows)));
+            }
             Ok(())
         })
         .map_err(to_python)
@@ -116,6 +125,18 @@ impl Loader {
         Ok(result)
     }
 
+    /// A new array for the feature rows of a batch (nodes x width), of any value and page-aligned;
+    /// `None` below 1 MiB, where the caller's own memory does as well.
+    fn row_array<'py>(
+        &self,
+        py: Python<'py>,
+        nodes: usize,
+        width: usize,
+    ) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
+        let spare = self.lock().spare_rows.clone();
+        spare.map_or(Ok(None), |spare| row_array(py, &spare, nodes, width))
+    }
+
     /// Writes the feature rows of the current batch into `out` (nodes x width).
     fn gather(&self, py: Python<'_>, mut out: PyReadwriteArray2<'_, f32>) -> PyResult<()> {
         let out = out.as_slice_mut()?;
@@ -149,6 +170,7 @@ impl Loader {
             state.loader = None;
             // Arrays that Python still holds find nobody to give their memory to, and free it.
             state.spare = Arc::default();
+            state.spare_rows = None;
             stopped
         })
         .map_err(to_python)

@@ -1,0 +1,207 @@
+//! Memory for the feature rows of batches, straight from the kernel and used again.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use outercore_core::{Bytes, Result};
+use outercore_io::{Arena, Lease};
+
+/// Below this the allocator is as good: what it keeps of small pieces is used again soon.
+const LEAST: usize = 1 << 20;
+
+/// Memory of matrices of feature rows that the consumer gave up.
+///
+/// A batch is some ten megabytes of rows. An allocator that has seen one such piece freed takes the
+/// next from its heap, between small ones that stay, and a budget counts what it cannot give back.
+/// So each matrix is a mapping of its own. As mapping anew costs a page fault for every page, those
+/// that were given up are kept for the next batches, as long as they and those in use together stay
+/// within a bound.
+///
+/// # Example
+/// ```
+/// use outercore_core::Bytes;
+/// use outercore_pipeline::SpareRows;
+/// let spare = SpareRows::new(Bytes::mib(8));
+/// let rows = spare.take(1 << 20)?.unwrap();
+/// let place = rows.as_ptr();
+/// spare.give_back(rows);
+/// assert_eq!(spare.take((1 << 20) + 1000)?.unwrap().as_ptr(), place);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SpareRows {
+    bound: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that are lent.
+    lent: usize,
+    kept: Vec<RowMemory>,
+}
+
+impl SpareRows {
+    /// Keeps no memory that would make more than `bound` with what is in use.
+    #[must_use]
+    pub fn new(bound: Bytes) -> Self {
+        let bound = usize::try_from(bound.0).unwrap_or(usize::MAX);
+        Self { bound, state: Mutex::default() }
+    }
+
+    /// Memory for `count` float32 of any value, or `None` below 1 MiB: the allocator is for those.
+    ///
+    /// It begins on a page, and is never more than twice what is asked for: who keeps a small matrix
+    /// keeps no large one. What is kept and does not fit is freed.
+    ///
+    /// # Errors
+    /// The operating system has no such memory.
+    pub fn take(&self, count: usize) -> Result<Option<RowMemory>> {
+        let bytes = count.saturating_mul(size_of::<f32>());
+        if bytes < LEAST {
+            return Ok(None);
+        }
+        let mut state = self.state();
+        let fitting = state
+            .kept
+            .iter()
+            .enumerate()
+            .filter(|(_, memory)| (bytes..=2 * bytes).contains(&memory.lease.len()))
+            .min_by_key(|(_, memory)| memory.lease.len())
+            .map(|(at, _)| at);
+        let spare = match fitting {
+            Some(at) => Ok(state.kept.swap_remove(at)),
+            None => Err(std::mem::take(&mut state.kept)),
+        };
+        drop(state);
+        let mut memory = match spare {
+            Ok(memory) => memory,
+            Err(unfit) => {
+                drop(unfit);
+                RowMemory::new(bytes)?
+            }
+        };
+        memory.count = count;
+        memory.touched = memory.touched.max(bytes);
+        self.state().lent += memory.touched;
+        Ok(Some(memory))
+    }
+
+    /// Keeps memory that [`SpareRows::take`] lent for the next matrix, or frees it.
+    pub fn give_back(&self, memory: RowMemory) {
+        let mut state = self.state();
+        state.lent -= memory.touched;
+        let kept: usize = state.kept.iter().map(|kept| kept.touched).sum();
+        if state.lent + kept + memory.touched <= self.bound {
+            state.kept.push(memory);
+        } else {
+            drop(state);
+            drop(memory);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing between two writes panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Memory of one matrix of rows, as its float32; unmapped when dropped.
+pub struct RowMemory {
+    lease: Lease,
+    count: usize,
+    /// Bytes that were ever written: only these take memory.
+    touched: usize,
+}
+
+impl RowMemory {
+    fn new(bytes: usize) -> Result<Self> {
+        // A little more than asked for, so that it fits the next batch, too.
+        let arena = Arena::new(Bytes((bytes + bytes / 16) as u64))?;
+        let lease = arena.lease(arena.size().0 as usize).ok_or_else(|| {
+            outercore_core::Error::internal(format!("no room in new memory of {}", arena.size()))
+        })?;
+        Ok(Self { lease, count: 0, touched: 0 })
+    }
+}
+
+impl Deref for RowMemory {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.lease[..self.count * size_of::<f32>()])
+    }
+}
+
+impl DerefMut for RowMemory {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.lease[..self.count * size_of::<f32>()])
+    }
+}
+
+impl fmt::Debug for RowMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowMemory({} float32 of {} bytes)", self.count, self.lease.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: usize = LEAST / 2;
+
+    fn taken(spare: &SpareRows, count: usize) -> RowMemory {
+        spare.take(count).unwrap().unwrap()
+    }
+
+    #[test]
+    fn small_matrices_are_left_to_the_allocator() {
+        let spare = SpareRows::new(Bytes::mib(64));
+        assert!(spare.take(LEAST / 4 - 1).unwrap().is_none());
+        assert_eq!(taken(&spare, LEAST / 4).len(), LEAST / 4);
+    }
+
+    #[test]
+    fn memory_is_used_again_only_where_it_fits_and_freed_where_not() {
+        let spare = SpareRows::new(Bytes::mib(64));
+        let first = taken(&spare, COUNT);
+        let place = first.as_ptr();
+        spare.give_back(first);
+        let again = taken(&spare, COUNT * 33 / 32);
+        assert_eq!((again.as_ptr(), again.len()), (place, COUNT * 33 / 32));
+        let beside = taken(&spare, COUNT);
+        assert_ne!(beside.as_ptr(), place, "in use");
+        spare.give_back(again);
+        for count in [COUNT * 2, COUNT / 2] {
+            let other = taken(&spare, count);
+            let room = other.lease.len();
+            assert!((count * 4..=count * 4 * 9 / 8).contains(&room), "{room} for {count}");
+            assert!(spare.state().kept.is_empty());
+            spare.give_back(other);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_lent_stays_within_the_bound() {
+        let bound = COUNT * 4 * 2;
+        let spare = SpareRows::new(Bytes(bound as u64));
+        let mut held: Vec<_> = (0..5).map(|_| taken(&spare, COUNT)).collect();
+        while let Some(memory) = held.pop() {
+            spare.give_back(memory);
+            let state = spare.state();
+            let kept: usize = state.kept.iter().map(|memory| memory.touched).sum();
+            assert_eq!(state.lent, held.len() * COUNT * 4);
+            assert_eq!(kept, bound.saturating_sub(state.lent), "{state:?}");
+        }
+        assert_eq!(spare.state().kept.len(), 2);
+        // Memory that a larger matrix has touched counts in full.
+        let larger = taken(&spare, COUNT * 17 / 16);
+        let other = taken(&spare, COUNT);
+        spare.give_back(larger);
+        assert!(spare.state().kept.is_empty());
+        spare.give_back(other);
+        assert_eq!(spare.state().kept.len(), 1);
+    }
+}

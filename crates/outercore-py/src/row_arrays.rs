@@ -1,0 +1,48 @@
+//! Arrays of feature rows for Python in memory of their own.
+
+use std::sync::{Arc, Weak};
+
+use numpy::PyArray2;
+use numpy::ndarray::ArrayViewMut2;
+use outercore_core::Error;
+use outercore_pipeline::{RowMemory, SpareRows};
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+
+/// What keeps the memory of an array alive, until the last array or tensor that shows it is gone.
+#[pyclass(module = "outercore._core")]
+struct RowOwner {
+    /// `None` only while it is dropped.
+    memory: Option<RowMemory>,
+    /// Gone once the loader is closed.
+    spare: Weak<SpareRows>,
+}
+
+impl Drop for RowOwner {
+    fn drop(&mut self) {
+        if let (Some(memory), Some(spare)) = (self.memory.take(), self.spare.upgrade()) {
+            spare.give_back(memory);
+        }
+    }
+}
+
+/// A new array of `rows` times `width` float32 of any value, or `None` where it is small.
+pub fn row_array<'py>(
+    py: Python<'py>,
+    spare: &Arc<SpareRows>,
+    rows: usize,
+    width: usize,
+) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
+    let taken = spare.take(rows.saturating_mul(width)).map_err(to_python)?;
+    let Some(memory) = taken else { return Ok(None) };
+    let owner = Bound::new(py, RowOwner { memory: Some(memory), spare: Arc::downgrade(spare) })?;
+    let mut held = owner.borrow_mut();
+    let values = held.memory.as_deref_mut().unwrap_or_default();
+    // Mutable, as Python may write into its array.
+    let view = ArrayViewMut2::from_shape((rows, width), values)
+        .map_err(|error| to_python(Error::internal(format!("an array of rows: {error}"))))?;
+    // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
+    // looks at it until then: it has no methods, and nothing else refers to it.
+    Ok(Some(unsafe { PyArray2::borrow_from_array(&view, owner.clone().into_any()) }))
+}
