@@ -179,9 +179,9 @@ def test_plan_embed_compares_the_orders(facts: Path, outcome: Any) -> None:
     words = ("plan", "embed", facts, "--partitions", "12", "--slots", "3", "--swap", "in-place")
     code, out, err = outcome(*words, *RATES)
     assert code == 0, err
-    chosen = next(line for line in out.splitlines() if "optimal *" in line)
+    chosen = next(line for line in out.splitlines() if "optimal, in place *" in line)
     assert "33" in chosen.split()
-    assert "32 of 32" in chosen
+    assert "32/32" in chosen
     assert "3 of 12 partitions in memory, in-place" in out
     assert "(theorem 3)" in out
     code, out, err = outcome(*words, *RATES, "--json")
