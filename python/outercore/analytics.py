@@ -10,60 +10,35 @@ The grid is built when it is first needed and kept in the data set.
 from __future__ import annotations
 
 import contextlib
-import inspect
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from outercore import _native
 from outercore._native import Progress
-from outercore.errors import InvalidError
-from outercore.far import Far, options_of
+from outercore.algorithm_request import (
+    Direction,
+    Personalization,
+    Resources,
+    Source,
+    algorithm_of,
+    checked_threads,
+    config_of,
+    described,
+    divided,
+    root_of,
+    teleports,
+)
 from outercore.graph import Graph
 from outercore.sizes import parse_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Source = Graph | str | os.PathLike[str]
-"""An opened graph, or the directory of a data set."""
-
-Backend = Literal["auto", "uring", "threads", "mmap"]
-Direction = Literal["out", "in", "both"]
-Personalization = ArrayLike | Mapping[int, float]
-
-
-class Resources(TypedDict, total=False):
-    """What every algorithm takes besides its own options, and what becomes of its result."""
-
-    memory: str | int
-    """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
-    threads: int | None
-    """All cores by default."""
-    backend: Backend
-    """How to read; ``"auto"`` by default."""
-    far: Far | None
-    """A memory server that holds edges too; its address, or `far.FarOptions`."""
-    far_ratio: float | None
-    """Share of the edges' bytes that is left to it; what the budget leaves by default."""
-    scratch: str | os.PathLike[str] | None
-    """Directory for what memory has no room for; that of the data set by default."""
-    checkpoint: str | os.PathLike[str] | None
-    """Leave checkpoints in this directory; it is removed when the run has come to its end."""
-    checkpoint_every: float
-    """Seconds from one to the next; 60 by default."""
-    resume: bool
-    """Go on from the checkpoint that is there."""
-    save: str | None
-    """Keep the result in the data set as a node array of this name."""
-    progress: Progress | None
-    """Called as ``progress(phase, done, total, unit)``."""
 
 
 @dataclass(frozen=True)
@@ -558,31 +533,17 @@ ALGORITHMS: dict[str, Callable[..., NDArray[Any]]] = {
 }
 """The algorithms by name."""
 
-_SHARED = ("graph", "personalization", "resources")
-
 
 def run(
     algorithm: str,
     graph: Source,
     *,
     personalization: Personalization | None = None,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: Backend = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    buffering: bool = True,
-    profile: bool = False,
-    reads_by_segment: Sequence[int] | None = None,
-    scratch: str | os.PathLike[str] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 60.0,
-    resume: bool = False,
     keep_checkpoint: bool = False,
     save: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **given: Any,
 ) -> Run:
     """Run an algorithm by its name; returns the values with facts, plan and counters.
 
@@ -590,28 +551,13 @@ def run(
         algorithm: the name of one of this module's functions.
         graph: an opened graph or the directory of a data set.
         personalization: for ``pagerank``.
-        memory: budget, such as ``"128MiB"``.
-        threads: all cores by default.
-        backend: how to read.
-        far: a memory server that holds edges too; its address, or `far.FarOptions`.
-        far_ratio: share of the edges' bytes that is left to it; what the budget leaves by default.
-        buffering: whether to read ahead of what is computed; only experiments turn it off.
-        profile: count the reads of each segment.
-        reads_by_segment: of an earlier run's profile, by which to choose what stays in memory.
-        scratch: directory for state and results that memory has no room for; that of the data set
-            by default.
-        checkpoint: directory in which checkpoints are left between passes, for ``resume``. Ctrl-C
-            ends after the pass that is on, with a checkpoint; a second one at once.
-        checkpoint_every: seconds from one to the next, more where they would take a tenth of the
-            time.
-        resume: go on from the checkpoint in ``checkpoint``; the result has the same bits. Memory
-            and threads may be others.
         keep_checkpoint: leave the directory as it is when the run has come to its end, for a caller
             who then calls `forget_checkpoint`.
         save: keep the result in the data set as a node array of this name.
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
-        options: what the algorithm's function takes, with its defaults.
+        given: what the algorithm's function takes, with its defaults, and ``memory``, ``threads``,
+            ``far``, ``checkpoint`` and the others of `Resources`.
 
     Raises:
         InvalidError: an unknown algorithm or option; what its function raises.
@@ -623,32 +569,20 @@ def run(
         ((200,), True)
     """
     root = root_of(graph)
-    config = _config(
-        root,
-        memory=memory,
-        threads=threads,
-        backend=backend,
-        far=far,
-        far_ratio=far_ratio,
-        buffering=buffering,
-        profile=profile,
-        reads_by_segment=reads_by_segment,
-        scratch=scratch,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-    )
-    request = {"algorithm": _algorithm(algorithm, options), "config": config}
+    used, options = divided(given)
+    config = config_of(root, used)
+    request = {"algorithm": algorithm_of(ALGORITHMS, algorithm, options), "config": config}
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
-    ids, scales = _personalization(personalization, opened.num_nodes)
+    ids, scales = teleports(personalization, opened.num_nodes)
     values, outcome = _native.run_algorithm(root, request, ids, scales, progress)
     if isinstance(graph, Graph):
         graph.reload()
     if save is not None:
         opened.reload()
-        opened.add_node_array(save, values, overwrite=overwrite, origin=_described(request))
+        opened.add_node_array(save, values, overwrite=overwrite, origin=described(request))
+    checkpoint = used.get("checkpoint")
     if checkpoint is not None and not keep_checkpoint:
         forget_checkpoint(checkpoint)
     return Run(
@@ -696,130 +630,11 @@ def plan(
         67108864
     """
     root = root_of(graph)
-    config = _config(root, **{name: given.pop(name) for name in _USED & given.keys()})
-    request = {"algorithm": _algorithm(algorithm, given), "config": config}
+    used, options = divided(given)
+    config = config_of(root, used)
+    request = {"algorithm": algorithm_of(ALGORITHMS, algorithm, options), "config": config}
     ids, scales = None, None
     if personalization is not None:
         opened = graph if isinstance(graph, Graph) else Graph(root)
-        ids, scales = _personalization(personalization, opened.num_nodes)
+        ids, scales = teleports(personalization, opened.num_nodes)
     return _native.plan_algorithm(root, request, ids, scales)
-
-
-def _config(
-    root: Path,
-    *,
-    memory: str | int = "1GiB",
-    threads: int | None = None,
-    backend: str = "auto",
-    far: Far | None = None,
-    far_ratio: float | None = None,
-    buffering: bool = True,
-    profile: bool = False,
-    reads_by_segment: Sequence[int] | None = None,
-    scratch: str | os.PathLike[str] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 60.0,
-    resume: bool = False,
-) -> dict[str, Any]:
-    """What a run may use."""
-    config: dict[str, Any] = {
-        "memory": parse_size(memory),
-        "threads": checked_threads(threads),
-        "backend": backend,
-    }
-    server = options_of(far, root)
-    config |= {} if server is None else {"far": server}
-    if far_ratio is not None:
-        if not 0 <= far_ratio <= 1:
-            raise InvalidError(f"far_ratio {far_ratio}, expected 0 to 1")
-        config["far_ratio"] = far_ratio
-    # Absent where it is the default, so that records of runs stay comparable.
-    config |= {} if buffering else {"buffering": False}
-    config |= {"profile": True} if profile else {}
-    if reads_by_segment is not None:
-        config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
-    config |= {} if scratch is None else {"scratch": os.fspath(scratch)}
-    if checkpoint is not None:
-        config["checkpoint"] = {
-            "directory": str(Path(checkpoint).resolve()),
-            "seconds": _plain("checkpoint_every", float(checkpoint_every)),
-            "resume": resume,
-        }
-    elif resume:
-        raise InvalidError("resume without a checkpoint\nhint: say where it is: `checkpoint`")
-    return config
-
-
-_USED = inspect.signature(_config).parameters.keys() - {"root"}
-"""What says how a run is done, beside the algorithm's own options."""
-
-
-def _algorithm(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """An algorithm by its name, with every option that it has."""
-    if algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
-        raise InvalidError(f"algorithm `{algorithm}`: expected one of {known}")
-    chosen: dict[str, Any] = {"algorithm": algorithm}
-    taken = inspect.signature(ALGORITHMS[algorithm]).parameters
-    own = {name: value for name, value in taken.items() if name not in _SHARED}
-    for name in options:
-        if name not in own:
-            known = ", ".join(own) or "none"
-            raise InvalidError(f"{algorithm}: option `{name}`, expected one of {known}")
-    for name, parameter in own.items():
-        value = options.get(name, parameter.default)
-        if value is inspect.Parameter.empty:
-            raise InvalidError(f"{algorithm}: expected a `{name}`")
-        chosen["flow" if name == "direction" else name] = _plain(f"{algorithm}: {name}", value)
-    return chosen
-
-
-def _plain(what: str, value: Any) -> Any:
-    """A value that JSON can hold; all our numbers are finite, all whole ones 0 or more."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidError(f"{what} {value}, expected a finite number")
-    if isinstance(value, int) and value < 0:
-        raise InvalidError(f"{what} {value}, expected 0 or more")
-    if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
-        return [_plain(what, item) for item in value]
-    return value
-
-
-def checked_threads(threads: int | None) -> int | None:
-    """The number of threads, refused below 1."""
-    if threads is not None and threads < 1:
-        raise InvalidError(f"threads {threads}, expected 1 or more")
-    return threads
-
-
-def _personalization(
-    wanted: Personalization | None, nodes: int
-) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
-    """Nodes and weights of a teleport vector."""
-    if wanted is None:
-        return None, None
-    if isinstance(wanted, Mapping):
-        ids = np.fromiter(wanted.keys(), np.int64, len(wanted))
-        return ids, np.fromiter(wanted.values(), np.float64, len(wanted))
-    weights = np.asarray(wanted, np.float64)
-    if weights.shape != (nodes,):
-        raise InvalidError(
-            f"personalization: shape {weights.shape}, expected one weight a node: ({nodes},)"
-        )
-    ids = np.flatnonzero(weights)
-    return ids.astype(np.int64), weights[ids]
-
-
-def _described(request: Mapping[str, Any]) -> str:
-    """The run in one line, for the provenance."""
-    chosen = dict(request["algorithm"])
-    name = chosen.pop("algorithm")
-    words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
-    return " ".join(["outercore run", name, *words])
-
-
-def root_of(graph: Source) -> Path:
-    """The directory of a data set."""
-    return graph.root if isinstance(graph, Graph) else Path(graph)
