@@ -167,7 +167,11 @@ _Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
 Asked = tuple[
-    NDArray[np.int64], list[tuple[int, int]], NDArray[np.int64], NDArray[np.float32] | None
+    NDArray[np.int64],
+    list[tuple[int, int, int]],
+    NDArray[np.int64],
+    NDArray[np.float32] | None,
+    NDArray[np.int64] | None,
 ]
 
 class BatchTrainer:

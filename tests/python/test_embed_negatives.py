@@ -8,17 +8,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from torch import Tensor
 
-from outercore.embed.config import NegativesConfig
+from outercore.embed.config import Correction, NegativesConfig
 from outercore.embed.models import Side
 from outercore.embed.negatives import (
     Draws,
     KnownTargets,
+    Negatives,
     NegativeSampler,
-    PoolNegatives,
     occurrences,
     repeat_ranges,
 )
+from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.store import Pool
 from outercore.errors import InvalidError
 
@@ -171,6 +173,19 @@ def test_ranges_are_repeated_with_their_offsets() -> None:
     assert offsets.tolist() == [0, 1, 0, 1, 2]
 
 
+SIDES: tuple[Side, ...] = ("tail", "head")
+
+
+def seen(negatives: PoolNegatives, places: Tensor, side: Side) -> dict[int, Negatives]:
+    """By place of a triple: the negatives that it is compared with."""
+    return {
+        place: one
+        for chunk in negatives.ask(places, side, 1000, Draws(0))
+        for some, one in chunk.apart()
+        for place in some.tolist()
+    }
+
+
 def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
     # Three partitions of ten rows in slots of twelve; two lie the other way round.
     ranges = [(12, 22), (0, 10), (24, 34)]
@@ -178,14 +193,11 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
     nothing = torch.empty(0)
     pairs = [(0, 1), (1, 2), (2, 0), (0, 0)]
     pool = Pool(0, triples, nothing, nothing, ranges, pairs=pairs)
-    negatives = PoolNegatives(NegativesConfig(kind="all"), pool)
+    negatives = PoolNegatives(NegativesConfig(kind="all"), pool, weighs=True)
 
     def drawn(side: Side) -> dict[int, list[int]]:
-        found = {}
-        for places, sampler in negatives.split(torch.tensor([4, 0, 1, 2, 3]), side):
-            rows = sampler.draw(Draws(0)).rows.tolist()
-            found.update(dict.fromkeys(places.tolist(), rows))
-        return found
+        found = seen(negatives, torch.tensor([4, 0, 1, 2, 3]), side)
+        return {place: one.rows.tolist() for place, one in found.items()}
 
     first, second, third = (list(range(*ranges[number])) for number in range(3))
     both = second + first
@@ -197,12 +209,21 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
         3: [*first, *third],
         4: first,
     }
-    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, pairs=None))
-    sides: tuple[Side, ...] = ("tail", "head")
-    for side in sides:
-        [(places, sampler)] = whole.split(torch.arange(5), side)
-        assert places.tolist() == [0, 1, 2, 3, 4]
-        assert sampler.draw(Draws(0)).rows.tolist() == second + first + third
+    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, pairs=None), weighs=True)
+    for side in SIDES:
+        [chunk] = whole.ask(torch.arange(5), side, 5, Draws(0))
+        assert chunk.places.tolist() == [0, 1, 2, 3, 4]
+        assert chunk.kinds is None
+        assert chunk.rows.tolist() == second + first + third
+
+
+def test_a_range_that_no_bucket_has_is_the_anchors_of_no_triple() -> None:
+    pool = Pool(0, torch.tensor([[0, 0, 1]]), *[torch.empty(0)] * 2, [(0, 2), (2, 4)])
+    negatives = PoolNegatives(
+        NegativesConfig(kind="all"), replace(pool, pairs=[(0, 0)]), weighs=True
+    )
+    for side in SIDES:
+        assert seen(negatives, torch.tensor([0]), side)[0].rows.tolist() == [0, 1]
 
 
 def test_entities_of_buckets_that_a_pool_has_more_of_are_drawn_more_often() -> None:
@@ -238,8 +259,9 @@ def test_of_all_entities_those_of_smaller_shares_have_lower_scores() -> None:
     assert torch.allclose(drawn.bias, torch.tensor([0.5, 0.5, 1.0, 1.0]).log())
 
 
-def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
-    pool = Pool(
+def shared_pool() -> Pool:
+    """A bucket of each pair of two partitions; of some the pool has more than of others."""
+    return Pool(
         number=0,
         triples=torch.tensor([[0, 0, 2], [2, 0, 0], [2, 0, 2]]),
         entities=torch.zeros(4, 1),
@@ -248,14 +270,19 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
         pairs=[(0, 0), (0, 1), (1, 0), (1, 1)],
         shares=[0.1, 0.2, 0.2, 0.1],
     )
-    negatives = PoolNegatives(NegativesConfig(kind="all"), pool)
+
+
+def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
+    pool = shared_pool()
+    negatives = PoolNegatives(NegativesConfig(kind="all"), pool, weighs=True)
     found = {}
-    for side in ("tail", "head"):
-        for places, sampler in negatives.split(torch.arange(3), side):
-            bias = sampler.draw(Draws(0)).bias
-            assert bias is not None
-            for place in places.tolist():
-                found[side, place] = bias.exp().tolist()
+    for side in SIDES:
+        # One draw for all of them, which each sees in its own way.
+        [chunk] = negatives.ask(torch.arange(3), side, 1000, Draws(0))
+        assert chunk.sizes == (3, 4, 2)
+        for place, one in seen(negatives, torch.arange(3), side).items():
+            assert one.bias is not None
+            found[side, place] = one.bias.exp().tolist()
     low, high = pytest.approx([0.5, 0.5, 1.0, 1.0]), pytest.approx([1.0, 1.0, 0.5, 0.5])
     assert found["tail", 0] == low
     assert found["tail", 1] == found["tail", 2] == high
@@ -263,11 +290,44 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
     assert found["head", 1] == low
     # Anchors whose buckets are alike have a bias as the others of their pool have one.
     mixed = replace(pool, shares=[0.1, 0.1, 0.2, 0.1])
-    negatives = PoolNegatives(NegativesConfig(kind="all"), mixed)
-    for _, sampler in negatives.split(torch.arange(3), "tail"):
-        assert sampler.draw(Draws(0)).bias is not None
-    whole = replace(pool, shares=None)
-    ((_, sampler),) = PoolNegatives(NegativesConfig(kind="all"), whole).split(
-        torch.arange(3), "tail"
-    )
-    assert sampler.draw(Draws(0)).bias is None
+    negatives = PoolNegatives(NegativesConfig(kind="all"), mixed, weighs=True)
+    for one in seen(negatives, torch.arange(3), "tail").values():
+        assert one.bias is not None
+    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, shares=None), weighs=True)
+    assert seen(whole, torch.arange(3), "tail")[0].bias is None
+
+
+@pytest.mark.parametrize("weighs", [False, True])
+@pytest.mark.parametrize("correction", ["none", "frequency"])
+def test_a_shared_draw_estimates_what_draws_of_one_s_own_do(
+    weighs: bool, correction: Correction
+) -> None:
+    ranges, shares = [(0, 10), (10, 25)], [0.1, 0.4, 0.4, 0.2]
+    pool = replace(shared_pool(), ranges=ranges, shares=shares)
+    pool = replace(pool, triples=torch.tensor([[3, 0, 12], [14, 0, 4]]))
+    config = NegativesConfig(count=200, correction=correction)
+    negatives = PoolNegatives(config, pool, weighs=weighs)
+    values = torch.rand(25, generator=torch.Generator().manual_seed(0)).double()
+    sums = torch.zeros(2, dtype=torch.float64)
+    for seed in range(300):
+        for chunk in negatives.ask(torch.arange(2), "tail", 1000, Draws(seed)):
+            assert chunk.sizes[0] == (2 if weighs else 1)
+            for places, one in chunk.apart():
+                assert one.bias is not None
+                sums[places] += (values[one.rows] * one.bias.double().exp()).sum()
+    by_anchor = torch.tensor([[0.25, 1.0], [1.0, 0.5]], dtype=torch.float64)
+    weights = by_anchor[:, [0] * 10 + [1] * 15]
+    exact = weights @ values
+    if correction == "none":
+        exact = 200 * exact / weights.sum(1)
+    assert bool(((sums / 300 / exact - 1).abs() < 0.02).all())
+
+
+def test_pieces_of_a_batch_keep_the_kinds_of_their_triples() -> None:
+    negatives = PoolNegatives(NegativesConfig(kind="all"), shared_pool(), weighs=True)
+    places = torch.tensor([2, 0, 1])
+    whole, pieces = (list(negatives.ask(places, "tail", size, Draws(0))) for size in (3, 2))
+    assert [chunk.sizes[0] for chunk in pieces] == [2, 1]
+    kinds = [chunk.kinds for chunk in (*whole, *pieces) if chunk.kinds is not None]
+    assert len(kinds) == 3
+    assert kinds[0].tolist() == [*kinds[1].tolist(), *kinds[2].tolist()]

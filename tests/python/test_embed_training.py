@@ -579,7 +579,8 @@ class _Shared(MemoryStore):
     """A store in three ranges, some pairs of which have a part of their triples in the pool."""
 
     ranges = ((0, 20), (20, 55), (55, 90))
-    pairs = ((0, 0), (0, 1), (1, 2), (2, 0), (2, 2))
+    # Answers for 0 and 1 are in the same ranges, those for 2 are not.
+    pairs = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0), (2, 2))
     shares: list[float] | None = None
 
     def pools(self, epoch: int) -> Iterator[Pool]:
@@ -612,7 +613,7 @@ def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
         optimiser={"batch_size": 130, "chunk_size": 40, "learning_rate": 0.05},
     )
     found = {}
-    for shares in (None, [1.0, 0.25, 0.5, 0.5, 1.0]):
+    for shares in (None, [1.0, 0.25, 0.5, 0.5, 1.0, 0.2, 0.5, 1.0]):
         for native in (True, False):
             store = _Shared(triples, 90, 5)
             store.shares = shares

@@ -14,12 +14,14 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 use crate::kernels::{LossOptions, loss, step};
 
-/// Places of triples, triples and candidates of each chunk, candidates, their bias.
+/// Places of triples; triples, candidates and kinds of each chunk; candidates, their bias by kind,
+/// and the kinds of the triples.
 type Asked<'py> = (
     PyReadonlyArray1<'py, i64>,
-    Vec<(usize, usize)>,
+    Vec<(usize, usize, usize)>,
     PyReadonlyArray1<'py, i64>,
     Option<PyReadonlyArray1<'py, f32>>,
+    Option<PyReadonlyArray1<'py, i64>>,
 );
 /// Rows and the state of their optimiser.
 type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
@@ -145,17 +147,19 @@ fn of_size(name: &str) -> Result<Size> {
     }
 }
 
-fn chunks(sizes: &[(usize, usize)]) -> Vec<Chunk> {
-    sizes.iter().map(|&(triples, candidates)| Chunk { triples, candidates }).collect()
+fn chunks(sizes: &[(usize, usize, usize)]) -> Vec<Chunk> {
+    let chunk = |&(triples, candidates, kinds)| Chunk { triples, candidates, kinds };
+    sizes.iter().map(chunk).collect()
 }
 
 fn questions<'a>(asked: &'a Asked<'_>, chunks: &'a [Chunk]) -> PyResult<Questions<'a>> {
-    let (places, _, candidates, bias) = asked;
+    let (places, _, candidates, bias, kinds) = asked;
     Ok(Questions {
         places: places.as_slice()?,
         chunks,
         candidates: candidates.as_slice()?,
         bias: bias.as_ref().map(|bias| bias.as_slice()).transpose()?,
+        kinds: kinds.as_ref().map(|kinds| kinds.as_slice()).transpose()?,
     })
 }
 

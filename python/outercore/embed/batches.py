@@ -14,11 +14,11 @@ from outercore.embed import native
 from outercore.embed.config import EmbedConfig
 from outercore.embed.losses import Loss
 from outercore.embed.models import ComplEx, DistMult, Dot, Model, Side, SimplE
-from outercore.embed.negatives import Negatives
+from outercore.embed.pool_negatives import Chunk
 from outercore.embed.store import Pool, Store
 
-Asked = dict[Side, list[tuple[Tensor, Negatives]]]
-"""By side: places of triples that share their negatives, and these."""
+Asked = dict[Side, list[Chunk]]
+"""What a batch's triples are compared with, by side."""
 
 _MODELS = (Dot, DistMult, ComplEx, SimplE)
 _SIZES = {"n3": "cubes", "l2": "squares"}
@@ -85,14 +85,15 @@ class CoreBatches:
         )
 
 
-def _questions(chunks: list[tuple[Tensor, Negatives]]) -> _core.Asked:
-    sizes = [(len(places), len(negatives.rows)) for places, negatives in chunks]
-    biases = [negatives.bias for _, negatives in chunks if negatives.bias is not None]
+def _questions(chunks: list[Chunk]) -> _core.Asked:
+    biases = [chunk.bias.flatten() for chunk in chunks if chunk.bias is not None]
+    kinds = [chunk.kinds for chunk in chunks if chunk.kinds is not None]
     return (
-        _joined([places for places, _ in chunks]).numpy(),
-        sizes,
-        _joined([negatives.rows for _, negatives in chunks]).numpy(),
+        _joined([chunk.places for chunk in chunks]).numpy(),
+        [chunk.sizes for chunk in chunks],
+        _joined([chunk.rows for chunk in chunks]).numpy(),
         _joined(biases).numpy() if biases else None,
+        _joined(kinds).numpy() if kinds else None,
     )
 
 

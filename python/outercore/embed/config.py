@@ -271,6 +271,19 @@ class EmbedConfig(Configuration):
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
+    @property
+    def bias_weighs(self) -> bool:
+        """Whether a negative of a triple counts for more by a bias of its score, as well as by
+        being drawn more often.
+
+        A softmax sums exponentials, in which a bias is a factor; with a correction, or with every
+        entity as a negative, the bias of other losses says so, too.
+        """
+        negatives = self.negatives
+        if negatives.kind == "all" or negatives.correction == "frequency":
+            return True
+        return self.loss.kind in ("softmax", "contrastive") and not negatives.degree_share
+
     def to_dict(self) -> dict[str, Any]:
         """Groups of plain JSON values, in the order of the fields."""
         values = super().to_dict()

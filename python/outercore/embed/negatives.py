@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,8 +15,7 @@ from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embed.models import Side
-    from outercore.embed.store import Pool
+    pass
 
 
 class Negatives(NamedTuple):
@@ -122,79 +120,6 @@ class NegativeSampler:
         starts = torch.tensor([start for (start, _), _ in shares])
         logs = torch.tensor([share for _, share in shares], dtype=torch.float64).log().float()
         return logs[torch.searchsorted(starts, rows, right=True) - 1]
-
-
-_Answers = tuple[tuple[int, float], ...]
-"""Numbers of ranges, and how likely an answer each of their entities is beside the others."""
-
-
-class PoolNegatives:
-    """Draws negatives for the triples of a pool: entities that the pool could have as answers.
-
-    With partitions, a pool has the triples of some buckets only, and an entity in memory whose
-    partition is in no bucket with the anchor's is never the answer there. As a negative it would
-    teach the model which buckets are being trained, again with every pool, and nothing else. For
-    the same reason, where a pool has a larger part of one bucket than of another, the entities of
-    the one count for more.
-    """
-
-    def __init__(self, config: NegativesConfig, pool: Pool) -> None:
-        self._config = config
-        self._pool = pool
-        order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
-        self._starts = torch.tensor([pool.ranges[number][0] for number in order])
-        self._sets: dict[Side, list[_Answers]] = {}
-        self._set_of: dict[Side, Tensor] = {}
-        for side in ("tail", "head"):
-            answers = self._answers(side)
-            sets = sorted(set(answers))
-            self._sets[side] = sets
-            self._set_of[side] = torch.tensor([sets.index(answers[number]) for number in order])
-        self._samplers: dict[_Answers, NegativeSampler] = {}
-
-    def _answers(self, side: Side) -> list[_Answers]:
-        """By range of the anchor: the ranges in which answers for `side` are, with the share of
-        each by the largest."""
-        every = range(len(self._pool.ranges))
-        if self._pool.pairs is None:
-            return [tuple((number, 1.0) for number in every) for _ in every]
-        asked = 0 if side == "tail" else 1
-        shares = self._pool.shares or [1.0] * len(self._pool.pairs)
-        found: list[list[tuple[int, float]]] = [[] for _ in every]
-        for pair, share in zip(self._pool.pairs, shares, strict=True):
-            found[pair[asked]].append((pair[1 - asked], share))
-        largest = [max((share for _, share in answers), default=1.0) for answers in found]
-        return [
-            tuple(sorted((number, share / most) for number, share in answers))
-            for answers, most in zip(found, largest, strict=True)
-        ]
-
-    def split(self, places: Tensor, side: Side) -> Iterator[tuple[Tensor, NegativeSampler]]:
-        """`places` of triples by what their negatives for `side` are drawn from."""
-        sets = self._sets[side]
-        if len(sets) == 1:
-            yield places, self._sampler(sets[0])
-            return
-        anchors = self._pool.triples[places, 0 if side == "tail" else 2]
-        owner = torch.searchsorted(self._starts, anchors.contiguous(), right=True) - 1
-        numbers = self._set_of[side][owner]
-        for number, answers in enumerate(sets):
-            some = places[numbers == number]
-            if len(some):
-                yield some, self._sampler(answers)
-
-    def _sampler(self, answers: _Answers) -> NegativeSampler:
-        if answers not in self._samplers:
-            ranges = [self._pool.ranges[number] for number, _ in answers]
-            shares = [share for _, share in answers]
-            self._samplers[answers] = NegativeSampler(
-                self._config,
-                ranges,
-                self._pool.degrees,
-                # Of all chunks of a batch, or of none: some with a bias and some without are none.
-                None if self._pool.shares is None else shares,
-            )
-        return self._samplers[answers]
 
 
 class KnownTargets:

@@ -33,6 +33,7 @@ _DRAW = 24
 """Bytes a row to draw by degree: degrees as they are put together, their powers, running sums."""
 _A_DRAW = 64
 """Bytes of a negative besides its row: ids, bias, what puts equal rows together."""
+_BILINEAR = ("dot", "distmult", "complex", "simple")
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
@@ -256,9 +257,12 @@ def partitioned(
     if config.negatives.filter == "known":
         trained += 2 * (8 + 16)
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
-    # Where a pool has parts of buckets, each partition's anchors have draws of their own; else
-    # those of the new one, and the others'.
-    groups = there if config.budget.spread else 2
+    # Where a pool has parts of buckets, each partition's anchors have negatives of their own, if a
+    # bias cannot tell them apart; else those of the new one, and the others'.
+    draws = groups = 2
+    if config.budget.spread:
+        draws = 1 if config.bias_weighs else there
+        groups = draws if _by_core(config) else there
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
         "triples of a state": read * (pool + whole) + 32 * partitions**2,
@@ -268,7 +272,7 @@ def partitioned(
         **_shared(config, size, groups=groups, rows=there * slot_rows),
     }
     if config.negatives.degree_share:
-        of_draws = _DRAW * groups * there * slot_rows
+        of_draws = _DRAW * draws * there * slot_rows
         parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + of_draws
     return Placement(budget, partitions, slots, spare, sweeps, parts)
 
@@ -364,6 +368,11 @@ def _shared(
         **_autograd(config, chunk, negatives),
         "the process": _WORKING,
     }
+
+
+def _by_core(config: EmbedConfig) -> bool:
+    """Whether the core trains whole batches, in which kinds of anchors share their negatives."""
+    return config.model.kind in _BILINEAR and config.negatives.filter != "known"
 
 
 def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]:

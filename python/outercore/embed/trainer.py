@@ -16,9 +16,10 @@ from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.native import gather_rows
-from outercore.embed.negatives import Draws, KnownTargets, Negatives, PoolNegatives, occurrences
+from outercore.embed.negatives import Draws, KnownTargets, Negatives, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
+from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.regularizers import build_regulariser
 from outercore.embed.store import Pool, Store, TableLayout
@@ -168,7 +169,7 @@ class Trainer:
         return Epochs(self, validate=validate, after_epoch=after_epoch).run()
 
     def _context(self, pool: Pool) -> _PoolContext:
-        negatives = PoolNegatives(self.config.negatives, pool)
+        negatives = PoolNegatives(self.config.negatives, pool, weighs=self.config.bias_weighs)
         if self.config.negatives.filter == "known" and pool.triples is not self._known_of:
             heads, relations, tails = pool.triples.unbind(1)
             self._known_of = pool.triples
@@ -203,14 +204,9 @@ class Trainer:
     def _ask(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> Asked:
         """The chunks of a batch, with their negatives."""
         draws = Draws(self.config.run.seed, *at)
-        asked: Asked = {"tail": [], "head": []}
-        for side, chunks in asked.items():
-            for group, sampler in context.negatives.split(places, side):
-                # Splitting takes as long as drawing.
-                whole = len(group) <= self.config.optimiser.chunk_size
-                pieces = (group,) if whole else group.split(self.config.optimiser.chunk_size)
-                chunks.extend((piece, sampler.draw(draws)) for piece in pieces)
-        return asked
+        size = self.config.optimiser.chunk_size
+        sides: tuple[Side, Side] = ("tail", "head")
+        return {side: list(context.negatives.ask(places, side, size, draws)) for side in sides}
 
     def _step_by_pytorch(
         self,
@@ -224,7 +220,7 @@ class Trainer:
         found = Touched()
         value = pool.entities.new_zeros(())
         for side, chunks in asked.items():
-            for places, negatives in chunks:
+            for places, negatives in (one for chunk in chunks for one in chunk.apart()):
                 value += self._chunk(context, places, side, negatives, unit, found)
         loss = float(value)
         has_relations = self.store.relations.size(1) > 0

@@ -11,13 +11,9 @@ use crate::product::{Extent, Left, Right, padded, product};
 const ROWS_AT_ONCE: usize = 64;
 
 /// What is left of a side's buffers behind the blocks that were cut off.
-#[derive(Default)]
 pub(super) struct Remains<'a> {
+    rows: &'a RowsOf,
     done: usize,
-    anchors: &'a [u32],
-    relations: &'a [u32],
-    targets: &'a [u32],
-    weights: &'a [f32],
     queries: &'a mut [f32],
     to_anchors: &'a mut [f32],
     to_relations: &'a mut [f32],
@@ -28,11 +24,8 @@ pub(super) struct Remains<'a> {
 impl<'a> Remains<'a> {
     pub fn new(side: &'a mut SideSpace, rows: &'a RowsOf) -> Self {
         Self {
+            rows,
             done: 0,
-            anchors: &rows.anchors,
-            relations: &rows.relations,
-            targets: &rows.targets,
-            weights: &rows.weights,
             queries: &mut side.queries,
             to_anchors: &mut side.to_anchors,
             to_relations: &mut side.to_relations,
@@ -58,14 +51,12 @@ impl<'a> Remains<'a> {
     }
 
     fn block(&mut self, count: usize, chunk: Scored<'a>, scores: &'a mut [f32]) -> Block<'a> {
-        let (stride, places) = (chunk.from.stride(), self.done..self.done + count);
+        let (stride, first) = (chunk.from.stride(), self.done);
         self.done += count;
         Block {
             chunk,
-            anchors: &self.anchors[places.clone()],
-            relations: &self.relations[places.clone()],
-            targets: &self.targets[places.clone()],
-            weights: &self.weights[places],
+            of: self.rows,
+            first,
             queries: first_mut(&mut self.queries, count * stride),
             to_anchors: first_mut(&mut self.to_anchors, count * stride),
             to_relations: first_mut(&mut self.to_relations, count * chunk.from.relations.width),
@@ -82,6 +73,7 @@ pub(super) struct Scored<'a> {
     pub from: &'a Tables<'a>,
     pub side: Side,
     pub candidates: &'a [i64],
+    /// `[kinds, candidates]`
     pub bias: Option<&'a [f32]>,
     /// Candidates as columns, in panels.
     pub columns: &'a [f32],
@@ -92,10 +84,9 @@ pub(super) struct Scored<'a> {
 /// Some triples of a chunk on their way through all passes.
 pub(super) struct Block<'a> {
     chunk: Scored<'a>,
-    anchors: &'a [u32],
-    relations: &'a [u32],
-    targets: &'a [u32],
-    weights: &'a [f32],
+    of: &'a RowsOf,
+    /// Place of the first triple among all of the side.
+    first: usize,
     queries: &'a mut [f32],
     to_anchors: &'a mut [f32],
     to_relations: &'a mut [f32],
@@ -106,7 +97,7 @@ pub(super) struct Block<'a> {
 
 impl Block<'_> {
     pub fn train(&mut self) {
-        let (from, rows) = (self.chunk.from, self.anchors.len());
+        let (from, rows) = (self.chunk.from, self.values.len());
         let (width, count) = (from.entities.width, self.chunk.candidates.len());
         dispatch(Forward(self));
         let left = Left::Rows { numbers: self.queries, stride: from.stride() };
@@ -132,10 +123,11 @@ impl Kernel for Forward<'_, '_> {
         let (from, side) = (block.chunk.from, block.chunk.side);
         for (place, query) in block.queries.chunks_exact_mut(from.stride()).enumerate() {
             let query = &mut query[..from.entities.width];
-            let anchor = from.entity(block.anchors[place]);
-            let relation = from.relation(block.relations[place]);
+            let of = block.first + place;
+            let anchor = from.entity(block.of.anchors[of]);
+            let relation = from.relation(block.of.relations[of]);
             from.objective.model.query(side, anchor, relation, query);
-            block.to_positives[place] = dot(lanes, query, from.entity(block.targets[place]));
+            block.to_positives[place] = dot(lanes, query, from.entity(block.of.targets[of]));
         }
     }
 }
@@ -152,21 +144,22 @@ impl Kernel for Lose<'_, '_> {
         let Scored { from, candidates, bias, .. } = block.chunk;
         let count = candidates.len();
         for (place, scores) in block.scores.chunks_exact_mut(padded(count)).enumerate() {
-            let scores = &mut scores[..count];
+            let (scores, of) = (&mut scores[..count], block.first + place);
             if let Some(bias) = bias {
+                let bias = &bias[block.of.kinds[of] as usize * count..][..count];
                 for (score, bias) in scores.iter_mut().zip(bias) {
                     *score += bias;
                 }
             }
             if from.objective.hides_own {
-                let own = i64::from(block.targets[place]);
+                let own = i64::from(block.of.targets[of]);
                 let mut hidden = candidates.partition_point(|&row| row < own);
                 while hidden < count && candidates[hidden] == own {
                     scores[hidden] = f32::NEG_INFINITY;
                     hidden += 1;
                 }
             }
-            let (positive, weight) = (block.to_positives[place], block.weights[place]);
+            let (positive, weight) = (block.to_positives[place], block.of.weights[of]);
             let found = row_loss(lanes, from.objective.loss, positive, weight, scores, count);
             block.values[place] = found.value;
             block.to_positives[place] = found.positive;
@@ -187,13 +180,13 @@ impl Kernel for Backward<'_, '_> {
         let relation_width = from.relations.width;
         for (place, gradient) in block.to_anchors.chunks_exact_mut(from.stride()).enumerate() {
             let gradient = &mut gradient[..from.entities.width];
-            let slope = block.to_positives[place];
-            let target = from.entity(block.targets[place]);
+            let (slope, of) = (block.to_positives[place], block.first + place);
+            let target = from.entity(block.of.targets[of]);
             for (number, target) in gradient.iter_mut().zip(target) {
                 *number += slope * target;
             }
-            let anchor = from.entity(block.anchors[place]);
-            let relation = from.relation(block.relations[place]);
+            let anchor = from.entity(block.of.anchors[of]);
+            let relation = from.relation(block.of.relations[of]);
             let to_relation = &mut block.to_relations[place * relation_width..][..relation_width];
             from.objective.model.backward(side, anchor, relation, gradient, to_relation);
         }

@@ -57,6 +57,8 @@ pub struct Chunk {
     pub triples: usize,
     /// Candidates.
     pub candidates: usize,
+    /// Ways in which the candidates are weighed: each has a bias for every one of them.
+    pub kinds: usize,
 }
 
 /// A batch's triples as questions for one of their ends.
@@ -68,8 +70,10 @@ pub struct Questions<'a> {
     pub chunks: &'a [Chunk],
     /// Rows of the candidates of all chunks, ascending within each.
     pub candidates: &'a [i64],
-    /// Added to the scores of candidates.
+    /// Added to the scores of candidates: of each chunk `[kinds, candidates]`.
     pub bias: Option<&'a [f32]>,
+    /// The kind that a triple is of, in its chunk; `None`: the first.
+    pub kinds: Option<&'a [i64]>,
 }
 
 /// Triples of a pool, of which a batch is trained.
@@ -107,6 +111,7 @@ struct RowsOf {
     targets: Vec<u32>,
     candidates: Vec<u32>,
     weights: Vec<f32>,
+    kinds: Vec<u32>,
 }
 
 /// What is computed for the questions of a side. A row of entities takes `stride` numbers.
@@ -246,6 +251,14 @@ impl RowsOf {
         for &row in questions.candidates {
             self.candidates.push(within(row, entities, "row")?);
         }
+        self.kinds.clear();
+        for chunk in questions.chunks {
+            let triples = self.kinds.len()..self.kinds.len() + chunk.triples;
+            for place in triples {
+                let kind = questions.kinds.map_or(0, |kinds| kinds[place]);
+                self.kinds.push(within(kind, chunk.kinds, "kind")?);
+            }
+        }
         Ok(())
     }
 }
@@ -316,15 +329,18 @@ fn check(
     for questions in &batch.questions {
         let triples: usize = questions.chunks.iter().map(|chunk| chunk.triples).sum();
         let candidates: usize = questions.chunks.iter().map(|chunk| chunk.candidates).sum();
-        let bias = questions.bias.map_or(candidates, <[f32]>::len);
+        let biases = questions.chunks.iter().map(|chunk| chunk.kinds * chunk.candidates).sum();
+        let bias = questions.bias.map_or(biases, <[f32]>::len);
+        let kinds = questions.kinds.map_or(triples, <[i64]>::len);
         if triples != questions.places.len()
             || candidates != questions.candidates.len()
-            || bias != candidates
+            || bias != biases
+            || kinds != triples
             || questions.chunks.iter().any(|chunk| chunk.candidates == 0)
         {
             return Err(Error::invalid(format!(
-                "batch: chunks of {triples} triples and {candidates} candidates, found {} \
-                 triples, {} candidates and {bias} biases",
+                "batch: chunks of {triples} triples, {candidates} candidates and {biases} biases, \
+                 found {} triples, {kinds} kinds, {} candidates and {bias} biases",
                 questions.places.len(),
                 questions.candidates.len()
             )));

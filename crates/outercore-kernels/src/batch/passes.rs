@@ -21,6 +21,7 @@ pub(super) struct Job {
     pub side: usize,
     pub triples: Range<usize>,
     pub candidates: Range<usize>,
+    pub biases: Range<usize>,
 }
 
 impl Job {
@@ -39,14 +40,15 @@ pub(super) fn jobs(batch: &Batch<'_>) -> Vec<Vec<Job>> {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut room = 0;
     for (side, questions) in batch.questions.iter().enumerate() {
-        let (mut triple, mut candidate) = (0, 0);
+        let (mut triple, mut candidate, mut bias) = (0, 0, 0);
         for chunk in questions.chunks {
             let job = Job {
                 side,
                 triples: triple..triple + chunk.triples,
                 candidates: candidate..candidate + chunk.candidates,
+                biases: bias..bias + chunk.kinds * chunk.candidates,
             };
-            (triple, candidate) = (job.triples.end, job.candidates.end);
+            (triple, candidate, bias) = (job.triples.end, job.candidates.end, job.biases.end);
             match groups.last_mut() {
                 Some(group) if job.scores() <= room => {
                     room -= job.scores();
@@ -138,10 +140,8 @@ impl Space<'_> {
     /// Takes blocks of triples through query, scores, loss, and gradients of all but candidates.
     fn train_blocks(&mut self, group: Group<'_>) {
         let (mut columns, mut rows) = (&self.panels[0][..], &self.panels[1][..]);
-        let mut remains = [Remains::default(), Remains::default()];
-        for ((remains, side), rows) in remains.iter_mut().zip(&mut *self.sides).zip(self.rows) {
-            *remains = Remains::new(side, rows);
-        }
+        let [tails, heads] = &mut *self.sides;
+        let mut remains = [Remains::new(tails, &self.rows[0]), Remains::new(heads, &self.rows[1])];
         let mut blocks = Vec::new();
         let scores = cut(self.scores, &group.sizes(Job::scores));
         for (job, scores) in group.jobs.iter().zip(scores) {
@@ -151,7 +151,7 @@ impl Space<'_> {
                 from: group.from,
                 side: if tails { Side::Tail } else { Side::Head },
                 candidates: group.candidates(job),
-                bias: questions.bias.map(|bias| &bias[job.candidates.clone()]),
+                bias: questions.bias.map(|bias| &bias[job.biases.clone()]),
                 columns: first(&mut columns, group.columns(job)),
                 rows: first(&mut rows, group.rows(job)),
             };
