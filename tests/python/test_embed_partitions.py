@@ -120,7 +120,15 @@ def test_given_rows_come_first_and_those_that_are_no_number_are_the_models_own(
 
 
 @pytest.mark.parametrize("spare", [False, True])
-@pytest.mark.parametrize("walks", [Walks(), Walks(2, spread=True, rename=True), Walks(3)])
+@pytest.mark.parametrize(
+    "walks",
+    [
+        Walks(),
+        Walks(2, spread=True, rename=True),
+        Walks(2, spread=True, rename=True, in_turn=True),
+        Walks(3),
+    ],
+)
 def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: bool) -> None:
     # Partitions of whole pages, so that no row is added.
     order = order_of(8, 4 if spare else 3, spare=spare)
@@ -148,7 +156,14 @@ def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: 
 
 
 @pytest.mark.parametrize("spare", [False, True])
-@pytest.mark.parametrize("walks", [Walks(2, spread=True, rename=True), Walks(3, rename=True)])
+@pytest.mark.parametrize(
+    "walks",
+    [
+        Walks(2, spread=True, rename=True),
+        Walks(2, spread=True, rename=True, in_turn=True),
+        Walks(3, rename=True),
+    ],
+)
 def test_an_epoch_of_several_walks_trains_every_triple_once(
     tmp_path: Path, walks: Walks, spare: bool
 ) -> None:

@@ -73,6 +73,20 @@ def test_partitions_and_slots_that_are_asked_for_are_taken() -> None:
     assert not only_slots.in_memory
 
 
+def test_two_slots_take_turns_with_training_unless_said_otherwise() -> None:
+    two = {"partitions": 8, "slots": 2}
+    for swap in ("auto", "in-turn"):
+        chosen = config(1024 * MIB, **two, swap=swap)
+        placed = place(chosen, LARGE)
+        assert (placed.slots, placed.swap) == (2, "in-turn")
+        assert walks_of(chosen, placed).in_turn
+        assert resolved(chosen, placed).budget.swap == "in-turn"
+    assert place(config(1024 * MIB, **two, swap="in-place"), LARGE).swap == "in-place"
+    three = {"partitions": 8, "slots": 3, "swap": "in-turn"}
+    assert place(config(1024 * MIB, **three), LARGE).swap == "in-turn"
+    assert place(config(1024 * MIB, partitions=8, slots=3), LARGE).swap != "in-turn"
+
+
 def test_an_order_that_there_is_not_is_refused() -> None:
     with pytest.raises(InvalidError, match="there is no such order"):
         place(config(1024 * MIB, partitions=16, slots=5, order="legend"), LARGE)

@@ -20,7 +20,13 @@ from outercore.embed.models import CustomModel, Model, build_model
 from outercore.embed.negatives import Draws, NegativeSampler
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import MemoryStore, Pool
-from outercore.embed.trainer import DivergedError, EpochReport, Trainer, table_layout
+from outercore.embed.trainer import (
+    DivergedError,
+    EpochReport,
+    Trainer,
+    even_batches,
+    table_layout,
+)
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")
@@ -92,7 +98,7 @@ def naive_epoch(config: EmbedConfig, triples: Tensor, start: list[Tensor], weigh
     sampler = NegativeSampler(config.negatives, [(0, len(entities))], degrees)
     order = torch.randperm(len(triples), generator=generator(seed, Purpose.ORDER, 0, 0))
     losses = []
-    for number, batch in enumerate(order.split(config.optimiser.batch_size)):
+    for number, batch in enumerate(even_batches(order, config.optimiser.batch_size)):
         draws = Draws(seed, batch=number)
         loss = torch.zeros((), dtype=torch.float64)
         for side in ("tail", "head"):

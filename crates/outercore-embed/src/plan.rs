@@ -106,9 +106,10 @@ pub struct OrderPlan {
 ///
 /// The model follows the order state by state. The device does one thing at a time, a swap being
 /// one write and one read of a partition. In place it begins when all buckets of the partition to
-/// be evicted are trained; with a spare slot the evicted partition is written, and the one after
-/// next read in its place, during the next state. With renamed partitions every bucket of the order
-/// has as many edges as any other: which one it is differs from walk to walk.
+/// be evicted are trained, or all of the state's where they take turns; with a spare slot the
+/// evicted partition is written, and the one after next read in its place, during the next state.
+/// With renamed partitions every bucket of the order has as many edges as any other: which one it
+/// is differs from walk to walk.
 ///
 /// # Errors
 /// Rates that are not positive numbers, counts that do not match the order's partitions, an order
@@ -205,8 +206,8 @@ impl<'a> Work<'a> {
             let swap = order.states.get(index + 1).and_then(|next| next.swap);
             let mut sides = [(0, 0.0); 2];
             for bucket in buckets_of(state, input.walks.spread) {
-                let held = swap.is_none_or(|swap| bucket.needs(swap.evicted));
-                let (buckets, seconds) = &mut sides[usize::from(!held)];
+                let before = input.walks.before(swap, bucket);
+                let (buckets, seconds) = &mut sides[usize::from(!before)];
                 let edges = input.edges_of(bucket, order.partitions);
                 *buckets += 1;
                 *seconds +=
@@ -274,6 +275,7 @@ fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> H
     let nodes = input.nodes as f64;
     let density = input.edges.total() / (nodes * nodes);
     let pairs = match order.mode {
+        SwapMode::InPlace if input.walks.in_turn => 0,
         SwapMode::InPlace => resident.saturating_sub(2),
         SwapMode::SpareSlot => resident.saturating_sub(1),
     };

@@ -35,14 +35,18 @@ pub struct WalkConfig {
     /// Partitions change their places in the order at random from walk to walk. What a walk leaves
     /// in memory the next one begins with, so that nothing is moved for it.
     pub rename: bool,
+    /// Trains all buckets of a state as one pool and swaps after it, instead of training what does
+    /// not need the partition that leaves while that is exchanged: more pairs of partitions are in
+    /// a pool, and nothing hides a swap. With a spare slot a state is one pool anyway.
+    pub in_turn: bool,
     /// Of the names and parts.
     pub seed: u64,
 }
 
 impl Default for WalkConfig {
-    /// One walk, every bucket at once, the same names.
+    /// One walk, every bucket at once, the same names, swaps during training.
     fn default() -> Self {
-        Self { sweeps: 1, spread: false, rename: false, seed: 0 }
+        Self { sweeps: 1, spread: false, rename: false, in_turn: false, seed: 0 }
     }
 }
 
@@ -59,6 +63,11 @@ impl WalkConfig {
             "sweeps of an epoch: {}, expected 1 to {MAX_SWEEPS}",
             self.sweeps
         )))
+    }
+
+    /// Whether a bucket is trained before a swap in place begins, not meanwhile.
+    pub(crate) fn before(&self, swap: Option<Swap>, bucket: Bucket) -> bool {
+        self.in_turn || swap.is_none_or(|swap| bucket.needs(swap.evicted))
     }
 }
 
@@ -115,10 +124,10 @@ impl Share {
 /// A bucket in a state, and which part of it is trained there.
 pub type Visit = (Bucket, Share);
 
-/// Visits of a state before the partition evicted next may leave, and those after.
+/// Visits of a state before the swap to the next one in place, and those during it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// Those that need the partition to be evicted next.
+    /// Those that need the partition to be evicted next, or all.
     pub before_swap: Vec<Visit>,
     /// The others.
     pub during_swap: Vec<Visit>,
@@ -305,14 +314,14 @@ impl EpochVisits {
     pub fn state(&mut self, walk: &Order, index: usize) -> Visits {
         self.next += 1;
         let (state, next) = (&walk.states[index], walk.states.get(index + 1));
-        let evicted = next.and_then(|next| next.swap).map(|swap| swap.evicted);
+        let swap = next.and_then(|next| next.swap);
         let mut visits = Visits::default();
         for bucket in buckets_of(state, self.config.spread) {
             let at = bucket.source * self.partitions + bucket.target;
             let share = self.share(at);
             self.seen[at] += 1;
-            let held = evicted.is_none_or(|evicted| bucket.needs(evicted));
-            let side = if held { &mut visits.before_swap } else { &mut visits.during_swap };
+            let before = self.config.before(swap, bucket);
+            let side = if before { &mut visits.before_swap } else { &mut visits.during_swap };
             side.push((bucket, share));
         }
         visits

@@ -19,7 +19,7 @@ fn tables() -> [Table; 4] {
     let spare =
         OrderConfig { mode: SwapMode::SpareSlot, ..OrderConfig::new(OrderKind::Optimal, 4, 3) };
     let in_place = OrderConfig::new(OrderKind::Optimal, 5, 3);
-    let walks = WalkConfig { sweeps: 2, spread: true, rename: true, seed: 9 };
+    let walks = WalkConfig { sweeps: 2, spread: true, rename: true, in_turn: false, seed: 9 };
     let few = OrderConfig::new(OrderKind::Optimal, 4, 3);
     [
         Table::new(&in_place, 1),

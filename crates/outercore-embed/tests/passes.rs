@@ -35,7 +35,7 @@ fn npy(path: &Path) -> Vec<u32> {
 
 #[test]
 fn passes_between_epochs_give_the_table_and_change_nothing() {
-    let mixed = WalkConfig { sweeps: 2, spread: true, rename: true, seed: 4 };
+    let mixed = WalkConfig { sweeps: 2, spread: true, rename: true, in_turn: false, seed: 4 };
     for (config, walks) in orders()
         .into_iter()
         .flat_map(|config| [WalkConfig::default(), mixed].map(|walks| (config.clone(), walks)))

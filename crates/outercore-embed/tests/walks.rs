@@ -22,7 +22,9 @@ fn ways() -> Vec<WalkConfig> {
         WalkConfig { sweeps: 3, ..none },
         WalkConfig { spread: true, ..none },
         WalkConfig { rename: true, ..none },
+        WalkConfig { in_turn: true, ..none },
         WalkConfig { sweeps: 2, spread: true, rename: true, ..none },
+        WalkConfig { sweeps: 2, spread: true, rename: true, in_turn: true, ..none },
         WalkConfig { sweeps: 2, spread: true, ..none },
         WalkConfig { sweeps: 2, rename: true, ..none },
     ]
@@ -88,7 +90,8 @@ fn follow(order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
                 for (bucket, share) in side {
                     let there = &walk.states[state].resident;
                     prop_assert!(there.contains(&bucket.source) && there.contains(&bucket.target));
-                    prop_assert_eq!(held, next.is_none_or(|next| bucket.needs(next.evicted)));
+                    let needed = next.is_none_or(|next| bucket.needs(next.evicted));
+                    prop_assert_eq!(held, config.in_turn || needed);
                     let at = bucket.source * partitions + bucket.target;
                     let places: Vec<u64> = share.places(counts[at]).collect();
                     prop_assert_eq!(places.len() as u64, share.count(counts[at]));
@@ -122,12 +125,13 @@ proptest! {
     #[test]
     fn any_walk_trains_each_triple_once_an_epoch(
         partitions in 1usize..12, slots in 2usize..6, spare: bool, sweeps in 1u32..5,
-        spread: bool, rename: bool, seed: u64,
+        spread: bool, rename: bool, in_turn: bool, seed: u64,
     ) {
         let mode = if spare { SwapMode::SpareSlot } else { SwapMode::InPlace };
         let slots = slots + usize::from(spare);
         let config = OrderConfig { mode, ..OrderConfig::new(OrderKind::Beta, partitions, slots) };
-        follow(&partition_order(&config).unwrap(), WalkConfig { sweeps, spread, rename, seed })?;
+        let walks = WalkConfig { sweeps, spread, rename, in_turn, seed };
+        follow(&partition_order(&config).unwrap(), walks)?;
     }
 
     #[test]
@@ -281,6 +285,34 @@ fn sweeps_move_as_often_and_spread_buckets_even_out_the_pools() {
     assert_eq!(spread.bytes_between, once.bytes_between);
     assert_eq!(spread.prefetchable, spread.swaps);
     assert!(spread.triples_read > once.triples_read);
+}
+
+#[test]
+fn in_turn_a_state_is_one_pool_and_nothing_hides_its_swap() {
+    let walks = |in_turn| WalkConfig { spread: true, in_turn, ..WalkConfig::default() };
+    for slots in [2, 3] {
+        let config = OrderConfig::new(OrderKind::Optimal, 8, slots);
+        let table =
+            |in_turn| Table { walks: walks(in_turn), ..Table::shaped(&config, 8 * 512, 6, 2, 1) };
+        let (meanwhile, in_turn) =
+            [false, true].map(|turn| plan_of(&table(turn), BucketEdges::Even(64_000))).into();
+        assert_eq!(in_turn.bytes_between, meanwhile.bytes_between);
+        assert_eq!((in_turn.prefetchable, in_turn.hidden), (0, 0));
+        assert!((in_turn.stall_seconds - in_turn.swap_seconds).abs() < 1e-12);
+        assert!(!in_turn.hiding.holds && in_turn.hiding.least_density.is_none());
+
+        let directory = tempfile::tempdir().unwrap();
+        let table = table(true);
+        table.create(Arc::new(RealDisk), directory.path()).unwrap();
+        let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+        let mut steps = 0;
+        while let Some(step) = executor.advance().unwrap() {
+            assert!(step.ends_state);
+            assert_eq!((step.buckets.len(), step.resident.len()), (slots * slots, slots));
+            steps += 1;
+        }
+        assert_eq!(steps, in_turn.states);
+    }
 }
 
 #[test]

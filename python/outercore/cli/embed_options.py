@@ -166,7 +166,8 @@ Order = Annotated[
 Swap = Annotated[
     str | None,
     typer.Option(
-        help="Where a loaded partition goes: `in-place`, `spare-slot` or `auto`.",
+        help="Where a loaded partition goes: `in-place` while others are trained, `in-turn` when "
+        "all are, `spare-slot`, or `auto`.",
         rich_help_panel=_MEMORY,
     ),
 ]

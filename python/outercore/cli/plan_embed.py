@@ -12,8 +12,6 @@ from rich.table import Table
 from outercore.cli import console, embed_options, options
 from outercore.sizes import format_size, parse_size
 
-_SWAPS = {"spare_slot": "spare", "in_place": "in place"}
-
 
 def plan_embed(
     data_set: options.DataSet,
@@ -168,7 +166,7 @@ def _table(orders: list[dict[str, Any]]) -> Table:
         column.justify = "right"
     for one in orders:
         table.add_row(
-            f"{one['kind']}, {_SWAPS[one['mode']]}" + (" *" if one["chosen"] else ""),
+            f"{one['kind']}, {_swap(one)}" + (" *" if one["chosen"] else ""),
             f"{one['states']:,}",
             format_size(one["bytes_between"]),
             format_size(one["bytes_of_triples"]) if one["bytes_of_triples"] else "in memory",
@@ -178,6 +176,12 @@ def _table(orders: list[dict[str, Any]]) -> Table:
             style="bold" if one["chosen"] else "",
         )
     return table
+
+
+def _swap(one: dict[str, Any]) -> str:
+    if one["mode"] == "spare_slot":
+        return "spare"
+    return "in turn" if one["walks"]["in_turn"] else "in place"
 
 
 def _theorem(orders: list[dict[str, Any]]) -> str:

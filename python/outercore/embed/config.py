@@ -19,7 +19,7 @@ Schedule = Literal["constant", "linear"]
 RegulariserName = Literal["none", "n3", "l2"]
 Device = Literal["auto", "cpu", "cuda"]
 OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
-Swap = Literal["auto", "in-place", "spare-slot"]
+Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
 RESUME = "go on with `outercore embed --resume RUN`"
@@ -119,7 +119,7 @@ class OptimiserConfig:
     """`linear`: both rates fall from epoch to epoch, to a part of `1 / epochs` in the last one."""
     epochs: int = 30
     batch_size: int = 1000
-    """Triples an update."""
+    """Triples an update, at most: the batches of a pool are alike in size."""
     chunk_size: int = 1000
     """Triples that share their negatives; a batch is one chunk or several."""
     patience: int = 0
@@ -189,7 +189,8 @@ class BudgetConfig:
     """Partitions in memory, the spare one included; 0 is chosen by the budget."""
     order: OrderName = "optimal"
     swap: Swap = "auto"
-    """Where a loaded partition goes: to the slot of the one that leaves, or to a spare one."""
+    """Where a loaded partition goes, and when: to the slot of the one that leaves, while the others
+    are trained (`in-place`) or when all are (`in-turn`), or to a spare one."""
     sweeps: int = 0
     """Walks through the order that make an epoch; each trains another part of every bucket.
 

@@ -70,7 +70,7 @@ def forecast(
         "epoch_seconds": chosen["epoch_seconds"],
         "partitions": placement.partitions,
         "slots": placement.slots,
-        "swap": "spare-slot" if placement.spare else "in-place",
+        "swap": placement.swap,
         "order": config.budget.order,
         "walks": asdict(walks_of(config, placement)),
         "orders": orders,

@@ -31,6 +31,8 @@ class Walks:
     """Whether a bucket is trained in every state that holds its partitions, not in the first."""
     rename: bool = False
     """Whether partitions change their places at random from walk to walk."""
+    in_turn: bool = False
+    """Whether a state is trained as a whole and swaps wait for it, where they are in place."""
     seed: int = 0
     """Of places and parts."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName
+from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName, Swap
 from outercore.embed.order import OrderPlan, PartitionOrder, Walks, partition_order
 from outercore.errors import BudgetError, InvalidError
 from outercore.sizes import format_size, parse_size
@@ -20,6 +20,8 @@ _COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of partitions that are tried."""
 _NEARLY = 1.01
 """Of two as fast the one with fewer partitions is taken."""
+_SWAPS: tuple[Swap, ...] = ("in-place", "spare-slot")
+"""Ways to swap that are tried: those that hide it."""
 _SWEEPS = (8, 4, 2)
 """Numbers of walks an epoch that are tried."""
 _HIDDEN = 1.1
@@ -82,6 +84,8 @@ class Placement:
     """Partitions in memory."""
     spare: bool
     """Whether one slot is kept free to load into."""
+    in_turn: bool = False
+    """Whether swaps in place wait for training, and training for them."""
     sweeps: int = 1
     """Walks through the order that make an epoch."""
     parts: dict[str, int] = field(default_factory=dict)
@@ -91,6 +95,13 @@ class Placement:
     def in_memory(self) -> bool:
         """Whether there are no partitions."""
         return self.partitions == 1
+
+    @property
+    def swap(self) -> Swap:
+        """How partitions are swapped."""
+        if self.spare:
+            return "spare-slot"
+        return "in-turn" if self.in_turn else "in-place"
 
     @property
     def needed(self) -> int:
@@ -198,7 +209,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How the epochs of a run go through its order."""
     budget = config.budget
     spread = budget.spread and not _knows_triples(config)
-    return Walks(placement.sweeps, spread, budget.rename, config.run.seed)
+    return Walks(placement.sweeps, spread, budget.rename, placement.in_turn, config.run.seed)
 
 
 def _knows_triples(config: EmbedConfig) -> bool:
@@ -208,9 +219,7 @@ def _knows_triples(config: EmbedConfig) -> bool:
 
 def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
     """The configuration with the numbers that were chosen, so that a run goes on with them."""
-    swap = config.budget.swap
-    if not placement.in_memory:
-        swap = "spare-slot" if placement.spare else "in-place"
+    swap = config.budget.swap if placement.in_memory else placement.swap
     budget = replace(
         config.budget,
         partitions=placement.partitions,
@@ -238,12 +247,13 @@ def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
 
 
 def partitioned(
-    config: EmbedConfig, size: Size, budget: int, partitions: int, slots: int, *, spare: bool
+    config: EmbedConfig, size: Size, budget: int, partitions: int, slots: int, swap: Swap
 ) -> Placement:
     """So many partitions in so many slots, whatever that takes."""
     dim = config.model.dim
     # What a state enables: at most the buckets between what was loaded and what is there, both
     # ways, and its own; the first state enables all of its partitions'.
+    spare = swap == "spare-slot"
     there = slots - 1 if spare else slots
     buckets = max(there * there, 2 * there - 1)
     sweeps = max(1, config.budget.sweeps)
@@ -274,7 +284,8 @@ def partitioned(
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * slot_rows
         parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + of_draws
-    return Placement(budget, partitions, slots, spare, sweeps, parts)
+    in_turn = swap == "in-turn"
+    return Placement(budget, partitions, slots, spare, in_turn, sweeps, parts)
 
 
 def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
@@ -284,9 +295,8 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
     for partitions in counts:
         if partitions > size.entities:
             continue
-        for spare in {"auto": (False, True), "in-place": (False,), "spare-slot": (True,)}[
-            asked.swap
-        ]:
+        for swap in _SWAPS if asked.swap == "auto" else (asked.swap,):
+            spare = swap == "spare-slot"
             fewest = 3 if spare else 2
             if asked.slots and asked.slots < fewest:
                 continue
@@ -295,7 +305,11 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
             for slots in choices:
                 if slots > partitions or not _exists(config, partitions, slots, spare=spare):
                     continue
-                best = partitioned(config, size, budget, partitions, slots, spare=spare)
+                way: Swap = swap
+                # Of two slots little can be trained while one is exchanged, and that alone.
+                if asked.swap == "auto" and not spare and slots == 2:
+                    way = "in-turn"
+                best = partitioned(config, size, budget, partitions, slots, way)
                 if best.needed <= budget:
                     break
             if best is not None:
