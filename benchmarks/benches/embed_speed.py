@@ -174,7 +174,7 @@ def _like_pbg(result: Result, settings: Settings, data: Path) -> None:
         ("PBG", case.name),
     )
     divided = ", 4 partitions"
-    in_two = ("--partitions", 4, "--slots", 2, "--swap", "in-place")
+    in_two = ("--partitions", 4, "--slots", 2, "--swap", "in-turn")
     _outercore(result, settings, data, case, *in_two, suffix=divided)
     _pbg(result, settings, case, "--partitions", 4, suffix=divided)
     result.compare(

@@ -18,12 +18,13 @@ SWAP = "8GiB"
 TIMEOUT_S = 30.0
 """What takes longer is told as more than this."""
 CASES = ("bfs", "pagerank")
+HALF = ", half its state"
 LIBRARIES = ("networkit", "scipy", "igraph")
 WHAT = (
     "R-MAT, both directions of every edge; seconds of the algorithm. Every program is in a cgroup "
     "of what far memory takes at far ratio 1 (the least budget with state and result in "
-    f"memory, and {INTERPRETER >> 20} MiB for Python, its libraries and the command line), with a "
-    "swap file on the disk, and beside it without a limit. `all local`: our own program, all edges "
+    f"memory, and {INTERPRETER >> 20} MiB for Python, its libraries and the command line; or half "
+    "of the state, which far memory's runs then keep in scratch files), with a swap file on the disk, and beside it without a limit. `all local`: our own program, all edges "
     "in local memory. Libraries: NetworKit, igraph (its PageRank is PRPACK, to convergence), SciPy "
     "(`breadth_first_order`; matrix times vector). Each builds its graph and runs once without a "
     "limit, then the limit is set, the graph goes to swap, and it runs again; `with its build`: "
@@ -48,12 +49,14 @@ def run(settings: Settings) -> Result:
             if limits["bfs"] is not None:
                 _built(bench, library, limits["bfs"])
         for case in CASES:
-            _compare(bench, case)
+            _compare(bench, case, ("all local", *LIBRARIES))
+            _compare(bench, case + HALF, ("all local",))
     return result
 
 
 def _ours(bench: Bench, case: str) -> int | None:
-    """Far memory and all local; the limit, None where there is no swap."""
+    """Far memory and all local, with state in memory and with half of it; the limit with state in
+    memory, None where there is no swap."""
     far = ("--far", bench.servers["tcp"], "--far-token-file", bench.token, "--far-ratio", 1)
     planned = run_limited(
         command(
@@ -62,22 +65,28 @@ def _ours(bench: Bench, case: str) -> int | None:
         )
     )  # fmt: skip
     plan = json.loads(planned.check().stdout)
-    budget = plan["least_in_memory"]
-    limit = budget + INTERPRETER
-    bench.result.details[f"limit {case}"] = limit
-    for transport in bench.servers:
-        call = bench.call(case, transport, "--far-ratio", 1, memory=f"{budget}")
-        bench.measure(f"far, {transport}, limited", case, call, memory=limit)
     local = command(
         "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json", "--no-record"
     )
     bench.measure("all local", case, local)
-    with swap_file(bench.settings.work / "swap", parse_bytes(SWAP)) as swapped:
-        if not swapped:
-            say("no swap: this process may not switch it on")
-            return None
-        bench.measure("all local, swap", case, local, memory=limit, swap=True, timeout_s=TIMEOUT_S)
-    return limit
+    budgets = {
+        case: plan["least_in_memory"],
+        case + HALF: max(plan["least"], plan["state"] // 2),
+    }
+    for name, budget in budgets.items():
+        limit = budget + INTERPRETER
+        bench.result.details[f"limit {name}"] = limit
+        for transport in bench.servers:
+            call = bench.call(case, transport, "--far-ratio", 1, memory=f"{budget}")
+            bench.measure(f"far, {transport}, limited", name, call, memory=limit)
+        with swap_file(bench.settings.work / "swap", parse_bytes(SWAP)) as swapped:
+            if not swapped:
+                say("no swap: this process may not switch it on")
+                return None
+            bench.measure(
+                "all local, swap", name, local, memory=limit, swap=True, timeout_s=TIMEOUT_S
+            )
+    return budgets[case] + INTERPRETER
 
 
 def _library(bench: Bench, library: str, case: str, limit: int) -> None:
@@ -120,8 +129,8 @@ def _call(bench: Bench, library: str, case: str) -> list[str]:
     )  # fmt: skip
 
 
-def _compare(bench: Bench, case: str) -> None:
-    for other in ("all local", *LIBRARIES):
+def _compare(bench: Bench, case: str, others: tuple[str, ...]) -> None:
+    for other in others:
         for transport in bench.servers:
             bench.result.compare(
                 f"{case}: {other} on swap over far memory ({transport}), the same memory",
