@@ -19,7 +19,8 @@ AT_MOST = 1.1
 WHAT = (
     "Seconds of an epoch of `outercore embed` by where the entities are: all in memory, or in "
     "partitions on disk of which a part is in memory: 3 of 8, 2 of 8 in turn with training, or 4 "
-    "of 16 with one slot to load into. Of three epochs the first does not count: it begins with nothing in memory. "
+    "of 16 with one slot to load into. Of three epochs the first does not count: it begins with "
+    "nothing in memory. "
     "Checkpoints, which both need, are no part of it. Partitions are read with direct I/O and "
     "synced as they are written. With a spare slot an epoch that goes backwards finds the "
     "partition that left last still there, one load fewer than the plan's. Density is edges by "
