@@ -20,6 +20,7 @@ from outercore.graph import Graph
 from outercore.jobs.request import Request
 from outercore.sizes import format_size
 from outercore.tune import graph_shape, local_budget, medium_of
+from outercore.tune.budgets import planned_ratio
 
 _ASSUMED_OVERHEAD = 128 << 20
 """Interpreter, libraries and stacks beside a budget, where nothing was measured."""
@@ -103,8 +104,7 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
             threads=request.threads or 1,
             **request.options,
         )
-        total = planned["bytes_first_pass"]
-        return (planned["bytes_per_pass"] / total if total else 0.0), ()
+        return planned_ratio(planned), ()
     if request.far_ratio is not None:
         return request.far_ratio, ()
     if profile is None:
