@@ -6,26 +6,29 @@
 //! happen. Every so often the caller commits: the partitions, what the caller keeps in memory
 //! (relations and their optimiser) and the position become durable together.
 
+mod commit;
 mod counters;
 mod memory;
+mod open;
 mod passes;
+mod rows;
 mod states;
 mod step;
+mod swap;
 mod worker;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use outercore_core::{Error, ErrorKind, Result};
-use outercore_io::{Disk, Engine, EngineConfig, FileLock};
+use outercore_core::{Error, Result};
+use outercore_io::{Disk, FileLock};
 
-use crate::journal::{self, Journal, PartitionRecord, Position, ResidentRecord};
+use crate::journal::Position;
 use crate::layout::TableLayout;
 use crate::order::{Order, State};
-use crate::partition::{CopyIndex, Fill, PartitionFile, Slot, SlotMemory, Sums};
+use crate::partition::{Slot, SlotMemory};
 use crate::walk::{EpochVisits, WalkConfig, Walks};
 
 pub use counters::ExecutorCounters;
@@ -34,7 +37,8 @@ pub use passes::SlotViews;
 use step::Part;
 pub(crate) use step::pools;
 pub use step::{Resident, Step};
-use worker::{Answer, Job, Load, Store, Swapped, Worker};
+use swap::{Copies, Flight, Held};
+use worker::Worker;
 
 /// Trains a table larger than memory, a few partitions at a time.
 ///
@@ -110,187 +114,7 @@ pub struct Executor {
     _lock: FileLock,
 }
 
-/// What a slot holds.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    partition: usize,
-    /// Newer than both copies on disk.
-    changed: bool,
-}
-
-/// The two copies of a partition.
-#[derive(Clone, Debug)]
-struct Copies {
-    /// What the journal names.
-    committed: PartitionRecord,
-    /// What is to be read.
-    latest: CopyIndex,
-    sums: Sums,
-    /// Whether `latest` was written since the commit.
-    newer: bool,
-}
-
-/// A slot that the worker has.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    slot: usize,
-    stores: Option<usize>,
-    loads: Option<usize>,
-}
-
 impl Executor {
-    /// Creates a table in `directory`, with its partitions as `fill` makes them: it is given a
-    /// partition's number, embeddings and state, all zeros. `resident` is what the caller keeps in
-    /// memory (relations and their optimiser), of which nothing is known here.
-    ///
-    /// A creation that was stopped leaves nothing that can be opened, and can be done again.
-    ///
-    /// **Cost**: writes every partition once; the file has room for each twice.
-    ///
-    /// # Errors
-    /// `Invalid`: there is a table, or the order has another number of partitions. Those of `fill`
-    /// and of the disk.
-    pub fn create(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        layout: &TableLayout,
-        order: &Order,
-        resident: &[u8],
-        fill: Fill<'_>,
-    ) -> Result<()> {
-        let walks = WalkConfig::default();
-        Self::create_with(disk, directory, layout, order, walks, resident, &mut || Ok(()), fill)
-    }
-
-    /// The same for an epoch of several walks, and with something beside the table: `prepare` is
-    /// called when the directory is held and known to have no table, before anything of the table
-    /// is written.
-    ///
-    /// # Errors
-    /// As [`Executor::create`]; those of `prepare`.
-    #[allow(clippy::too_many_arguments, reason = "a table is made of that much")]
-    pub fn create_with(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        layout: &TableLayout,
-        order: &Order,
-        walks: WalkConfig,
-        resident: &[u8],
-        prepare: &mut dyn FnMut() -> Result<()>,
-        fill: Fill<'_>,
-    ) -> Result<()> {
-        let (found, expected) = (order.partitions, layout.partitioning().partitions());
-        if found != expected {
-            return Err(Error::invalid(format!(
-                "an order of {found} partitions for a table of {expected}"
-            )));
-        }
-        crate::order::check(order)?;
-        walks.validate()?;
-        let slots = order.slots.min(order.partitions);
-        if layout.slot_rows().saturating_mul(slots as u64) > u64::from(u32::MAX) {
-            return Err(Error::invalid(format!(
-                "{slots} slots of {} rows: expected fewer than 2^32 rows in memory",
-                layout.slot_rows()
-            ))
-            .hint("choose more partitions"));
-        }
-        disk.create_dir_all(directory)?;
-        if let Some(parent) = directory.parent().filter(|parent| parent.is_dir()) {
-            disk.sync_dir(parent)?;
-        }
-        let _lock = lock(directory)?;
-        if Journal::exists(directory) {
-            return Err(Error::invalid(format!("`{}` holds a table", directory.display()))
-                .hint("go on with it, or choose another directory"));
-        }
-        prepare()?;
-        let (_memory, mut memory) = SlotMemory::new(layout, 1)?;
-        let sums = PartitionFile::create(&*disk, directory, layout, &mut memory[0], fill)?;
-        let checksum = journal::save_order(&*disk, directory, order)?;
-        let first = Journal::first(*layout, checksum, walks, slots, sums, resident);
-        first.commit(&*disk, directory, resident)
-    }
-
-    /// Opens a table at its last commit. `engine` says how to read.
-    ///
-    /// **Cost**: reserves the memory; reads nothing until the first step is asked for.
-    ///
-    /// # Errors
-    /// `NotFound`: no table. `Invalid`: another process trains it. `Version`, `Corrupt`: not one
-    /// that can be read.
-    pub fn open(disk: Arc<dyn Disk>, directory: &Path, engine: EngineConfig) -> Result<Self> {
-        let lock = lock(directory)?;
-        let journal = Journal::load(directory)?;
-        // The journal may have been replaced by a process that was killed before it could make the
-        // new name durable; what the old one names is about to be overwritten.
-        disk.sync_dir(directory)?;
-        let resident = journal.load_resident(directory)?;
-        let order = journal::load_order(directory, &journal)?;
-        let layout = journal.layout;
-        let mut walks = Walks::new(order.clone(), journal.walks)?;
-        let fits = order.partitions == journal.partitions.len()
-            && journal.slots.len() == order.slots.min(order.partitions)
-            && journal.position.state < walks.states();
-        if !fits {
-            return Err(Error::corrupt(format!(
-                "journal of partitions in `{}`: does not fit its order of partitions",
-                directory.display()
-            )));
-        }
-        let Position { epoch, state } = journal.position;
-        let walk = walks.walk(walks.place_of(epoch, state).0).clone();
-        let (memory, slots) = SlotMemory::new(&layout, journal.slots.len())?;
-        let file = PartitionFile::open(&*disk, directory, &layout, Engine::open(engine)?)?;
-        let worker = Worker::start(file, layout.partition_bytes().0)?;
-        let copies = journal.partitions.into_iter().map(|committed| Copies {
-            latest: committed.copy,
-            sums: committed.sums.clone(),
-            newer: false,
-            committed,
-        });
-        let mut executor = Self {
-            disk,
-            directory: directory.to_owned(),
-            layout,
-            walks,
-            walk,
-            visits: None,
-            order_checksum: journal.order,
-            memory,
-            held: vec![None; slots.len()],
-            slots: slots.into_iter().map(Some).collect(),
-            copies: copies.collect(),
-            generation: journal.generation,
-            position: journal.position,
-            entered: false,
-            parts: VecDeque::new(),
-            current: Vec::new(),
-            swap_begun: false,
-            in_flight: None,
-            brings_back: None,
-            epoch_ended: false,
-            failed: false,
-            resident,
-            counters: ExecutorCounters::default(),
-            worker,
-            _lock: lock,
-        };
-        executor.load_again(&journal.slots)?;
-        Ok(executor)
-    }
-
-    /// Shape and order of the table in `directory`, and how its epochs walk through that, without
-    /// opening it.
-    ///
-    /// # Errors
-    /// As [`Executor::open`].
-    pub fn describe(directory: &Path) -> Result<(TableLayout, Walks)> {
-        let journal = Journal::load(directory)?;
-        let order = journal::load_order(directory, &journal)?;
-        Ok((journal.layout, Walks::new(order, journal.walks)?))
-    }
-
     /// What the caller kept in memory, as committed last.
     pub fn resident_state(&self) -> &[u8] {
         &self.resident
@@ -365,50 +189,6 @@ impl Executor {
         found.into_iter().map(|(_, partition, rows, state)| (partition, rows, state)).collect()
     }
 
-    /// Makes all that was trained durable, with `resident`: what the caller keeps in memory.
-    ///
-    /// Allowed before the first step, after a step that ends its state, and at the end of an epoch.
-    /// A run that is opened from here goes on exactly.
-    ///
-    /// **Cost**: waits for the swap under way; writes the partitions in memory that have changed.
-    ///
-    /// # Errors
-    /// `Invalid`: in the midst of a state. As [`Executor::advance`]; if the disk fails, it is either
-    /// this commit or the last one that counts.
-    pub fn commit(&mut self, resident: &[u8]) -> Result<()> {
-        if !self.parts.is_empty() {
-            return Err(Error::invalid(format!(
-                "commit in the midst of state {} of epoch {}",
-                self.position.state, self.position.epoch
-            ))
-            .hint("commit after a step that ends its state"));
-        }
-        self.guarded(|executor| executor.make_durable(resident))
-    }
-
-    /// Embeddings of a partition from `first_row` on, `rows` of them: from memory where they are,
-    /// else from disk.
-    ///
-    /// For use between epochs: rows of the step under way are as they are by now.
-    ///
-    /// **Cost**: one sequential read where the partition is not in memory. Only a whole partition,
-    /// all [`TableLayout::slot_rows`] of it, can be compared with its checksum.
-    ///
-    /// # Errors
-    /// `Invalid`: no such rows. As [`Executor::advance`].
-    pub fn read_rows(&mut self, partition: usize, first_row: u64, rows: u64) -> Result<Vec<f32>> {
-        let all = self.layout.slot_rows();
-        let known = partition < self.copies.len();
-        if !known || first_row.checked_add(rows).is_none_or(|end| end > all) {
-            return Err(Error::invalid(format!(
-                "{rows} rows of partition {partition} from row {first_row}: expected up to {all} \
-                 rows of {} partitions",
-                self.copies.len()
-            )));
-        }
-        self.guarded(|executor| executor.rows_of(partition, first_row, rows))
-    }
-
     /// Runs what changes the executor, unless an earlier failure has left it half-changed.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.failed {
@@ -418,141 +198,6 @@ impl Executor {
         let result = act(self);
         self.failed = result.is_err();
         result
-    }
-
-    /// Hands a slot to the worker: to write back what has changed in it, and to read `load`.
-    fn begin(&mut self, slot: usize, load: Option<usize>) -> Result<()> {
-        let missing = || Error::internal(format!("slot {slot} is in flight"));
-        let stores = self.held[slot].filter(|held| held.changed).map(|held| held.partition);
-        let memory = self.slots[slot].take().ok_or_else(missing)?;
-        let store = stores
-            .map(|partition| Store { partition, copy: 1 - self.copies[partition].committed.copy });
-        let read = load.map(|partition| self.read_of(partition));
-        self.in_flight = Some(Flight { slot, stores, loads: load });
-        self.worker.ask(Job::Swap { slot: memory, store, load: read })
-    }
-
-    /// Waits for the slot in flight, if there is one.
-    fn finish(&mut self) -> Result<()> {
-        let Some(Flight { slot, stores, loads }) = self.in_flight.take() else {
-            return Ok(());
-        };
-        let start = Instant::now();
-        let Answer::Swap(Swapped {
-            slot: memory,
-            stored,
-            result,
-            busy_s,
-            bytes_read,
-            bytes_written,
-        }) = self.worker.answer()?
-        else {
-            return Err(Error::internal("rows instead of a slot"));
-        };
-        self.slots[slot] = Some(memory);
-        self.counters.waited_s += start.elapsed().as_secs_f64();
-        self.counters.swap_s += busy_s;
-        self.counters.bytes_read += bytes_read;
-        self.counters.bytes_written += bytes_written;
-        result?;
-        if let (Some(partition), Some(sums)) = (stores, stored) {
-            let copies = &mut self.copies[partition];
-            copies.latest = 1 - copies.committed.copy;
-            copies.sums = sums;
-            copies.newer = true;
-            self.counters.stores += 1;
-            self.held[slot] = Some(Held { partition, changed: false });
-        }
-        if let Some(partition) = loads {
-            self.counters.loads += 1;
-            self.held[slot] = Some(Held { partition, changed: false });
-        }
-        Ok(())
-    }
-
-    fn make_durable(&mut self, resident: &[u8]) -> Result<()> {
-        if self.entered {
-            self.leave()?;
-        }
-        let (start, before) = (Instant::now(), self.counters);
-        for slot in 0..self.slots.len() {
-            if self.held[slot].is_some_and(|held| held.changed) {
-                self.begin(slot, None)?;
-                self.finish()?;
-            }
-        }
-        let generation = self.generation + 1;
-        let record = |copies: &Copies| {
-            if copies.newer {
-                PartitionRecord { copy: copies.latest, generation, sums: copies.sums.clone() }
-            } else {
-                copies.committed.clone()
-            }
-        };
-        let partitions: Vec<PartitionRecord> = self.copies.iter().map(record).collect();
-        let journal = Journal {
-            version: journal::VERSION,
-            generation,
-            layout: self.layout,
-            order: self.order_checksum.clone(),
-            walks: self.walks.config(),
-            position: self.position,
-            slots: match &self.brings_back {
-                Some(partitions) => partitions.clone(),
-                None => self.held.iter().map(|held| held.map(|held| held.partition)).collect(),
-            },
-            partitions,
-            resident: ResidentRecord::of(resident),
-        };
-        journal.commit(&*self.disk, &self.directory, resident)?;
-        self.generation = generation;
-        for (copies, committed) in self.copies.iter_mut().zip(journal.partitions) {
-            *copies = Copies {
-                latest: committed.copy,
-                sums: committed.sums.clone(),
-                newer: false,
-                committed,
-            };
-        }
-        self.resident = resident.to_vec();
-        self.counters.commits += 1;
-        self.counters.commit_s += start.elapsed().as_secs_f64();
-        // What was written for the commit hides behind nothing and is counted as such.
-        (self.counters.swap_s, self.counters.waited_s) = (before.swap_s, before.waited_s);
-        Ok(())
-    }
-
-    /// Brings back what lay in memory at the last commit, each partition into its slot.
-    fn load_again(&mut self, slots: &[Option<usize>]) -> Result<()> {
-        let resident = self.state().resident.clone();
-        for (slot, partition) in slots.iter().enumerate() {
-            if let Some(partition) = partition.filter(|partition| resident.contains(partition)) {
-                self.begin(slot, Some(partition))?;
-                self.finish()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn rows_of(&mut self, partition: usize, first_row: u64, rows: u64) -> Result<Vec<f32>> {
-        self.finish()?;
-        let dim = self.layout.dim() as u64;
-        let (start, len) = ((first_row * dim) as usize, (rows * dim) as usize);
-        let slot = self.slot_of(partition).and_then(|slot| self.slots[slot].as_ref());
-        if let Some(slot) = slot {
-            return Ok(slot.embeddings()[start..start + len].to_vec());
-        }
-        let load = self.read_of(partition);
-        self.worker.ask(Job::Rows { load, first_row, rows: vec![0.0; len] })?;
-        match self.worker.answer()? {
-            Answer::Rows(rows) => rows,
-            Answer::Swap(_) => Err(Error::internal("a slot instead of rows")),
-        }
-    }
-
-    fn read_of(&self, partition: usize) -> Load {
-        let Copies { latest, sums, .. } = &self.copies[partition];
-        Load { partition, copy: *latest, sums: sums.clone() }
     }
 
     /// Number of the position's state in its walk.
@@ -568,13 +213,4 @@ impl Executor {
     fn slot_of(&self, partition: usize) -> Option<usize> {
         self.held.iter().position(|held| held.is_some_and(|held| held.partition == partition))
     }
-}
-
-/// Keeps other processes from the table in `directory`.
-fn lock(directory: &Path) -> Result<FileLock> {
-    if !directory.is_dir() {
-        let text = format!("partitions in `{}`: no such directory", directory.display());
-        return Err(Error::new(ErrorKind::NotFound, text));
-    }
-    FileLock::acquire(&directory.join("lock"))
 }

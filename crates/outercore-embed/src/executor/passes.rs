@@ -1,4 +1,4 @@
-//! The whole table at once: rows of some nodes, copies of all embeddings, and export.
+//! The whole table at once: copies of all embeddings, and export.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -8,13 +8,9 @@ use outercore_core::{Context, Error, Result};
 use outercore_format::{Checksum, DType, NpyHeader};
 use outercore_io::WriteFile;
 
+use super::rows::PIECE;
 use super::{Executor, Held, SlotMemory};
 use crate::partition::Slot;
-
-/// Bytes to read at a time.
-const PIECE: u64 = 4 << 20;
-/// Rows closer than this are read together: the gap costs less than another read.
-const GAP: u64 = 64 << 10;
 
 /// The slots' memory as others see it; there as long as this is.
 #[derive(Clone, Debug)]
@@ -31,53 +27,6 @@ impl Executor {
     /// The slots' memory, which outlives the executor by this.
     pub fn slot_views(&self) -> SlotViews {
         SlotViews(self.memory.clone())
-    }
-
-    /// Embeddings of some nodes, in their order, [`TableLayout::dim`](crate::TableLayout::dim)
-    /// numbers each.
-    ///
-    /// **Cost**: one read for rows that lie close together; never more than the whole table.
-    ///
-    /// # Errors
-    /// `Invalid`: there is no such node. As [`Executor::advance`].
-    ///
-    /// # Panics
-    /// If `out` is not one row a node.
-    pub fn rows_of_nodes(&mut self, nodes: &[i64], out: &mut [f32]) -> Result<()> {
-        let dim = self.layout.dim();
-        assert_eq!(out.len(), nodes.len() * dim, "rows of {dim} numbers");
-        let dealt = self.layout.partitioning();
-        let dealer = dealt.dealer();
-        let mut wanted = Vec::with_capacity(nodes.len());
-        for (at, &node) in nodes.iter().enumerate() {
-            let known = u64::try_from(node).ok().filter(|&node| node < dealt.nodes());
-            let node = known.ok_or_else(|| {
-                Error::invalid(format!("node {node}, expected 0 to {}", dealt.nodes() - 1))
-            })?;
-            let place = dealer.place_of(node);
-            wanted.push((place.partition, place.row, at));
-        }
-        wanted.sort_unstable();
-        let row_bytes = dim as u64 * 4;
-        let (gap, piece) = (GAP / row_bytes + 1, (PIECE / row_bytes).max(1));
-        let mut rest = &wanted[..];
-        while let Some(&(partition, first, _)) = rest.first() {
-            let mut last = first;
-            let near = |&&(other, row, _): &&(usize, u64, usize)| {
-                let near = other == partition && row - first < piece && row - last <= gap;
-                last = row;
-                near
-            };
-            let count = rest.iter().take_while(near).count();
-            let (run, others) = rest.split_at(count);
-            let rows = self.read_rows(partition, first, run[count - 1].1 - first + 1)?;
-            for &(_, row, at) in run {
-                let from = (row - first) as usize * dim;
-                out[at * dim..][..dim].copy_from_slice(&rows[from..from + dim]);
-            }
-            rest = others;
-        }
-        Ok(())
     }
 
     /// Writes all embeddings to `path`, partition after partition without the rows of no node;

@@ -1,11 +1,15 @@
 //! A queue whose server is the test: late, wrong, or gone.
 
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use outercore_io::Arena;
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::{self, DataReply, DataRequest, MAX_TEXT, REQUEST_HEADER};
+use crate::queue::Transferred;
 use crate::remote::{Region, RegionKey};
 
 const CHUNK: usize = 4096;

@@ -1,0 +1,39 @@
+//! Our own protocol: values to bytes and back (docs/far-protocol.md). Opens no connection.
+//!
+//! Everything is little endian, headers are of fixed size, and every length is compared with its
+//! limit before memory is taken for it.
+
+mod control;
+mod fields;
+mod greeting;
+mod names;
+mod status;
+mod transfer;
+
+pub(crate) use control::{
+    MESSAGE_HEADER, MessageHeader, Reply, Request, StatusPage, refusal, working,
+};
+pub(crate) use greeting::{
+    HELLO, Hello, NONCE, PREAMBLE, PROOF, Role, VERDICT, Verdict, check_preamble, preamble,
+};
+pub(crate) use names::check_name;
+pub(crate) use status::{OK, WORKING, decode_error, encode_error};
+pub(crate) use transfer::{DataReply, DataRequest, Operation, REPLY_HEADER, REQUEST_HEADER};
+
+/// Version of the protocol; both ends must have the same.
+pub const VERSION: u16 = 1;
+
+/// Longest control message, header included.
+pub const MAX_MESSAGE: usize = 64 << 10;
+
+/// Most bytes that one data request moves.
+pub const MAX_TRANSFER: usize = 16 << 20;
+
+/// Longest name of a region in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// Longest text of an error.
+pub const MAX_TEXT: usize = 1024;
+
+/// While a region is being allocated the server gives a sign of life each time it has so much.
+pub const ALLOCATION_STEP: u64 = 64 << 20;

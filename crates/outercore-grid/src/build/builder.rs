@@ -1,0 +1,322 @@
+//! A build under way: from pass to pass, and from array to array.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::{ArrayEntry, DType, keys};
+use outercore_io::Disk;
+use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::editor::ManifestEditor;
+use outercore_store::npy::ArrayWriter;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::deal::{Layout, Sink, count, deal};
+use super::degrees::{Degrees, Ranks, choose, out_degrees};
+use super::encode::{Dealt, Outputs, Written, encode_all};
+use super::input::{Input, Pass, read_weights};
+use super::plan::Facts;
+use super::record::Record;
+use super::summary::summary;
+use super::{BuildOptions, BuildSummary, OnProgress, TEMPORARY};
+use crate::header::{
+    self, BLOCKS, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES, PIECES,
+    WEIGHTS, edge_array,
+};
+use crate::open::RECORD_WORDS;
+use crate::order::partition_log2;
+use crate::shape::{GridShape, Order};
+
+/// Rows that are written between two looks at the wish to stop.
+const STEP: usize = 1 << 18;
+
+/// A build under way.
+pub(super) struct Builder<'a> {
+    disk: &'a dyn Disk,
+    data_set: &'a DataSet,
+    options: &'a BuildOptions,
+    input: Input,
+    pool: ThreadPool,
+    threads: usize,
+    /// Files made so far, which a build that fails removes.
+    pub(super) files: Vec<PathBuf>,
+    entries: Vec<(&'static str, ArrayEntry)>,
+    /// Bytes of the temporary file.
+    dealt: u64,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        data_set: &'a DataSet,
+        options: &'a BuildOptions,
+    ) -> Result<Self> {
+        let threads = options.threads.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(2, |threads| threads.get().min(16))
+        });
+        if threads == 0 {
+            return Err(Error::invalid("grid: 0 threads, expected at least 1"));
+        }
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).context("threads"))?;
+        let input = Input::open(data_set, options.weights.is_some())?;
+        Ok(Self {
+            disk,
+            data_set,
+            options,
+            input,
+            pool,
+            threads,
+            files: Vec::new(),
+            entries: Vec::new(),
+            dealt: 0,
+        })
+    }
+
+    /// Writes the grid beside what the manifest names, then changes the manifest.
+    pub(super) fn build(&mut self, on_progress: OnProgress<'_>) -> Result<BuildSummary> {
+        let weight_rows = self.weight_rows();
+        let mut editor = ManifestEditor::open(self.disk, self.data_set.root())?;
+        for key in header::ALL {
+            editor.manifest_mut().arrays.remove(key);
+        }
+        self.disk.remove_dir_all(&self.data_set.root().join(TEMPORARY))?;
+        let name = self.options.weights_name();
+        let facts = Facts {
+            memory: self.options.memory,
+            threads: self.threads,
+            nodes: self.input.nodes,
+            buffer_per_arc: self.input.buffer_per_arc(),
+            record: if name.is_some() { 8 } else { 4 },
+            weights: self.weight_array().map_or(0, |array| array.rows()),
+        };
+        facts.check_ordering(self.options.order.unwrap_or(Order::Natural))?;
+        let weights = match name {
+            Some(name) => read_weights(self.data_set, name, weight_rows)?,
+            None => Vec::new(),
+        };
+        let (degrees, order) = self.degrees(&facts, on_progress)?;
+        let mut shape = GridShape {
+            nodes: self.input.nodes,
+            connected: degrees.connected(),
+            partition_log2: 0,
+            order,
+            symmetric: self.input.symmetric,
+            arcs: self.input.arcs,
+            edges: 0,
+            weighted: name.is_some(),
+        };
+        shape.partition_log2 =
+            self.options.partition_log2.unwrap_or_else(|| partition_log2(shape.connected));
+        if shape.partitions() as u64 > MAX_PARTITIONS {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} partitions, expected at most {MAX_PARTITIONS}", shape.partitions()),
+            )
+            .hint("leave out `--partition-log2`, or make it larger"));
+        }
+        let ranks = Ranks::new(order, &degrees);
+        self.write_nodes(&editor, &ranks, &degrees, on_progress)?;
+        let (into, places) = ranks.places(degrees, &shape);
+        let topology = header::topology(self.data_set.manifest(), name);
+        let mut header = GridHeader::new(&shape, topology);
+        header.weights = name.map(str::to_owned);
+        let written = match name {
+            None => {
+                self.blocks::<u32>(&editor, &facts, into, places, weights, &mut header, on_progress)
+            }
+            Some(_) => {
+                self.blocks::<u64>(&editor, &facts, into, places, weights, &mut header, on_progress)
+            }
+        }?;
+        let mut writer = self.create(&editor, HEADER, DType::U8, &[])?;
+        writer.write(&header.to_json()?)?;
+        self.finish(HEADER, writer)?;
+        let bytes = self.entries.iter().map(|(_, entry)| {
+            entry.data_offset + entry.shape.iter().product::<u64>() * entry.dtype.size() as u64
+        });
+        let bytes = bytes.sum::<u64>() + self.dealt;
+        let input = self.input.bytes() + self.weight_array().map_or(0, |array| array.data_len());
+        for (key, entry) in self.entries.drain(..) {
+            editor.insert(key, entry);
+        }
+        // From here on the files may be the data set's.
+        self.files.clear();
+        editor.commit()?;
+        Ok(summary(&header.shape(), &written, input, bytes))
+    }
+
+    /// Rows that an edge array must have, where that is known.
+    fn weight_rows(&self) -> Option<u64> {
+        let manifest = self.data_set.manifest();
+        match self.data_set.has_array(keys::EDGE_IDS) {
+            true => manifest.edge_types.get(keys::EDGE).and_then(|edges| edges.rows),
+            false => Some(self.input.arcs),
+        }
+    }
+
+    /// The edge array of the weights, if it is there.
+    fn weight_array(&self) -> Option<ArrayRef> {
+        let name = self.options.weights.as_deref()?;
+        self.data_set.array(&edge_array(name)).ok()
+    }
+
+    /// Degrees, and the order asked for or that suits.
+    fn degrees(&self, facts: &Facts, on_progress: OnProgress<'_>) -> Result<(Degrees, Order)> {
+        let Self { input, threads, .. } = self;
+        let into = input
+            .in_degrees(&mut |nodes| on_progress("in-degrees", nodes, input.nodes, "nodes"))?;
+        let pass = self.pass(facts, &into);
+        let out = match input.symmetric {
+            true => None,
+            false => Some(out_degrees(&pass, *threads, &mut |arcs| {
+                on_progress("out-degrees", arcs, input.arcs, "arcs")
+            })?),
+        };
+        let order = match self.options.order {
+            Some(order) => order,
+            // Sorting takes memory that keeping the given order does not.
+            None if facts.check_ordering(Order::Degree).is_err() => Order::Natural,
+            None => choose(&pass, input, *threads)?,
+        };
+        Ok((Degrees { into, out }, order))
+    }
+
+    fn pass<'b>(&'b self, facts: &Facts, degrees: &'b [u32]) -> Pass<'b> {
+        let chunk = facts.chunk();
+        Pass { input: &self.input, degrees, pool: &self.pool, chunk, rows: None, places: None }
+    }
+
+    /// Writes the order and the degrees.
+    fn write_nodes(
+        &mut self,
+        editor: &ManifestEditor<'_>,
+        ranks: &Ranks,
+        degrees: &Degrees,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
+        let total = self.input.nodes;
+        let mut column = |builder: &mut Self, key, value: &dyn Fn(u32, bool) -> Option<u32>| {
+            let mut writer = builder.create(editor, key, DType::U32, &[])?;
+            let mut rows = Vec::with_capacity(STEP.min(total as usize));
+            let mut done = 0;
+            ranks.for_each(degrees, |node, has_arcs| {
+                rows.extend(value(node, has_arcs));
+                done += 1;
+                if rows.len() == STEP {
+                    writer.write_slice(&rows)?;
+                    rows.clear();
+                    on_progress("order", done, total, "nodes")?;
+                }
+                Ok(())
+            })?;
+            writer.write_slice(&rows)?;
+            builder.finish(key, writer)
+        };
+        if !ranks.is_identity(degrees) {
+            column(self, ORDER, &|node, _| Some(node))?;
+        }
+        column(self, OUT_DEGREES, &|node, has_arcs| {
+            has_arcs.then(|| degrees.out_of(node as usize))
+        })?;
+        if degrees.out.is_some() {
+            let into = |node: u32, has_arcs: bool| has_arcs.then(|| degrees.into[node as usize]);
+            column(self, IN_DEGREES, &into)?;
+        }
+        Ok(())
+    }
+
+    /// Counts, deals and encodes the edges.
+    #[expect(clippy::too_many_arguments, reason = "takes over what it can give back early")]
+    fn blocks<R: Record>(
+        &mut self,
+        editor: &ManifestEditor<'_>,
+        facts: &Facts,
+        into: Vec<u32>,
+        places: Vec<u32>,
+        weights: Vec<f32>,
+        header: &mut GridHeader,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Written> {
+        let layout = Layout::new(&header.shape());
+        let (arcs, threads) = (self.input.arcs, self.threads);
+        let pass = Pass { places: Some(&places), ..self.pass(facts, &into) };
+        let counts = count(&pass, &places, layout, threads, &mut |done| {
+            on_progress("count", done, arcs, "arcs")
+        })?;
+        header.edges = counts.edges.iter().sum();
+        header.loops = counts.loops;
+        let plan = facts.dealing(&counts.edges)?;
+        let directory = self.data_set.root().join(TEMPORARY);
+        let path = directory.join("edges");
+        let mut dealt_bytes = 0;
+        let mut sink = match plan.buffer {
+            None => Sink::<R>::in_memory(&counts.edges),
+            Some(capacity) => {
+                self.disk.create_dir_all(&directory)?;
+                dealt_bytes = header.edges * size_of::<R>() as u64;
+                Sink::to_file(self.disk, &path, &counts.edges, capacity)?
+            }
+        };
+        let rows = R::WEIGHTED.then_some(weights.len() as u64);
+        let pass = Pass { rows, ..pass };
+        deal(&pass, &places, layout, threads, &weights, &mut sink, &mut |done| {
+            on_progress("deal", done, arcs, "arcs")
+        })?;
+        self.dealt = dealt_bytes;
+        drop((into, places, weights));
+        let dealt = match sink.into_memory() {
+            Some(records) => Dealt::Memory(records),
+            None => {
+                Dealt::File(File::open(&path).with_context(|| format!("`{}`", path.display()))?)
+            }
+        };
+        let weights = match R::WEIGHTED {
+            true => Some(self.create(editor, WEIGHTS, DType::F32, &[])?),
+            false => None,
+        };
+        let mut outputs = Outputs {
+            blocks: self.create(editor, BLOCKS, DType::U8, &[])?,
+            pieces: self.create(editor, PIECES, DType::U64, &[RECORD_WORDS as u64])?,
+            weights,
+            written: Written::default(),
+        };
+        let edges = header.edges;
+        encode_all(
+            dealt,
+            &counts.edges,
+            layout,
+            plan.batch,
+            &self.pool,
+            &mut outputs,
+            &mut |done| on_progress("encode", done, edges, "edges"),
+        )?;
+        self.finish(BLOCKS, outputs.blocks)?;
+        self.finish(PIECES, outputs.pieces)?;
+        if let Some(weights) = outputs.weights {
+            self.finish(WEIGHTS, weights)?;
+        }
+        header.codec_bytes = outputs.written.bytes;
+        header.least_weight = outputs.written.least_weight;
+        Ok(outputs.written)
+    }
+
+    fn create(
+        &mut self,
+        editor: &ManifestEditor<'_>,
+        key: &str,
+        dtype: DType,
+        row_shape: &[u64],
+    ) -> Result<ArrayWriter> {
+        let file = editor.free_file(key);
+        self.files.push(self.data_set.root().join(&file));
+        ArrayWriter::create(self.disk, self.data_set.root(), &file, dtype, row_shape)
+    }
+
+    fn finish(&mut self, key: &'static str, writer: ArrayWriter) -> Result<()> {
+        self.entries.push((key, writer.finish()?));
+        Ok(())
+    }
+}
