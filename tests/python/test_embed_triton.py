@@ -15,7 +15,7 @@ from outercore.errors import InvalidError
 
 pytest.importorskip("triton")
 
-from outercore.embed import models, triton_kernels
+from outercore.embed import triton_kernels
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -115,7 +115,7 @@ def test_training_with_the_kernels_is_training_without_them(
     tables = []
     for fused in (False, True):
         if fused:
-            monkeypatch.setattr(models, "fuses", lambda *_: True)
+            monkeypatch.setattr("outercore.embed.models.base.fuses", lambda *_: True)
         store = MemoryStore(triples, 20, 1)
         trainer = Trainer(store, config)
         store.allocate(table_layout(config, trainer.model, 1), 0, torch.device(DEVICE))

@@ -75,7 +75,7 @@ def test_the_shape_of_a_graph_is_that_of_its_in_degrees(
     degrees = np.bincount(target, minlength=120)
     expected = GraphShape(120, 3000, round(float(degrees.std() / degrees.mean()), 6))
     assert tune.graph_shape(Graph(root)) == expected
-    monkeypatch.setattr(tune, "_ROWS", 7)
+    monkeypatch.setattr("outercore.tune.shape._ROWS", 7)
     assert tune.graph_shape(Graph(root)) == expected
 
 
@@ -162,10 +162,10 @@ def test_a_point_that_fails_is_told_and_the_others_are_measured(
     measure = tune.run_child
 
     def fails_at_first(arguments: Any, *rest: Any) -> dict[str, Any]:
-        monkeypatch.setattr(tune, "run_child", measure)
+        monkeypatch.setattr("outercore.tune.measuring.run_child", measure)
         return measure(["run", "wcc", "nowhere"], *rest)
 
-    monkeypatch.setattr(tune, "run_child", fails_at_first)
+    monkeypatch.setattr("outercore.tune.measuring.run_child", fails_at_first)
     config = TuneConfig(algorithms=("wcc",), far_ratios=(0.0, 1.0), repeat=1)
     tuned = tune.tune(data_set, config, tmp_path / "t.json")
     assert tuned.measured == 1
