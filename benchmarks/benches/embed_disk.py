@@ -118,7 +118,7 @@ def _divided(
 
 def _theorem(result: Result, place: str, case: Case, records: list[dict], whole: Series) -> None:
     """Whether the graph is dense enough for computing to hide the I/O."""
-    from outercore.embed.order import partition_order
+    from outercore.embed.order import Walks, partition_order
 
     plan, data = records[0]["plan"], records[0]["data_set"]
     counted = [one["counters"] for record in records for one in record["epochs"]]
@@ -141,6 +141,7 @@ def _theorem(result: Result, place: str, case: Case, records: list[dict], whole:
         seconds_per_edge=whole.median / triples,
         read_bandwidth=bandwidth,
         write_bandwidth=bandwidth,
+        walks=Walks(**plan["order"]["walks"]),
     )
     result.details[place] = {
         "bandwidth": bandwidth,

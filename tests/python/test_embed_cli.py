@@ -186,13 +186,25 @@ def test_plan_embed_compares_the_orders(facts: Path, outcome: Any) -> None:
     assert "(theorem 3)" in out
     code, out, err = outcome(*words, *RATES, "--json")
     planned = json.loads(out)
-    by_kind = {(one["kind"], one["mode"]): one for one in planned["orders"]}
-    assert by_kind["optimal", "in_place"]["states"] == 33
-    assert by_kind["legend", "in_place"]["states"] == 36
-    assert by_kind["beta", "in_place"]["states"] == 35
+    by_kind = {(one["kind"], one["swap"]): one for one in planned["orders"]}
+    assert by_kind["optimal", "in-place"]["states"] == 33
+    assert by_kind["legend", "in-place"]["states"] == 36
+    assert by_kind["beta", "in-place"]["states"] == 35
+    in_turn, meanwhile = (by_kind["optimal", swap] for swap in ("in-turn", "in-place"))
+    assert (in_turn["states"], in_turn["prefetchable"]) == (33, 0)
+    assert in_turn["epoch_seconds"] > meanwhile["epoch_seconds"]
     assert [one["kind"] for one in planned["orders"] if one["chosen"]] == ["optimal"]
     assert planned["rates"]["triples_per_second"] == 1e5
     assert planned["rates"]["read_bandwidth"] == 1e9
+
+
+def test_plan_embed_of_two_slots_takes_turns(facts: Path, outcome: Any) -> None:
+    words = ("plan", "embed", facts, "--partitions", "12", "--slots", "2", *RATES)
+    code, out, err = outcome(*words)
+    assert code == 0, err
+    assert "2 of 12 partitions in memory, in-turn" in out
+    assert any("optimal, in turn *" in line for line in out.splitlines())
+    assert "nothing can be trained during a swap" in out
 
 
 def test_plan_embed_measures_what_it_is_not_told(facts: Path, outcome: Any) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from torch import Tensor
 
-from outercore.embed.config import Correction, NegativesConfig
+from outercore.embed.config import Correction, EmbedConfig, NegativesConfig
 from outercore.embed.models import Side
 from outercore.embed.negatives import (
     Draws,
@@ -236,29 +236,6 @@ def test_entities_of_buckets_that_a_pool_has_more_of_are_drawn_more_often() -> N
     assert bool(((counts - expected).abs() <= 5 * expected.sqrt()).all())
 
 
-@pytest.mark.parametrize("by_degree", [0.0, 0.4])
-def test_shares_count_in_the_sum_that_the_correction_estimates(by_degree: float) -> None:
-    values = torch.rand(25, generator=torch.Generator().manual_seed(0)).double()
-    ranges, shares = [(0, 10), (10, 25)], [0.2, 1.0]
-    config = NegativesConfig(count=200, degree_share=by_degree, correction="frequency")
-    sampler = NegativeSampler(config, ranges, torch.arange(1, 26), shares)
-    estimates = []
-    for seed in range(300):
-        drawn = sampler.draw(Draws(seed))
-        assert drawn.bias is not None
-        estimates.append(float((values[drawn.rows] * drawn.bias.double().exp()).sum()))
-    exact = float(0.2 * values[:10].sum() + values[10:].sum())
-    assert abs(sum(estimates) / len(estimates) / exact - 1) < 0.02
-
-
-def test_of_all_entities_those_of_smaller_shares_have_lower_scores() -> None:
-    sampler = NegativeSampler(NegativesConfig(kind="all"), [(4, 6), (0, 2)], shares=[1.0, 0.5])
-    drawn = sampler.draw(Draws(0))
-    assert drawn.rows.tolist() == [0, 1, 4, 5]
-    assert drawn.bias is not None
-    assert torch.allclose(drawn.bias, torch.tensor([0.5, 0.5, 1.0, 1.0]).log())
-
-
 def shared_pool() -> Pool:
     """A bucket of each pair of two partitions; of some the pool has more than of others."""
     return Pool(
@@ -298,29 +275,45 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
 
 
 @pytest.mark.parametrize("weighs", [False, True])
-@pytest.mark.parametrize("correction", ["none", "frequency"])
+@pytest.mark.parametrize(
+    ("correction", "by_degree"), [("none", 0.0), ("frequency", 0.0), ("frequency", 0.4)]
+)
 def test_a_shared_draw_estimates_what_draws_of_one_s_own_do(
-    weighs: bool, correction: Correction
+    weighs: bool, correction: Correction, by_degree: float
 ) -> None:
     ranges, shares = [(0, 10), (10, 25)], [0.1, 0.4, 0.4, 0.2]
-    pool = replace(shared_pool(), ranges=ranges, shares=shares)
+    pool = replace(shared_pool(), ranges=ranges, shares=shares, degrees=torch.arange(1, 26))
     pool = replace(pool, triples=torch.tensor([[3, 0, 12], [14, 0, 4]]))
-    config = NegativesConfig(count=200, correction=correction)
+    config = NegativesConfig(count=200, correction=correction, degree_share=by_degree)
     negatives = PoolNegatives(config, pool, weighs=weighs)
     values = torch.rand(25, generator=torch.Generator().manual_seed(0)).double()
     sums = torch.zeros(2, dtype=torch.float64)
     for seed in range(300):
-        for chunk in negatives.ask(torch.arange(2), "tail", 1000, Draws(seed)):
-            assert chunk.sizes[0] == (2 if weighs else 1)
-            for places, one in chunk.apart():
-                assert one.bias is not None
-                sums[places] += (values[one.rows] * one.bias.double().exp()).sum()
+        for one in negatives.ask(torch.arange(2), "tail", 1000, Draws(seed)):
+            assert one.sizes[0] == (2 if weighs else 1)
+            for places, seen_so in one.apart():
+                assert seen_so.bias is not None
+                sums[places] += (values[seen_so.rows] * seen_so.bias.double().exp()).sum()
     by_anchor = torch.tensor([[0.25, 1.0], [1.0, 0.5]], dtype=torch.float64)
     weights = by_anchor[:, [0] * 10 + [1] * 15]
     exact = weights @ values
     if correction == "none":
         exact = 200 * exact / weights.sum(1)
     assert bool(((sums / 300 / exact - 1).abs() < 0.02).all())
+
+
+def test_losses_that_sum_no_exponentials_have_draws_of_their_own() -> None:
+    def weighs(loss: str, **negatives: object) -> bool:
+        return EmbedConfig.from_dict({"loss": {"kind": loss}, "negatives": negatives}).bias_weighs
+
+    for loss in ("softmax", "contrastive"):
+        assert weighs(loss)
+        assert weighs(loss, correction="frequency", degree_share=0.5)
+        assert not weighs(loss, degree_share=0.5)
+    for loss in ("logistic", "margin", "self-adversarial"):
+        assert not weighs(loss)
+        assert not weighs(loss, correction="frequency")
+        assert weighs(loss, kind="all")
 
 
 def test_pieces_of_a_batch_keep_the_kinds_of_their_triples() -> None:

@@ -31,13 +31,16 @@ from embed_stores import (
     train,
 )
 from outercore.cli import run
+from outercore.embed.config import EmbedConfig, Swap
 from outercore.embed.evaluate import Candidates, evaluate
 from outercore.embed.links import Links
 from outercore.embed.models import build_model
+from outercore.embed.negatives import Draws
 from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
-from outercore.embed.planning import Size, place
+from outercore.embed.planning import Size, draws_of, place
 from outercore.embed.planning import order_of as order_of_run
+from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.store import Progress
 from outercore.embed.trainer import Trainer, table_layout
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
@@ -187,6 +190,30 @@ def test_an_epoch_of_several_walks_trains_every_triple_once(
         pools.append(found)
         store.checkpoint(Progress(epoch=epoch + 1))
     assert pools[0] != pools[1]
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize(
+    ("swap", "slots"), [("in-place", 2), ("in-place", 4), ("in-turn", 2), ("spare-slot", 4)]
+)
+@pytest.mark.parametrize("loss", ["softmax", "margin"])
+def test_no_pool_draws_more_than_the_plan_counts(
+    tmp_path: Path, loss: str, swap: Swap, slots: int, spread: bool
+) -> None:
+    spare = swap == "spare-slot"
+    walks = Walks(2, spread=spread, rename=True, in_turn=swap == "in-turn")
+    setting = Setting(order_of(8, slots, spare=spare), walks=walks)
+    config = EmbedConfig.from_dict(
+        {"loss": {"kind": loss}, "negatives": {"count": 5}, "budget": {"spread": spread}}
+    )
+    most = 0
+    for pool in setting.create(tmp_path).pools(0):
+        negatives = PoolNegatives(config.negatives, pool, weighs=config.bias_weighs)
+        asked = list(negatives.ask(torch.arange(len(pool.triples)), "tail", 10**6, Draws(0)))
+        most = max(most, len(asked))
+    assert 1 <= most <= draws_of(config, slots - spare, swap)
+    # Not many more, either.
+    assert most == draws_of(config, slots - spare, swap) or (swap != "in-place" and not spread)
 
 
 def test_the_least_budget_is_said_and_gives_the_same_bits(tmp_path: Path) -> None:

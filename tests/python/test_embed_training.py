@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import lzma
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
 from outercore.embed import reference
-from outercore.embed.config import EmbedConfig, ModelConfig
+from outercore.embed.batches import CoreBatches
+from outercore.embed.config import EmbedConfig, Filter, ModelConfig, ModelName
 from outercore.embed.evaluate import evaluate
+from outercore.embed.losses import build_loss
 from outercore.embed.models import CustomModel, Model, build_model
 from outercore.embed.negatives import Draws, NegativeSampler
+from outercore.embed.planning import trained_by_core
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import MemoryStore, Pool
 from outercore.embed.trainer import (
@@ -581,7 +585,29 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, nu
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
-class _Shared(MemoryStore):
+@pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250, 299])
+def test_batches_are_alike_in_size(count: int) -> None:
+    batches = even_batches(torch.arange(count), 100)
+    assert torch.cat([torch.empty(0, dtype=torch.int64), *batches]).tolist() == list(range(count))
+    sizes = [len(batch) for batch in batches]
+    assert len(sizes) == math.ceil(count / 100)
+    assert max(sizes, default=0) <= 100
+    assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("kind", get_args(ModelName))
+@pytest.mark.parametrize("filtered", get_args(Filter))
+def test_plans_know_which_batches_the_core_trains(kind: ModelName, filtered: Filter) -> None:
+    config = config_of(model={"kind": kind, "dim": 8}, negatives={"filter": filtered})
+    if kind == "custom":
+        assert not trained_by_core(config)
+        return
+    model = build_model(config.model)
+    core = CoreBatches.for_run(config, model, build_loss(config.loss), 3)
+    assert trained_by_core(config) == (core is not None)
+
+
+class _InParts(MemoryStore):
     """A store in three ranges, some pairs of which have a part of their triples in the pool."""
 
     ranges = ((0, 20), (20, 55), (55, 90))
@@ -609,9 +635,9 @@ def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
 ) -> None:
     random = torch.Generator().manual_seed(5)
     triples = torch.stack([torch.randint(n, (900,), generator=random) for n in (90, 5, 90)], dim=1)
-    bounds = torch.tensor([stop for _, stop in _Shared.ranges])
+    bounds = torch.tensor([stop for _, stop in _InParts.ranges])
     owners = torch.searchsorted(bounds, triples[:, [0, 2]].contiguous(), right=True)
-    paired = torch.tensor([tuple(pair) in _Shared.pairs for pair in owners.tolist()])
+    paired = torch.tensor([tuple(pair) in _InParts.pairs for pair in owners.tolist()])
     triples = triples[paired]
     config = config_of(
         model={"kind": kind, "dim": 22, "init_scale": 0.2},
@@ -621,7 +647,7 @@ def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
     found = {}
     for shares in (None, [1.0, 0.25, 0.5, 0.5, 1.0, 0.2, 0.5, 1.0]):
         for native in (True, False):
-            store = _Shared(triples, 90, 5)
+            store = _InParts(triples, 90, 5)
             store.shares = shares
             trainer = Trainer(store, config, native=native)
             store.allocate(table_layout(config, trainer.model, 5), 0, CPU)

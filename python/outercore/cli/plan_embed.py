@@ -12,6 +12,8 @@ from rich.table import Table
 from outercore.cli import console, embed_options, options
 from outercore.sizes import format_size, parse_size
 
+_SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
+
 
 def plan_embed(
     data_set: options.DataSet,
@@ -166,7 +168,7 @@ def _table(orders: list[dict[str, Any]]) -> Table:
         column.justify = "right"
     for one in orders:
         table.add_row(
-            f"{one['kind']}, {_swap(one)}" + (" *" if one["chosen"] else ""),
+            f"{one['kind']}, {_SWAPS[one['swap']]}" + (" *" if one["chosen"] else ""),
             f"{one['states']:,}",
             format_size(one["bytes_between"]),
             format_size(one["bytes_of_triples"]) if one["bytes_of_triples"] else "in memory",
@@ -176,12 +178,6 @@ def _table(orders: list[dict[str, Any]]) -> Table:
             style="bold" if one["chosen"] else "",
         )
     return table
-
-
-def _swap(one: dict[str, Any]) -> str:
-    if one["mode"] == "spare_slot":
-        return "spare"
-    return "in turn" if one["walks"]["in_turn"] else "in place"
 
 
 def _theorem(orders: list[dict[str, Any]]) -> str:

@@ -14,10 +14,10 @@ from outercore.embed import native
 from outercore.embed.config import EmbedConfig
 from outercore.embed.losses import Loss
 from outercore.embed.models import ComplEx, DistMult, Dot, Model, Side, SimplE
-from outercore.embed.pool_negatives import Chunk
+from outercore.embed.pool_negatives import Comparison
 from outercore.embed.store import Pool, Store
 
-Asked = dict[Side, list[Chunk]]
+Asked = dict[Side, list[Comparison]]
 """What a batch's triples are compared with, by side."""
 
 _MODELS = (Dot, DistMult, ComplEx, SimplE)
@@ -85,13 +85,13 @@ class CoreBatches:
         )
 
 
-def _questions(chunks: list[Chunk]) -> _core.Asked:
-    biases = [chunk.bias.flatten() for chunk in chunks if chunk.bias is not None]
-    kinds = [chunk.kinds for chunk in chunks if chunk.kinds is not None]
+def _questions(asked: list[Comparison]) -> _core.Asked:
+    biases = [one.bias.flatten() for one in asked if one.bias is not None]
+    kinds = [one.kinds for one in asked if one.kinds is not None]
     return (
-        _joined([chunk.places for chunk in chunks]).numpy(),
-        [chunk.sizes for chunk in chunks],
-        _joined([chunk.rows for chunk in chunks]).numpy(),
+        _joined([one.places for one in asked]).numpy(),
+        [one.sizes for one in asked],
+        _joined([one.rows for one in asked]).numpy(),
         _joined(biases).numpy() if biases else None,
         _joined(kinds).numpy() if kinds else None,
     )

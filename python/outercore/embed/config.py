@@ -274,16 +274,17 @@ class EmbedConfig(Configuration):
 
     @property
     def bias_weighs(self) -> bool:
-        """Whether a negative of a triple counts for more by a bias of its score, as well as by
-        being drawn more often.
+        """Whether a negative counts for more by a bias of its score as it does by being drawn more
+        often: in the sum of a softmax the bias is a factor.
 
-        A softmax sums exponentials, in which a bias is a factor; with a correction, or with every
-        entity as a negative, the bias of other losses says so, too.
+        Drawn by degree it is one only if scores are corrected. Where every entity is a negative,
+        nothing else can weigh them.
         """
         negatives = self.negatives
-        if negatives.kind == "all" or negatives.correction == "frequency":
+        if negatives.kind == "all":
             return True
-        return self.loss.kind in ("softmax", "contrastive") and not negatives.degree_share
+        corrected = negatives.correction == "frequency" or not negatives.degree_share
+        return self.loss.kind in ("softmax", "contrastive") and corrected
 
     def to_dict(self) -> dict[str, Any]:
         """Groups of plain JSON values, in the order of the fields."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import data_of
-from outercore.embed.order import ORDER_KINDS, OrderKind, partition_order
+from outercore.embed.order import ORDER_KINDS, partition_order
 from outercore.embed.planning import Placement, Size, in_memory, place, row_bytes, walks_of
 from outercore.errors import InvalidError
 
@@ -85,7 +85,7 @@ def _orders(
     read_bandwidth: float,
     write_bandwidth: float,
 ) -> list[dict[str, Any]]:
-    """Every order that there is for these partitions and slots, with both ways to swap."""
+    """Every order that there is for these partitions and slots, with every way to swap."""
     found = []
     for kind in ORDER_KINDS:
         for spare in (False, True):
@@ -102,31 +102,28 @@ def _orders(
             except InvalidError:
                 # Legend's is for three slots, COVER's for powers.
                 continue
-            plan = order.plan(
-                nodes=size.entities,
-                row_bytes=row_bytes(config),
-                edges=size.triples,
-                seconds_per_edge=1.0 / triples_per_second,
-                read_bandwidth=read_bandwidth,
-                write_bandwidth=write_bandwidth,
-                walks=walks_of(config, placement),
-            )
-            chosen = _is_chosen(config, placement, kind, spare=spare)
-            # A state waits for its triples, where not all of them stay in memory.
-            read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
-            found.append(
-                {
-                    **asdict(plan),
-                    "bytes_of_triples": read,
-                    "epoch_seconds": plan.epoch_seconds + read / read_bandwidth,
-                    "chosen": chosen,
-                }
-            )
+            for swap in ("spare-slot",) if spare else ("in-place", "in-turn"):
+                plan = order.plan(
+                    nodes=size.entities,
+                    row_bytes=row_bytes(config),
+                    edges=size.triples,
+                    seconds_per_edge=1.0 / triples_per_second,
+                    read_bandwidth=read_bandwidth,
+                    write_bandwidth=write_bandwidth,
+                    walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
+                )
+                # A state waits for its triples, where not all of them stay in memory.
+                read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
+                found.append(
+                    {
+                        **asdict(plan),
+                        "swap": swap,
+                        "bytes_of_triples": read,
+                        "epoch_seconds": plan.epoch_seconds + read / read_bandwidth,
+                        "chosen": kind == config.budget.order and swap == placement.swap,
+                    }
+                )
     return found
-
-
-def _is_chosen(config: EmbedConfig, placement: Placement, kind: OrderKind, *, spare: bool) -> bool:
-    return kind == config.budget.order and spare == placement.spare
 
 
 def _device(

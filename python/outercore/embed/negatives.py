@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
-
-if TYPE_CHECKING:
-    pass
 
 
 class Negatives(NamedTuple):
@@ -51,8 +48,8 @@ class NegativeSampler:
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
     triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
-    entity of each range is an answer beside one of another, all alike without it: draws are as
-    likely, and where all entities are negatives the logarithm is added to the scores.
+    entity of each range is drawn beside one of another, all alike without it. A bias corrects for
+    what is drawn more often, if the configuration says so.
 
     Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
     """
@@ -98,28 +95,13 @@ class NegativeSampler:
     def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
         if self._config.kind == "all":
-            parts = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
-            every = torch.cat(parts)
-            return Negatives(every, self._bias(every))
+            every = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
+            return Negatives(torch.cat(every), None)
         biased = self._config.correction == "frequency"
         rows, bias = _core.draw_negatives(
             self._ranges, self._shares, self._weights, self._counts, draws.next(), biased=biased
         )
-        found = torch.from_numpy(rows)
-        if bias is None:
-            return Negatives(found, None)
-        of_shares = self._bias(found)
-        of_draw = torch.from_numpy(bias)
-        return Negatives(found, of_draw if of_shares is None else of_draw + of_shares)
-
-    def _bias(self, rows: Tensor) -> Tensor | None:
-        """What the shares of the rows' ranges add to their scores, float32; `None` without them."""
-        if self._shares is None:
-            return None
-        shares = sorted(zip(self._ranges, self._shares, strict=True))
-        starts = torch.tensor([start for (start, _), _ in shares])
-        logs = torch.tensor([share for _, share in shares], dtype=torch.float64).log().float()
-        return logs[torch.searchsorted(starts, rows, right=True) - 1]
+        return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
 
 
 class KnownTargets:

@@ -52,7 +52,8 @@ class BufferState:
     evicted: int | None
     """The partition that left for it."""
     before_swap: tuple[Bucket, ...]
-    """Buckets trained here that need the partition evicted next; in the last state, all."""
+    """Buckets trained here that need the partition evicted next; in the last state, all. In turn
+    (`Walks`) the others are trained with them."""
     during_swap: tuple[Bucket, ...]
     """Buckets trained here that need it not: in place, work for the time of the next swap."""
 

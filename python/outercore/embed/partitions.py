@@ -49,8 +49,8 @@ class PartitionStore:
     """Entities in partitions on disk, some of them in memory; relations in memory.
 
     A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
-    of all that it allows; in place those of the partition that leaves first. Its rows lie in the
-    slots of the executor.
+    of all that it allows; in place, unless in turn, those of the partition that leaves first. Its
+    rows lie in the slots of the executor.
 
     Memory: the budget that it is opened with, a pool's triples as training takes them, and the
     relations' tables.

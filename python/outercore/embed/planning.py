@@ -267,12 +267,8 @@ def partitioned(
     if config.negatives.filter == "known":
         trained += 2 * (8 + 16)
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
-    # Where a pool has parts of buckets, each partition's anchors have negatives of their own, if a
-    # bias cannot tell them apart; else those of the new one, and the others'.
-    draws = groups = 2
-    if config.budget.spread:
-        draws = 1 if config.bias_weighs else there
-        groups = draws if _by_core(config) else there
+    draws = draws_of(config, there, swap)
+    groups = there if config.budget.spread and not trained_by_core(config) else draws
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
         "triples of a state": read * (pool + whole) + 32 * partitions**2,
@@ -384,7 +380,17 @@ def _shared(
     }
 
 
-def _by_core(config: EmbedConfig) -> bool:
+def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
+    """Draws of negatives for a chunk: anchors share one if their answers are in the same
+    partitions, and as likely in each or a bias says how likely."""
+    if config.budget.spread and not config.bias_weighs:
+        return there
+    # In place the anchors in the partition that leaves have answers in all, others in that alone;
+    # so have those in one that has come, where a bucket is trained at once.
+    return 1 if config.budget.spread and swap != "in-place" else 2
+
+
+def trained_by_core(config: EmbedConfig) -> bool:
     """Whether the core trains whole batches, in which kinds of anchors share their negatives."""
     return config.model.kind in _BILINEAR and config.negatives.filter != "known"
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from outercore.embed.store import Pool
 
 
-class Chunk(NamedTuple):
-    """Triples that share their negatives."""
+class Comparison(NamedTuple):
+    """Triples, and the negatives that they share."""
 
     places: Tensor
     """int64 [triples], in their pool."""
@@ -58,37 +58,34 @@ class _Shared:
 
     def __init__(self, config: NegativesConfig, pool: Pool, kinds: tuple[_Answers, ...]) -> None:
         ranges = [pool.ranges[number] for number in kinds[0].ranges]
-        by_kind = torch.tensor([one.shares for one in kinds], dtype=torch.float64)
-        # What is likely for one kind is drawn for all: each counts it as likely as it is there.
-        likely = by_kind.mean(0)
+        shares = torch.tensor([one.shares for one in kinds], dtype=torch.float64)
+        # What is likely for one kind is drawn for all.
+        drawn = shares.mean(0)
         weighed = pool.shares is not None
         self._sampler = NegativeSampler(
-            config, ranges, pool.degrees, likely.tolist() if weighed else None
+            config, ranges, pool.degrees, drawn.tolist() if weighed else None
         )
-        self._logs: Tensor | None = None
-        if weighed and (config.kind == "all" or config.correction == "frequency"):
-            self._logs = (by_kind / likely).log()
-        elif weighed:
-            # The sum over a draw is no estimate of one over entities: it is as large for each kind.
-            sizes = torch.tensor([stop - start for start, stop in ranges], dtype=torch.float64)
-            self._logs = (by_kind / (by_kind @ sizes)[:, None]).log() - (
-                likely / (likely @ sizes)
-            ).log()
+        self.kinds = len(kinds)
         ascending = sorted(range(len(ranges)), key=lambda number: ranges[number])
         self._starts = torch.tensor([ranges[number][0] for number in ascending])
-        if self._logs is not None:
-            self._logs = self._logs.float()[:, ascending]
-        self.kinds = len(kinds)
+        self._logs: Tensor | None = None
+        if weighed:
+            # Corrected scores are those of all entities; others are as many as are drawn, whatever
+            # the kind.
+            if config.kind != "all" and config.correction == "none":
+                sizes = torch.tensor([stop - start for start, stop in ranges], dtype=torch.float64)
+                shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
+            self._logs = shares.log().float()[:, ascending]
 
-    def draw(self, draws: Draws, places: Tensor, kinds: Tensor | None) -> Chunk:
+    def draw(self, draws: Draws, places: Tensor, kinds: Tensor | None) -> Comparison:
         """What triples, of which `kinds` says the kind, are compared with."""
         rows, bias = self._sampler.draw(draws)
         by_kind = None if bias is None else bias[None]
-        # Where a pool's buckets are weighed all chunks have a bias.
+        # Of all comparisons in a pool, or of none: some with a bias and some without are none.
         if self._logs is not None:
             of_kinds = self._logs[:, torch.searchsorted(self._starts, rows, right=True) - 1]
             by_kind = of_kinds if by_kind is None else by_kind + of_kinds
-        return Chunk(places, rows, by_kind, kinds)
+        return Comparison(places, rows, by_kind, kinds)
 
 
 class PoolNegatives:
@@ -107,23 +104,21 @@ class PoolNegatives:
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
         self._starts = torch.tensor([pool.ranges[number][0] for number in order])
         self._shared: dict[Side, list[_Shared]] = {}
-        made: dict[tuple[_Answers, ...], _Shared] = {}
         self._place_of: dict[Side, Tensor] = {}
+        made: dict[tuple[_Answers, ...], _Shared] = {}
         for side in ("tail", "head"):
             answers = self._answers(side)
-            sets: dict[object, list[_Answers]] = {}
-            places: dict[_Answers, tuple[int, int]] = {}
-            for one in sorted(set(answers)):
-                # Anchors without answers are those of no triple.
-                if one.ranges:
-                    found = sets.setdefault(one.ranges if weighs else one, [])
-                    places[one] = (len(sets) - 1, len(found))
-                    found.append(one)
-            alike = [tuple(kinds) for kinds in sets.values()]
+            alike = _alike(answers, weighs=weighs)
             for kinds in alike:
                 if kinds not in made:
                     made[kinds] = _Shared(config, pool, kinds)
             self._shared[side] = [made[kinds] for kinds in alike]
+            places = {
+                one: (number, kind)
+                for number, kinds in enumerate(alike)
+                for kind, one in enumerate(kinds)
+            }
+            # Anchors without answers are those of no triple.
             by_range = [places.get(answers[number], (0, 0)) for number in order]
             self._place_of[side] = torch.tensor(by_range)
 
@@ -147,7 +142,7 @@ class PoolNegatives:
             for answers, most in zip(found, largest, strict=True)
         ]
 
-    def ask(self, places: Tensor, side: Side, size: int, draws: Draws) -> Iterator[Chunk]:
+    def ask(self, places: Tensor, side: Side, size: int, draws: Draws) -> Iterator[Comparison]:
         """Chunks of at most `size` triples at `places`, with their negatives for `side`."""
         for negatives, some, kinds in self._divided(places, side):
             for start in range(0, len(some), size):
@@ -168,3 +163,12 @@ class PoolNegatives:
         for number, negatives in enumerate(shared):
             mine = (sets == number).nonzero().squeeze(1)
             yield negatives, places[mine], kinds[mine]
+
+
+def _alike(answers: list[_Answers], *, weighs: bool) -> list[tuple[_Answers, ...]]:
+    """Distinct answers, together where one draw serves them."""
+    sets: dict[object, list[_Answers]] = {}
+    for one in sorted(set(answers)):
+        if one.ranges:
+            sets.setdefault(one.ranges if weighs else one, []).append(one)
+    return [tuple(kinds) for kinds in sets.values()]

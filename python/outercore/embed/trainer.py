@@ -218,7 +218,7 @@ class Trainer:
         found = Touched()
         value = pool.entities.new_zeros(())
         for side, chunks in asked.items():
-            for places, negatives in (one for chunk in chunks for one in chunk.apart()):
+            for places, negatives in (some for one in chunks for some in one.apart()):
                 value += self._chunk(context, places, side, negatives, unit, found)
         loss = float(value)
         has_relations = self.store.relations.size(1) > 0

@@ -54,7 +54,8 @@ def _summary(run: EmbeddingRun, place: int) -> str:
     record, described = run.record, run.record["description"]
     where = "1"
     if described["partitions"] > 1:
-        where = f"{described['slots']} of {described['partitions']}"
+        swap = record["config"]["budget"]["swap"]
+        where = f"{described['slots']} of {described['partitions']}, {swap}"
     tiles = [
         ("test MRR", _score(run.mrr("test"))),
         ("validation MRR", _score(run.mrr("valid"))),

@@ -46,8 +46,8 @@ pub(super) struct Part {
 }
 
 /// The steps of a buffer state, the epoch's state `index`. Swapping in place, what needs the
-/// partition that leaves comes before the swap and the rest while it is under way; with a spare
-/// slot it is one.
+/// partition that leaves comes before the swap and the rest while it is under way; in turn, and with
+/// a spare slot, it is one.
 pub(super) fn parts(visits: Visits, index: usize, mode: SwapMode) -> VecDeque<Part> {
     let Visits { mut before_swap, mut during_swap } = visits;
     if mode == SwapMode::SpareSlot {

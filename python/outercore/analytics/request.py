@@ -111,18 +111,14 @@ def config_of(root: Path, used: Resources) -> dict[str, Any]:
     return config
 
 
-def algorithm_of(
-    algorithms: Mapping[str, Callable[..., Any]], algorithm: str, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """An algorithm by its name, with every option that its function has.
+def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm by its function, with every option that it has.
 
-    Errors: `InvalidError` for an unknown algorithm or option, or a value that is no finite number.
+    Errors: `InvalidError` for an unknown option, or a value that is no finite number.
     """
-    if algorithm not in algorithms:
-        known = ", ".join(algorithms)
-        raise InvalidError(f"algorithm `{algorithm}`: expected one of {known}")
+    algorithm = function.__name__
     chosen: dict[str, Any] = {"algorithm": algorithm}
-    taken = inspect.signature(algorithms[algorithm]).parameters
+    taken = inspect.signature(function).parameters
     own = {name: value for name, value in taken.items() if name not in _SHARED}
     for name in options:
         if name not in own:

@@ -1,0 +1,43 @@
+"""Graph algorithms over the grid of a data set, under a memory budget.
+
+Every function takes a graph (or the path of a data set) and returns one value a node. The values of
+the nodes stay in memory, or go through it partition by partition where the budget has no room for
+them; the edges are read in passes. The result is the same to the last bit whatever the budget, the
+back end or the number of threads; where the budget has no room for it, it is mapped from a file.
+The grid is built when it is first needed and kept in the data set.
+"""
+
+from __future__ import annotations
+
+from outercore.analytics.by_name import ALGORITHMS, plan, run
+from outercore.analytics.centrality import betweenness, degrees, pagerank
+from outercore.analytics.cohesion import kcore, label_propagation, scc, triangles, wcc
+from outercore.analytics.distances import bfs, radii, sssp
+from outercore.analytics.grid_building import grid
+from outercore.analytics.request import Backend, Direction, Personalization, Resources, Source
+from outercore.analytics.running import Run, forget_checkpoint
+
+__all__ = [
+    "ALGORITHMS",
+    "Backend",
+    "Direction",
+    "Personalization",
+    "Resources",
+    "Run",
+    "Source",
+    "betweenness",
+    "bfs",
+    "degrees",
+    "forget_checkpoint",
+    "grid",
+    "kcore",
+    "label_propagation",
+    "pagerank",
+    "plan",
+    "radii",
+    "run",
+    "scc",
+    "sssp",
+    "triangles",
+    "wcc",
+]

@@ -1,0 +1,171 @@
+"""What nodes belong together: components, cores, communities, triangles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.analytics.request import Resources, Source
+from outercore.analytics.running import carry_out
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def wcc(
+    graph: Source,
+    **resources: Unpack[Resources],
+) -> NDArray[np.int64]:
+    """Weakly connected components: who can be reached when arcs lead both ways.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: int64 [nodes], the smallest node id of each node's component.
+
+    Cost: one pass.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> components = oc.wcc(tiny_dataset)
+        >>> int(components[0])
+        0
+    """
+    return carry_out(
+        wcc,
+        graph,
+        **resources,
+    ).values
+
+
+def scc(
+    graph: Source,
+    **resources: Unpack[Resources],
+) -> NDArray[np.int64]:
+    """Strongly connected components: nodes that can all reach each other along arcs.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: int64 [nodes], the smallest node id of each node's component.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: trimming, forward-backward search from one pivot, then colouring (Slota et al., 2014).
+
+    Example:
+        >>> import outercore as oc
+        >>> components = oc.scc(tiny_dataset)
+        >>> int(components[0])
+        0
+    """
+    return carry_out(
+        scc,
+        graph,
+        **resources,
+    ).values
+
+
+def kcore(
+    graph: Source,
+    **resources: Unpack[Resources],
+) -> NDArray[np.int64]:
+    """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
+
+    The direction of arcs does not matter, loops do not count, parallel edges do.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: int64 [nodes].
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: Montresor, De Pellegrini, Miorandi, 2013; Lü et al., 2016.
+
+    Example:
+        >>> import outercore as oc
+        >>> cores = oc.kcore(tiny_dataset)
+        >>> bool((cores <= oc.degrees(tiny_dataset, which="total")).all())
+        True
+    """
+    return carry_out(
+        kcore,
+        graph,
+        **resources,
+    ).values
+
+
+def label_propagation(
+    graph: Source,
+    *,
+    max_iterations: int = 10,
+    **resources: Unpack[Resources],
+) -> NDArray[np.int64]:
+    """Communities: again and again each node takes the most frequent label of its neighbours.
+
+    Labels begin as node ids; of equally frequent ones the smallest wins. An arc both ways counts
+    twice.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        max_iterations: rounds at most; fewer where no label changes.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: int64 [nodes], a node id each.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: CDLP of LDBC Graphalytics.
+
+    Example:
+        >>> import outercore as oc
+        >>> labels = oc.label_propagation(tiny_dataset)
+        >>> bool((labels < 200).all())
+        True
+    """
+    return carry_out(
+        label_propagation,
+        graph,
+        max_iterations=max_iterations,
+        **resources,
+    ).values
+
+
+def triangles(
+    graph: Source,
+    **resources: Unpack[Resources],
+) -> NDArray[np.int64]:
+    """How many triangles a node is in; the direction of arcs, loops and parallel arcs do not count.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: int64 [nodes]; their sum is three times the number of triangles.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Example:
+        >>> import outercore as oc
+        >>> counts = oc.triangles(tiny_dataset)
+        >>> int(counts.sum()) % 3
+        0
+    """
+    return carry_out(
+        triangles,
+        graph,
+        **resources,
+    ).values
