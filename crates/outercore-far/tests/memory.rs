@@ -88,7 +88,7 @@ fn one_pool_of_receive_buffers_takes_less_memory_than_one_a_thread() {
 #[test]
 fn a_read_without_a_free_buffer_ends_with_an_error() {
     let fixture = Fixture::tcp();
-    let options = FarOptions { timeout_s: 0.05, ..options(&fixture) };
+    let options = FarOptions { timeout_s: 0.5, ..options(&fixture) };
     let far = FarMemory::build_connection(&options, 2, Receive::Shared).unwrap();
     let region = far.allocate(Bytes::mib(1), None).unwrap();
     let all = 8 * (16 << 10);
