@@ -49,9 +49,9 @@ _SKEW = 2
 """Entities of triples have so many times the degree of entities, give or take."""
 LEAST_QUESTIONS = 256
 """That are ranked in one pass over the table."""
-_NOMINAL_SECONDS = 1 / 50_000
-"""Of a triple, and bytes a second of a device, for the choice of partitions only: the choice
-should not depend on the machine."""
+_NOMINAL_RATE, _NOMINAL_TRIPLE, _NOMINAL_POOL = 1e11, 5e-7, 2e-3
+"""FLOP/s of training, seconds of a triple and of a pool besides, and bytes a second of a device,
+for the choice of partitions only: the choice should not depend on the machine."""
 _NOMINAL_BANDWIDTH = 1e9
 
 
@@ -321,6 +321,7 @@ def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
         pool = size.triples / (len(order) * sweeps)
         plan = _plan(config, size, order, walks_of(config, replace(placement, sweeps=sweeps)))
         seconds = plan.epoch_seconds + size.triple_bytes * plan.triples_read / _NOMINAL_BANDWIDTH
+        seconds += _NOMINAL_POOL * plan.states * (2 if placement.swap == "in-place" else 1)
         hides = seconds <= _HIDDEN * plan.compute_seconds
         if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
             return sweeps
@@ -430,13 +431,19 @@ def _seconds(config: EmbedConfig, size: Size, placement: Placement) -> float:
     return plan.epoch_seconds + 0.3 * plan.swap_seconds
 
 
+def _triple_seconds(config: EmbedConfig, size: Size) -> float:
+    """Of training: both sides' scores, and gradients of queries and of negatives."""
+    negatives = size.entities if config.negatives.kind == "all" else config.negatives.count
+    return 2 * 6 * config.model.dim * negatives / _NOMINAL_RATE + _NOMINAL_TRIPLE
+
+
 def _plan(config: EmbedConfig, size: Size, order: PartitionOrder, walks: Walks) -> OrderPlan:
     """What an epoch costs by nominal rates."""
     return order.plan(
         nodes=size.entities,
         row_bytes=row_bytes(config),
         edges=size.triples,
-        seconds_per_edge=_NOMINAL_SECONDS,
+        seconds_per_edge=_triple_seconds(config, size),
         read_bandwidth=_NOMINAL_BANDWIDTH,
         write_bandwidth=_NOMINAL_BANDWIDTH,
         walks=walks,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.config import NegativesConfig
@@ -58,7 +60,7 @@ class _Shared:
 
     def __init__(self, config: NegativesConfig, pool: Pool, kinds: tuple[_Answers, ...]) -> None:
         ranges = [pool.ranges[number] for number in kinds[0].ranges]
-        shares = torch.tensor([one.shares for one in kinds], dtype=torch.float64)
+        shares = np.array([one.shares for one in kinds])
         # What is likely for one kind is drawn for all.
         drawn = shares.mean(0)
         weighed = pool.shares is not None
@@ -67,15 +69,15 @@ class _Shared:
         )
         self.kinds = len(kinds)
         ascending = sorted(range(len(ranges)), key=lambda number: ranges[number])
-        self._starts = torch.tensor([ranges[number][0] for number in ascending])
-        self._logs: Tensor | None = None
+        self._starts = np.array([ranges[number][0] for number in ascending])
+        self._logs: NDArray[np.float32] | None = None
         if weighed:
             # Corrected scores are those of all entities; others are as many as are drawn, whatever
             # the kind.
             if config.kind != "all" and config.correction == "none":
-                sizes = torch.tensor([stop - start for start, stop in ranges], dtype=torch.float64)
+                sizes = np.array([stop - start for start, stop in ranges])
                 shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
-            self._logs = shares.log().float()[:, ascending]
+            self._logs = np.log(shares).astype(np.float32)[:, ascending]
 
     def draw(self, draws: Draws, places: Tensor, kinds: Tensor | None) -> Comparison:
         """What triples, of which `kinds` says the kind, are compared with."""
@@ -83,8 +85,9 @@ class _Shared:
         by_kind = None if bias is None else bias[None]
         # Of all comparisons in a pool, or of none: some with a bias and some without are none.
         if self._logs is not None:
-            of_kinds = self._logs[:, torch.searchsorted(self._starts, rows, right=True) - 1]
-            by_kind = of_kinds if by_kind is None else by_kind + of_kinds
+            owner = np.searchsorted(self._starts, rows.numpy(), side="right") - 1
+            of_kinds = torch.from_numpy(self._logs.take(owner, axis=1))
+            by_kind = of_kinds if by_kind is None else of_kinds.add_(by_kind)
         return Comparison(places, rows, by_kind, kinds)
 
 
@@ -102,9 +105,10 @@ class PoolNegatives:
     def __init__(self, config: NegativesConfig, pool: Pool, *, weighs: bool) -> None:
         self._pool = pool
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
-        self._starts = torch.tensor([pool.ranges[number][0] for number in order])
+        # NumPy's operations on a few numbers take a tenth of PyTorch's time.
+        self._starts = np.array([pool.ranges[number][0] for number in order])
         self._shared: dict[Side, list[_Shared]] = {}
-        self._place_of: dict[Side, Tensor] = {}
+        self._place_of: dict[Side, NDArray[np.int64]] = {}
         made: dict[tuple[_Answers, ...], _Shared] = {}
         for side in ("tail", "head"):
             answers = self._answers(side)
@@ -120,7 +124,7 @@ class PoolNegatives:
             }
             # Anchors without answers are those of no triple.
             by_range = [places.get(answers[number], (0, 0)) for number in order]
-            self._place_of[side] = torch.tensor(by_range)
+            self._place_of[side] = np.array(by_range).T
 
     def _answers(self, side: Side) -> list[_Answers]:
         """By range of the anchor: the ranges in which answers for `side` are."""
@@ -157,12 +161,16 @@ class PoolNegatives:
         if len(shared) == 1 and shared[0].kinds == 1:
             yield shared[0], places, None
             return
-        anchors = self._pool.triples[places, 0 if side == "tail" else 2]
-        owner = torch.searchsorted(self._starts, anchors.contiguous(), right=True) - 1
-        sets, kinds = self._place_of[side][owner].unbind(1)
+        anchors = self._pool.triples.numpy()[places.numpy(), 0 if side == "tail" else 2]
+        owner = np.searchsorted(self._starts, anchors, side="right") - 1
+        sets, kinds = self._place_of[side]
+        of_places = torch.from_numpy(kinds[owner])
+        if len(shared) == 1:
+            yield shared[0], places, of_places
+            return
         for number, negatives in enumerate(shared):
-            mine = (sets == number).nonzero().squeeze(1)
-            yield negatives, places[mine], kinds[mine]
+            mine = torch.from_numpy(np.flatnonzero(sets[owner] == number))
+            yield negatives, places[mine], of_places[mine]
 
 
 def _alike(answers: list[_Answers], *, weighs: bool) -> list[tuple[_Answers, ...]]:
