@@ -9,7 +9,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from outercore.far import FarOptions, new_token
 
@@ -42,12 +41,7 @@ class FarServer:
         self.started = json.loads(line)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self.process.poll() is None:
             self.kill()
         self.process.communicate()

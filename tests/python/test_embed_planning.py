@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.embed.config import EmbedConfig, NegativesConfig
+from outercore.embed.config import EmbedConfig, NegativesConfig, Swap
 from outercore.embed.known import relevant
 from outercore.embed.order import Walks
-from outercore.embed.planning import Placement, Size, order_of, place, resolved, row_bytes, walks_of
+from outercore.embed.planning import (
+    Placement,
+    Size,
+    draws_of,
+    order_of,
+    place,
+    resolved,
+    row_bytes,
+    walks_of,
+)
 from outercore.errors import BudgetError, InvalidError
 
 MIB = 1 << 20
@@ -85,6 +94,14 @@ def test_two_slots_take_turns_with_training_unless_said_otherwise() -> None:
     three = {"partitions": 8, "slots": 3, "swap": "in-turn"}
     assert place(config(1024 * MIB, **three), LARGE).swap == "in-turn"
     assert place(config(1024 * MIB, partitions=8, slots=3), LARGE).swap != "in-turn"
+
+
+def test_with_known_answers_buckets_are_whole_and_so_are_their_draws() -> None:
+    known = EmbedConfig.from_dict({"negatives": {"filter": "known"}})
+    whole = EmbedConfig.from_dict({"negatives": {"filter": "known"}, "budget": {"spread": False}})
+    ways: tuple[Swap, ...] = ("in-place", "in-turn", "spare-slot")
+    for swap in ways:
+        assert draws_of(known, 3, swap) == draws_of(whole, 3, swap) == 2
 
 
 def test_an_order_that_there_is_not_is_refused() -> None:

@@ -15,6 +15,7 @@ from outercore import _native
 from outercore._native import Progress
 from outercore.analytics.request import (
     Personalization,
+    Resources,
     Source,
     algorithm_of,
     config_of,
@@ -58,10 +59,7 @@ def carry_out(
     **given: Any,
 ) -> Run:
     """Runs an algorithm; see `outercore.analytics.run`."""
-    root = root_of(graph)
-    used, options = divided(given)
-    config = config_of(root, used)
-    request = {"algorithm": algorithm_of(function, options), "config": config}
+    root, request, used = _asked(function, graph, given)
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
@@ -93,15 +91,22 @@ def plan_of(
     **given: Any,
 ) -> dict[str, Any]:
     """How `carry_out` would divide the budget; see `outercore.analytics.plan`."""
-    root = root_of(graph)
-    used, options = divided(given)
-    config = config_of(root, used)
-    request = {"algorithm": algorithm_of(function, options), "config": config}
+    root, request, _ = _asked(function, graph, given)
     ids, scales = None, None
     if personalization is not None:
         opened = graph if isinstance(graph, Graph) else Graph(root)
         ids, scales = teleports(personalization, opened.num_nodes)
     return _native.plan_algorithm(root, request, ids, scales)
+
+
+def _asked(
+    function: Algorithm, graph: Source, given: dict[str, Any]
+) -> tuple[Path, dict[str, Any], Resources]:
+    """The data set's directory, what the core is asked, and the resources among what was given."""
+    root = root_of(graph)
+    used, options = divided(given)
+    config = config_of(root, used)
+    return root, {"algorithm": algorithm_of(function, options), "config": config}, used
 
 
 def forget_checkpoint(directory: str | os.PathLike[str]) -> None:

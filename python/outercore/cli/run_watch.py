@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, ProgressColumn, TaskID, TextColumn
@@ -37,12 +36,7 @@ class RunWatch:
         self._progress = self._stack.enter_context(console.progress(*columns, quiet=self._quiet))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stack.close()
 
     def note(self, message: str) -> None:

@@ -36,6 +36,7 @@ _DRAW = 24
 _A_DRAW = 64
 """Bytes of a negative besides its row: ids, bias, what puts equal rows together."""
 _BILINEAR = ("dot", "distmult", "complex", "simple")
+"""Models whose batches the core trains whole."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
@@ -207,9 +208,13 @@ def order_of(config: EmbedConfig, placement: Placement, work: int | None = None)
 
 def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How the epochs of a run go through its order."""
-    budget = config.budget
-    spread = budget.spread and not _knows_triples(config)
-    return Walks(placement.sweeps, spread, budget.rename, placement.in_turn, config.run.seed)
+    rename = config.budget.rename
+    return Walks(placement.sweeps, _spreads(config), rename, placement.in_turn, config.run.seed)
+
+
+def _spreads(config: EmbedConfig) -> bool:
+    """Whether a bucket is trained in every state that holds its partitions."""
+    return config.budget.spread and not _knows_triples(config)
 
 
 def _knows_triples(config: EmbedConfig) -> bool:
@@ -260,7 +265,7 @@ def partitioned(
     pool = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets
     # Where pools have parts of buckets, one is read whole.
     whole = 0
-    if config.budget.sweeps != 1 or config.budget.spread or config.budget.rename:
+    if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
         whole = int(_SPREAD * size.triples / partitions**2) + 1
     # As they are read; then as training takes them, with their order.
     read, trained = size.triple_bytes, 24 + 8 + (4 if size.weighted else 0)
@@ -268,7 +273,7 @@ def partitioned(
         trained += 2 * (8 + 16)
     slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
     draws = draws_of(config, there, swap)
-    groups = there if config.budget.spread and not trained_by_core(config) else draws
+    groups = there if _spreads(config) and not trained_by_core(config) else draws
     parts = {
         "slots": slots * slot_rows * row_bytes(config),
         "triples of a state": read * (pool + whole) + 32 * partitions**2,
@@ -301,10 +306,9 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
             for slots in choices:
                 if slots > partitions or not _exists(config, partitions, slots, spare=spare):
                     continue
-                way: Swap = swap
                 # Of two slots little can be trained while one is exchanged, and that alone.
-                if asked.swap == "auto" and not spare and slots == 2:
-                    way = "in-turn"
+                turns = asked.swap == "auto" and not spare and slots == 2
+                way = "in-turn" if turns else swap
                 best = partitioned(config, size, budget, partitions, slots, way)
                 if best.needed <= budget:
                     break
@@ -384,11 +388,11 @@ def _shared(
 def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
     """Draws of negatives for a chunk: anchors share one if their answers are in the same
     partitions, and as likely in each or a bias says how likely."""
-    if config.budget.spread and not config.bias_weighs:
+    if _spreads(config) and not config.bias_weighs:
         return there
     # In place the anchors in the partition that leaves have answers in all, others in that alone;
     # so have those in one that has come, where a bucket is trained at once.
-    return 1 if config.budget.spread and swap != "in-place" else 2
+    return 1 if _spreads(config) and swap != "in-place" else 2
 
 
 def trained_by_core(config: EmbedConfig) -> bool:

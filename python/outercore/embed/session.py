@@ -244,7 +244,6 @@ class Session:
                 "kind": order.kind,
                 "states": [list(state.resident) for state in order.states],
                 "swaps": order.swaps,
-                "prefetchable": 0 if walks.in_turn else order.prefetchable,
                 "partition_bytes": partition,
                 "bytes_between": moved * walks.sweeps * partition,
                 "walks": asdict(walks),

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from outercore import _core
@@ -92,10 +91,5 @@ class MemoryServer:
     def __enter__(self) -> MemoryServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
