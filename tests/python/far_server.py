@@ -41,7 +41,7 @@ class FarServer:
         self.started = json.loads(line)
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.kill()
         self.process.communicate()

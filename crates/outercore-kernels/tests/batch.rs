@@ -458,6 +458,9 @@ fn sizes_and_rows_that_do_not_fit_are_refused() {
     refused(&|case| case.triples[7] = -1, "relation -1");
     refused(&|case| case.places[0][3] = 30, "triple 30");
     refused(&|case| case.candidates[1][9] = 99, "row 99");
+    refused(&|case| case.kinds[1][4] = 3, "kind 3");
+    refused(&|case| case.kinds[0].truncate(5), "5 kinds");
+    refused(&|case| case.bias[0].truncate(10), "10 biases");
     refused(&|case| case.weights.truncate(3), "one weight a triple");
     refused(&|case| case.chunks[0][0].triples = 7, "chunks of 7 triples");
     refused(&|case| case.width = 5, "5 numbers");

@@ -36,7 +36,7 @@ class RunWatch:
         self._progress = self._stack.enter_context(console.progress(*columns, quiet=self._quiet))
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def note(self, message: str) -> None:

@@ -91,5 +91,5 @@ class MemoryServer:
     def __enter__(self) -> MemoryServer:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
