@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Order, Side};
+use outercore_grid::{Arcs, GridShape, Order, SHORT, Side};
 
 use crate::checkpoint::Checkpoints;
 use crate::program::{Degree, EdgeProgram, Passes, Selection};
@@ -35,6 +35,7 @@ struct Block {
     is_loop: bool,
     rows: Vec<u16>,
     ends: Vec<u32>,
+    short: [u32; SHORT],
     columns: Vec<u16>,
     weights: Vec<f32>,
 }
@@ -42,7 +43,8 @@ struct Block {
 impl Block {
     fn arcs(&self, side: Side, weighted: bool) -> Arcs<'_> {
         let weights = if weighted { &self.weights[..] } else { &[] };
-        Arcs { rows: &self.rows, ends: &self.ends, columns: &self.columns, weights, side }
+        let (rows, ends, columns) = (&self.rows[..], &self.ends[..], &self.columns[..]);
+        Arcs { rows, ends, short: self.short, columns, weights, side }
     }
 }
 
@@ -133,17 +135,21 @@ impl MemoryRun {
                 is_loop,
                 rows: Vec::new(),
                 ends: Vec::new(),
+                short: [0; SHORT],
                 columns: Vec::new(),
                 weights: Vec::new(),
             };
-            for (row, column, weight) in edges {
-                if block.rows.last() != Some(&row) {
-                    block.rows.push(row);
-                    block.ends.push(block.columns.len() as u32);
+            let mut entries: Vec<&[LocalEdge]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
+            // As in a piece.
+            entries.sort_by_key(|entry| entry.len().min(SHORT + 1));
+            for entry in entries {
+                block.rows.push(entry[0].0);
+                block.columns.extend(entry.iter().map(|edge| edge.1));
+                block.weights.extend(entry.iter().map(|edge| edge.2));
+                block.ends.push(block.columns.len() as u32);
+                if let Some(count) = block.short.get_mut(entry.len() - 1) {
+                    *count += 1;
                 }
-                block.columns.push(column);
-                block.weights.push(weight);
-                *block.ends.last_mut().expect("a row") = block.columns.len() as u32;
             }
             self.blocks.push(block);
         }

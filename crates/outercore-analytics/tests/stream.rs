@@ -192,7 +192,7 @@ fn a_stream_brings_the_pieces_in_file_order_with_their_arcs() {
 
 #[test]
 fn places_and_nodes_are_those_of_the_grid_in_memory() {
-    let natural = Pair::new(&Csc::random(20_000, 400_000, 3), false, Order::Natural);
+    let natural = Pair::new(&Csc::random(20_000, 600_000, 3), false, Order::Natural);
     for pair in [Pair::skewed(true), natural] {
         let mut memory = pair.memory();
         // Room for one partition at a time.

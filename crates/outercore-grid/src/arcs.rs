@@ -19,13 +19,18 @@ impl Side {
     }
 }
 
+/// Row entries of up to this many columns stand together, by the number of their columns.
+pub const SHORT: usize = 8;
+
 /// Decoded arcs of a piece, seen in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Arcs<'a> {
-    /// Local id of each row entry.
+    /// Local id of each row entry: first those of `short`, then all others.
     pub rows: &'a [u16],
     /// Where the columns of each row entry end.
     pub ends: &'a [u32],
+    /// How many row entries have 1, 2, ... [`SHORT`] columns; they come in this order.
+    pub short: [u32; SHORT],
     /// Local ids of the columns.
     pub columns: &'a [u16],
     /// One for each column; empty without weights.
@@ -45,6 +50,33 @@ impl<'a> Arcs<'a> {
             let weights = if weights.is_empty() { weights } else { &weights[range.clone()] };
             (usize::from(row), &columns[range], weights)
         })
+    }
+
+    /// Calls `each(row, columns)` for every row entry, in the order of [`Arcs::rows`]. Where it is
+    /// inlined, loops over the columns of a short entry have a length that is known: a processor
+    /// that guesses when a loop of a few columns ends is wrong at every other row.
+    #[inline(always)]
+    pub fn each_row(&self, mut each: impl FnMut(usize, &[u16])) {
+        let (mut rows, mut columns) = (self.rows, self.columns);
+        macro_rules! short {
+            ($($length:literal)*) => {$({
+                let entries = self.short[$length - 1] as usize;
+                let (here, others) = rows.split_at(entries);
+                let (of_these, after) = columns.split_at(entries * $length);
+                for (&row, entry) in here.iter().zip(of_these.as_chunks::<$length>().0) {
+                    each(usize::from(row), entry);
+                }
+                (rows, columns) = (others, after);
+            })*};
+        }
+        const { assert!(SHORT == 8) };
+        short!(1 2 3 4 5 6 7 8);
+        let mut start = self.columns.len() - columns.len();
+        let ends = &self.ends[self.ends.len() - rows.len()..];
+        for (&row, &end) in rows.iter().zip(ends) {
+            each(usize::from(row), &self.columns[start..end as usize]);
+            start = end as usize;
+        }
     }
 
     /// Calls `each(source, target, weight)` for every arc; weight 1 without weights.

@@ -87,7 +87,9 @@ pub(crate) fn decode(bytes: &[u8], len: usize, out: &mut [u16]) -> Option<()> {
 fn decode_group<'a>(control: u8, bytes: &'a [u8], out: &mut [u16; 8]) -> Option<&'a [u8]> {
     if control == 0 {
         let (low, rest) = bytes.split_first_chunk::<8>()?;
-        *out = low.map(u16::from);
+        for (value, low) in out.iter_mut().zip(low) {
+            *value = u16::from(*low);
+        }
         return Some(rest);
     }
     if control == 0xFF {

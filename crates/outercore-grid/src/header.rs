@@ -27,8 +27,8 @@ pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, I
 pub(crate) const MEND: &str =
     "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
 
-/// The version of the grid that this build writes, and the newest that it reads.
-pub const GRID_VERSION: u32 = 1;
+/// The version of the grid that this build writes and reads.
+pub const GRID_VERSION: u32 = 2;
 
 const FORMAT: &str = "outercore-grid";
 
@@ -106,7 +106,7 @@ impl GridHeader {
     /// Parses and checks a header.
     ///
     /// # Errors
-    /// `Version`: a newer one, whatever else it says. `Corrupt`: no header, or one that contradicts
+    /// `Version`: another one, whatever else it says. `Corrupt`: no header, or one that contradicts
     /// itself.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
@@ -120,12 +120,12 @@ impl GridHeader {
         if preamble.format != FORMAT {
             return Err(corrupt(format!("format `{}`, expected `{FORMAT}`", preamble.format)));
         }
-        if preamble.version > GRID_VERSION {
+        if preamble.version != GRID_VERSION {
             return Err(Error::new(
                 ErrorKind::Version,
-                format!("version {}, this build reads up to {GRID_VERSION}", preamble.version),
+                format!("version {}, this build reads {GRID_VERSION}", preamble.version),
             )
-            .hint("use a newer outercore, or run `outercore grid DATASET --overwrite`"));
+            .hint("run `outercore grid DATASET --overwrite`, which builds the grid anew"));
         }
         let header: Self =
             serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;

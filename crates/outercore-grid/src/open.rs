@@ -236,7 +236,7 @@ impl Expected {
             ));
         }
         // Of the longest body: all numbers of two bytes.
-        let most = 16 + 5 * u64::from(piece.rows) + 3 * u64::from(piece.edges);
+        let most = 32 + 5 * u64::from(piece.rows) + 3 * u64::from(piece.edges);
         if u64::from(piece.len) > most.next_multiple_of(ALIGN as u64) {
             return Err(format!("{} bytes for {} edges", piece.len, piece.edges));
         }

@@ -226,19 +226,18 @@ impl Check<'_> {
     }
 }
 
-/// The last edge of `arcs`, if they ascend, beginning at `before` or later.
+/// The last edge of `arcs`, if no row has two entries, columns ascend in each, and all edges are
+/// `before` or later.
 fn last_key(arcs: &Arcs<'_>, before: Option<u32>) -> Option<u32> {
-    let mut last = before.unwrap_or(0);
-    for (row, columns, _) in arcs.rows() {
-        for column in columns {
-            let key = (row as u32) << 16 | u32::from(*column);
-            if key < last {
-                return None;
-            }
-            last = key;
-        }
-    }
-    Some(last)
+    let mut entries: Vec<(usize, &[u16])> =
+        arcs.rows().map(|(row, columns, _)| (row, columns)).collect();
+    entries.sort_by_key(|(row, _)| *row);
+    let once = entries.is_sorted_by(|(row, _), (next, _)| row < next);
+    let ascend = entries.iter().all(|(_, columns)| columns.is_sorted());
+    let key = |row: usize, column: &u16| (row as u32) << 16 | u32::from(*column);
+    let first = entries.first().and_then(|(row, columns)| Some(key(*row, columns.first()?)));
+    let last = entries.last().and_then(|(row, columns)| Some(key(*row, columns.last()?)));
+    if once && ascend && first >= before { last } else { None }
 }
 
 /// Whether diagonal blocks of a symmetric grid have loops where they belong, and only the upper half.

@@ -134,14 +134,19 @@ fn a_grid_without_weights_replaces_one_with_weights() {
 }
 
 #[test]
-fn a_newer_grid_and_a_damaged_header_are_told_apart() {
+fn another_version_and_a_damaged_header_are_told_apart() {
     let directory = built(&BuildOptions::default(), false);
     let root = directory.path();
-    change_header(root, "\"version\": 1", "\"version\": 7");
     change_header(root, "\"connected\"", "\"new_thing\"");
-    let error = open(root).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Version, "{error}");
-    change_header(root, "\"version\": 7", "\"version\": 1");
+    change_header(root, "\"version\": 2", "\"version\": 1");
+    for other in ["\"version\": 1", "\"version\": 7"] {
+        change_header(root, "\"version\": 1", other);
+        let error = open(root).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Version, "{error}");
+        assert!(error.to_string().contains("--overwrite"), "{error}");
+        change_header(root, other, "\"version\": 1");
+    }
+    change_header(root, "\"version\": 1", "\"version\": 2");
     let error = open(root).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("new_thing"), "{error}");

@@ -1,7 +1,7 @@
 //! Bodies of pieces: what is encoded is decoded, and what is damaged is refused.
 
 use outercore_core::ErrorKind;
-use outercore_grid::{Arcs, Codec, Decoder, GridShape, Order, Piece, encode};
+use outercore_grid::{Arcs, Codec, Decoder, GridShape, Order, Piece, SHORT, encode};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,7 +24,7 @@ fn shape(nodes: u64) -> GridShape {
 /// A piece of block (0, 1) and its body, 8-aligned.
 fn encoded(keys: &[u32]) -> (Piece, Vec<u64>) {
     let mut body = Vec::new();
-    let (codec, rows) = encode(keys, &mut body);
+    let (codec, rows) = encode(keys, &[], &mut body, &mut Vec::new());
     let piece = Piece {
         offset: 64,
         first_edge: 0,
@@ -44,13 +44,24 @@ fn encoded(keys: &[u32]) -> (Piece, Vec<u64>) {
     (piece, aligned)
 }
 
+/// The edges of `arcs` in their order, which both ways to walk over them agree on.
 fn keys_of(arcs: &Arcs<'_>) -> Vec<u32> {
+    let key = |row: usize, column: &u16| (row as u32) << 16 | u32::from(*column);
     let entries = arcs.rows();
-    entries
-        .flat_map(|(row, columns, _)| {
-            columns.iter().map(move |column| (row as u32) << 16 | u32::from(*column))
-        })
-        .collect()
+    let keys: Vec<u32> = entries
+        .flat_map(|(row, columns, _)| columns.iter().map(move |column| key(row, column)))
+        .collect();
+    let mut again = Vec::new();
+    arcs.each_row(|row, columns| again.extend(columns.iter().map(|column| key(row, column))));
+    assert!(again == keys);
+    keys
+}
+
+/// Ascending edges in the order of a body.
+fn grouped(keys: &[u32]) -> Vec<u32> {
+    let mut entries: Vec<&[u32]> = keys.chunk_by(|a, b| a >> 16 == b >> 16).collect();
+    entries.sort_by_key(|entry| entry.len().min(SHORT + 1));
+    entries.concat()
 }
 
 fn assert_round_trip(keys: &[u32], codec: Option<Codec>) {
@@ -59,7 +70,7 @@ fn assert_round_trip(keys: &[u32], codec: Option<Codec>) {
     let mut decoder = Decoder::default();
     let shape = shape(1 << 16);
     let arcs = decoder.decode(&piece, &shape, bytes, &[], true).unwrap();
-    assert!(keys_of(&arcs) == keys, "{} edges", keys.len());
+    assert!(keys_of(&arcs) == grouped(keys), "{} edges", keys.len());
     assert_eq!(arcs.rows.len() as u32, piece.rows);
     if let Some(codec) = codec {
         assert_eq!(piece.codec, codec, "{} edges", keys.len());
@@ -81,6 +92,34 @@ fn pieces_of_every_extreme_are_read_back() {
     assert_round_trip(&all.clone().map(|at| key(9, at)).collect::<Vec<_>>(), Some(Codec::Delta));
     assert_round_trip(&all.clone().map(|_| key(65_535, 65_535)).collect::<Vec<_>>(), None);
     assert_round_trip(&all.map(|at| key(at / 2, at % 2 * 65_535)).collect::<Vec<_>>(), None);
+}
+
+#[test]
+fn entries_of_every_length_are_read_back_with_their_weights() {
+    let keys: Vec<u32> = (0..40u32)
+        .flat_map(|row| (0..1 + row * 7 % 12).map(move |column| row << 16 | (column * 900)))
+        .collect();
+    assert_round_trip(&keys, None);
+    let weights: Vec<f32> = keys.iter().map(|key| *key as f32).collect();
+    let (mut body, mut in_order) = (Vec::new(), vec![0.5]);
+    encode(&keys, &weights, &mut body, &mut in_order);
+    let expected = grouped(&keys).into_iter().map(|key| key as f32);
+    assert!(in_order[1..].iter().copied().eq(expected));
+}
+
+#[test]
+fn more_long_entries_than_edges_allow_are_refused() {
+    let keys: Vec<u32> = (0..12).map(|at| at << 16 | at).collect();
+    let (piece, mut body) = encoded(&keys);
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut body);
+    for (at, what) in [(8, 2u16), (8 + 2 * (SHORT - 1), 2), (8, 13), (8, u16::MAX)] {
+        bytes[at..at + 2].copy_from_slice(&what.to_le_bytes());
+        let mut decoder = Decoder::default();
+        let found =
+            decoder.decode(&piece, &shape(1 << 16), &bytes[..piece.len as usize], &[], false);
+        assert_eq!(found.unwrap_err().kind(), ErrorKind::Corrupt);
+        bytes[at..at + 2].fill(0);
+    }
 }
 
 #[test]
@@ -126,6 +165,7 @@ fn assert_contained(decoded: outercore_core::Result<Arcs<'_>>, piece: &Piece, no
     assert_eq!(arcs.columns.len(), piece.edges as usize);
     assert_eq!(arcs.ends.last().map_or(0, |end| *end), piece.edges);
     assert!(arcs.ends.is_sorted());
+    assert_eq!(keys_of(&arcs).len(), arcs.columns.len());
     assert!(arcs.rows.iter().chain(arcs.columns).all(|local| usize::from(*local) < nodes));
 }
 

@@ -11,7 +11,7 @@ use self::teleport::isolated_shares;
 use super::{all, beyond, degrees_here};
 use crate::checkpoint::FloatBits;
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
-use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
+use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection, fetch};
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
 /// What to compute; see [`pagerank`].
@@ -103,24 +103,25 @@ impl EdgeProgram for Spread {
 
     fn apply(&self, arcs: &Arcs<'_>, share: &Vec<f64>, sum: &mut Vec<f64>) {
         let (share, sum) = (&share[..], &mut sum[..]);
+        let by_column = match arcs.side {
+            Side::ToRows => share,
+            Side::ToColumns => sum,
+        };
+        fetch(arcs, by_column);
         match (arcs.side, self.weighted) {
-            (Side::ToRows, false) => {
-                for (row, columns, _) in arcs.rows() {
-                    let mut total = 0.0;
-                    for &column in columns {
-                        total += share[usize::from(column)];
-                    }
-                    sum[row] += total;
+            (Side::ToRows, false) => arcs.each_row(|row, columns| {
+                let mut total = 0.0;
+                for &column in columns {
+                    total += share[usize::from(column)];
                 }
-            }
-            (Side::ToColumns, false) => {
-                for (row, columns, _) in arcs.rows() {
-                    let value = share[row];
-                    for &column in columns {
-                        sum[usize::from(column)] += value;
-                    }
+                sum[row] += total;
+            }),
+            (Side::ToColumns, false) => arcs.each_row(|row, columns| {
+                let value = share[row];
+                for &column in columns {
+                    sum[usize::from(column)] += value;
                 }
-            }
+            }),
             (Side::ToRows, true) => {
                 for (row, columns, weights) in arcs.rows() {
                     let mut total = 0.0;

@@ -162,7 +162,8 @@ impl Shared {
         let arcs = decoder
             .decode(piece, grid.shape(), loaded.body(piece), weights, verify)
             .with_context(|| format!("piece {}", task.piece()))?;
-        catch_unwind(AssertUnwindSafe(|| apply(&Arcs { side: task.side(), ..arcs })))
+        let arcs = Arcs { side: task.side(), ..arcs };
+        catch_unwind(AssertUnwindSafe(|| apply(&arcs)))
             .unwrap_or_else(|_| Err(Error::internal("an edge program panicked")))
     }
 

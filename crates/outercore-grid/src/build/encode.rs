@@ -140,12 +140,17 @@ fn encode_block<R: Record>(
         }
     }
     let mut keys = Vec::with_capacity(records.len().min(PIECE_EDGES));
+    let mut weights = Vec::new();
     let pieces = records[..others].chunks(PIECE_EDGES).map(|part| (part, false));
     for (part, is_loop) in pieces.chain(loops.chunks(PIECE_EDGES).map(|part| (part, true))) {
         keys.clear();
         keys.extend(part.iter().map(|record| record.key()));
+        if R::WEIGHTED {
+            weights.clear();
+            weights.extend(part.iter().map(|record| record.weight()));
+        }
         let offset = encoded.bytes.len();
-        let (codec, rows) = encode(&keys, &mut encoded.bytes);
+        let (codec, rows) = encode(&keys, &weights, &mut encoded.bytes, &mut encoded.weights);
         let body = &encoded.bytes[offset..];
         encoded.pieces.push(Piece {
             offset: offset as u64,
@@ -162,9 +167,6 @@ fn encode_block<R: Record>(
             is_loop,
         });
         encoded.bytes.resize(encoded.bytes.len().next_multiple_of(ALIGN), 0);
-        if R::WEIGHTED {
-            encoded.weights.extend(part.iter().map(|record| record.weight()));
-        }
     }
     encoded
 }
