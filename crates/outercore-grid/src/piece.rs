@@ -49,9 +49,9 @@ pub struct Piece {
     pub row_part: u32,
     /// Partition of its columns.
     pub col_part: u32,
-    /// Local id of its first row.
+    /// Least local id of a row.
     pub first_row: u16,
-    /// Local id of its last row.
+    /// Largest local id of a row.
     pub last_row: u16,
     /// XXH3-64 of its body.
     pub checksum: u64,
