@@ -205,9 +205,18 @@ def draw_negatives(
     weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     counts: tuple[int, int],
     occasion: tuple[int, int, int, int, int],
+    logs: NDArray[np.float32] | None,
     *,
     biased: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]: ...
+def divide_triples(
+    triples: NDArray[np.int64],
+    column: int,
+    places: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    groups: int,
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]: ...
 def kernel_distance_gradients(
     name: str,
     objective: _Loss,

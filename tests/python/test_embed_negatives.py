@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -234,6 +235,19 @@ def test_entities_of_buckets_that_a_pool_has_more_of_are_drawn_more_often() -> N
     for (start, stop), share in zip(ranges, shares, strict=True):
         expected[start:stop] = 30_000 * share / (10 + 2.5 + 2.5)
     assert bool(((counts - expected).abs() <= 5 * expected.sqrt()).all())
+
+
+@pytest.mark.parametrize("correction", ["none", "frequency"])
+def test_what_is_said_of_ranges_comes_to_the_bias_of_every_kind(correction: Correction) -> None:
+    config = NegativesConfig(count=50, correction=correction)
+    sampler = NegativeSampler(config, [(40, 50), (10, 20)], shares=[1.0, 0.5])
+    logs = np.array([[0.0, -1.0], [2.0, 0.5], [0.25, 8.0]], np.float32)
+    alone = sampler.draw(Draws(7))
+    rows, bias = sampler.draw_for_kinds(Draws(7), logs)
+    assert rows.equal(alone.rows)
+    expected = torch.from_numpy(logs)[:, (rows < 40).long()]
+    assert bias is not None
+    assert bias.equal(expected if alone.bias is None else expected + alone.bias)
 
 
 def shared_pool() -> Pool:

@@ -23,6 +23,6 @@ pub use bilinear::{Bilinear, Size};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
-pub use draw::{Drawn, Occasion, Population, draw};
+pub use draw::{Askers, Drawn, Occasion, Population, divide, draw};
 pub use loss::{Loss, loss_rows};
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

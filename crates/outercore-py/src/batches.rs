@@ -1,13 +1,13 @@
 //! Whole batches of bilinear models on NumPy's memory.
 
 use numpy::{
-    IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
-    PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Batch, Bilinear, Chunk, Objective, Occasion, Population, Questions, Size, Table, Workspace,
-    draw, train_batch,
+    Askers, Batch, Bilinear, Chunk, Drawn, Objective, Occasion, Population, Questions, Size, Table,
+    Workspace, divide, draw, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -25,21 +25,46 @@ type Asked<'py> = (
 );
 /// Rows and the state of their optimiser.
 type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
-/// Rows and their bias.
-type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
+/// Rows and their bias by kind.
+type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray2<f32>>>);
+/// Numbers of some triples, and numbers of their kinds.
+type Divided<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 /// How much each place counts, and the sums of these.
 type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BatchTrainer>()?;
+    module.add_function(wrap_pyfunction!(divide_triples, module)?)?;
     module.add_function(wrap_pyfunction!(draw_negatives, module)?)
 }
 
-/// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight;
-/// `(seed, epoch, pool, batch, number)` says for what.
+/// The triples at some places by who draws negatives for their anchors, which are in `column`;
+/// ranges, their groups and kinds ascend by row.
 #[pyfunction]
-#[pyo3(signature = (ranges, shares, weights, counts, occasion, *, biased))]
+fn divide_triples<'py>(
+    py: Python<'py>,
+    triples: PyReadonlyArray2<'py, i64>,
+    column: usize,
+    places: PyReadonlyArray1<'py, i64>,
+    starts: PyReadonlyArray1<'py, i64>,
+    owners: PyReadonlyArray2<'py, i64>,
+    groups: usize,
+) -> PyResult<Vec<Divided<'py>>> {
+    let (starts, owners) = (starts.as_slice()?, owners.as_slice()?);
+    let (of_range, kinds) = owners.split_at(owners.len() / 2);
+    let askers = Askers { starts, groups: of_range, kinds };
+    let found = divide(triples.as_slice()?, column, places.as_slice()?, askers, groups);
+    let found = found.map_err(to_python)?.into_iter();
+    Ok(found.map(|(some, kinds)| (some.into_pyarray(py), kinds.into_pyarray(py))).collect())
+}
+
+/// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight;
+/// `(seed, epoch, pool, batch, number)` says for what. `logs` [kinds, ranges] are added to the bias
+/// of each kind.
+#[pyfunction]
+#[pyo3(signature = (ranges, shares, weights, counts, occasion, logs, *, biased))]
+#[allow(clippy::too_many_arguments)]
 fn draw_negatives<'py>(
     py: Python<'py>,
     ranges: Vec<(i64, i64)>,
@@ -47,6 +72,7 @@ fn draw_negatives<'py>(
     weights: Option<Weights<'py>>,
     counts: (usize, usize),
     occasion: (u64, u64, u32, u32, u32),
+    logs: Option<PyReadonlyArray2<'py, f32>>,
     biased: bool,
 ) -> PyResult<Negatives<'py>> {
     let weights = match &weights {
@@ -57,7 +83,28 @@ fn draw_negatives<'py>(
     let from = Population { ranges: &ranges, shares: shares.as_deref(), weights, even, weighted };
     let (seed, epoch, pool, batch, number) = occasion;
     let found = draw(from, Occasion { seed, epoch, pool, batch, number }).map_err(to_python)?;
-    Ok((found.rows.into_pyarray(py), biased.then(|| found.bias.into_pyarray(py))))
+    let bias = match &logs {
+        Some(logs) if logs.shape()[1] != ranges.len() => {
+            let (shape, count) = (logs.shape(), ranges.len());
+            let what = format!("negatives: logarithms {shape:?} of {count} ranges");
+            return Err(to_python(Error::invalid(what)));
+        }
+        Some(logs) => {
+            let by_kind = logs.as_slice()?.chunks_exact(ranges.len());
+            Some(by_kind.flat_map(|logs| bias_of(&found, logs, biased)).collect())
+        }
+        None => biased.then_some(found.bias),
+    };
+    let kinds = logs.as_ref().map_or(1, |logs| logs.shape()[0]);
+    let shape = [kinds, found.rows.len()];
+    let bias = bias.map(|bias: Vec<f32>| bias.into_pyarray(py).reshape(shape)).transpose()?;
+    Ok((found.rows.into_pyarray(py), bias))
+}
+
+/// What is added to the scores of rows for one kind of anchor.
+fn bias_of(found: &Drawn, logs: &[f32], biased: bool) -> impl Iterator<Item = f32> {
+    let of_draws = found.bias.iter().map(move |&bias| if biased { bias } else { 0.0 });
+    found.ranges.iter().zip(of_draws).map(|(&range, bias)| logs[range as usize] + bias)
 }
 
 /// Trains batches of one model; keeps memory from one to the next.

@@ -94,14 +94,31 @@ class NegativeSampler:
 
     def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
+        rows, bias = self.draw_for_kinds(draws, None)
+        return Negatives(rows, None if bias is None else bias[0])
+
+    def draw_for_kinds(
+        self, draws: Draws, logs: NDArray[np.float32] | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Rows, and their bias [kinds, rows]: to the correction comes what `logs` [kinds, ranges]
+        says of each range for each kind of anchor."""
         if self._config.kind == "all":
-            every = [torch.arange(start, stop) for start, stop in sorted(self._ranges)]
-            return Negatives(torch.cat(every), None)
+            return self._all(logs)
         biased = self._config.correction == "frequency"
+        occasion = draws.next()
         rows, bias = _core.draw_negatives(
-            self._ranges, self._shares, self._weights, self._counts, draws.next(), biased=biased
+            self._ranges, self._shares, self._weights, self._counts, occasion, logs, biased=biased
         )
-        return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
+        return torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias)
+
+    def _all(self, logs: NDArray[np.float32] | None) -> tuple[Tensor, Tensor | None]:
+        order = sorted(range(len(self._ranges)), key=lambda number: self._ranges[number])
+        ascending = [self._ranges[number] for number in order]
+        rows = torch.cat([torch.arange(start, stop) for start, stop in ascending])
+        if logs is None:
+            return rows, None
+        sizes = [stop - start for start, stop in ascending]
+        return rows, torch.from_numpy(np.repeat(logs[:, order], sizes, axis=1))
 
 
 class KnownTargets:

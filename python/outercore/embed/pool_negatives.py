@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.negatives import Draws, Negatives, NegativeSampler
 
@@ -68,8 +69,6 @@ class _Shared:
             config, ranges, pool.degrees, drawn.tolist() if weighed else None
         )
         self.kinds = len(kinds)
-        ascending = sorted(range(len(ranges)), key=lambda number: ranges[number])
-        self._starts = np.array([ranges[number][0] for number in ascending])
         self._logs: NDArray[np.float32] | None = None
         if weighed:
             # Corrected scores are those of all entities; others are as many as are drawn, whatever
@@ -77,18 +76,13 @@ class _Shared:
             if config.kind != "all" and config.correction == "none":
                 sizes = np.array([stop - start for start, stop in ranges])
                 shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
-            self._logs = np.log(shares).astype(np.float32)[:, ascending]
+            self._logs = np.log(shares).astype(np.float32)
 
     def draw(self, draws: Draws, places: Tensor, kinds: Tensor | None) -> Comparison:
         """What triples, of which `kinds` says the kind, are compared with."""
-        rows, bias = self._sampler.draw(draws)
-        by_kind = None if bias is None else bias[None]
         # Of all comparisons in a pool, or of none: some with a bias and some without are none.
-        if self._logs is not None:
-            owner = np.searchsorted(self._starts, rows.numpy(), side="right") - 1
-            of_kinds = torch.from_numpy(self._logs.take(owner, axis=1))
-            by_kind = of_kinds if by_kind is None else of_kinds.add_(by_kind)
-        return Comparison(places, rows, by_kind, kinds)
+        rows, bias = self._sampler.draw_for_kinds(draws, self._logs)
+        return Comparison(places, rows, bias, kinds)
 
 
 class PoolNegatives:
@@ -105,10 +99,9 @@ class PoolNegatives:
     def __init__(self, config: NegativesConfig, pool: Pool, *, weighs: bool) -> None:
         self._pool = pool
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
-        # NumPy's operations on a few numbers take a tenth of PyTorch's time.
-        self._starts = np.array([pool.ranges[number][0] for number in order])
+        self._starts = np.array([pool.ranges[number][0] for number in order], np.int64)
         self._shared: dict[Side, list[_Shared]] = {}
-        self._place_of: dict[Side, NDArray[np.int64]] = {}
+        self._owners: dict[Side, NDArray[np.int64]] = {}
         made: dict[tuple[_Answers, ...], _Shared] = {}
         for side in ("tail", "head"):
             answers = self._answers(side)
@@ -124,7 +117,7 @@ class PoolNegatives:
             }
             # Anchors without answers are those of no triple.
             by_range = [places.get(answers[number], (0, 0)) for number in order]
-            self._place_of[side] = np.array(by_range).T
+            self._owners[side] = np.array(by_range, np.int64).T.copy()
 
     def _answers(self, side: Side) -> list[_Answers]:
         """By range of the anchor: the ranges in which answers for `side` are."""
@@ -161,16 +154,16 @@ class PoolNegatives:
         if len(shared) == 1 and shared[0].kinds == 1:
             yield shared[0], places, None
             return
-        anchors = self._pool.triples.numpy()[places.numpy(), 0 if side == "tail" else 2]
-        owner = np.searchsorted(self._starts, anchors, side="right") - 1
-        sets, kinds = self._place_of[side]
-        of_places = torch.from_numpy(kinds[owner])
-        if len(shared) == 1:
-            yield shared[0], places, of_places
-            return
-        for number, negatives in enumerate(shared):
-            mine = torch.from_numpy(np.flatnonzero(sets[owner] == number))
-            yield negatives, places[mine], of_places[mine]
+        found = _core.divide_triples(
+            self._pool.triples.numpy(),
+            0 if side == "tail" else 2,
+            places.numpy(),
+            self._starts,
+            self._owners[side],
+            len(shared),
+        )
+        for negatives, (some, kinds) in zip(shared, found, strict=True):
+            yield negatives, torch.from_numpy(some), torch.from_numpy(kinds)
 
 
 def _alike(answers: list[_Answers], *, weighs: bool) -> list[tuple[_Answers, ...]]:
