@@ -54,6 +54,8 @@ _NOMINAL_RATE, _NOMINAL_TRIPLE, _NOMINAL_POOL = 1e11, 5e-7, 2e-3
 """FLOP/s of training, seconds of a triple and of a pool besides, and bytes a second of a device,
 for the choice of partitions only: the choice should not depend on the machine."""
 _NOMINAL_BANDWIDTH = 1e9
+_NOMINAL_MOVED = 6e9
+"""Bytes of partitions a second that the cores copy and check, where they do nothing else."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +319,8 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
 
 
 def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
-    """Most walks an epoch whose I/O training hides, by nominal rates."""
+    """Most walks an epoch that training hides, but for what they take of the cores themselves, by
+    nominal rates."""
     if _knows_triples(config):
         return 1
     order = order_of(config, placement, work=_SEARCH)
@@ -326,6 +329,7 @@ def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
         plan = _plan(config, size, order, walks_of(config, replace(placement, sweeps=sweeps)))
         seconds = plan.epoch_seconds + size.triple_bytes * plan.triples_read / _NOMINAL_BANDWIDTH
         seconds += _NOMINAL_POOL * plan.states * (2 if placement.swap == "in-place" else 1)
+        seconds += 2 * plan.bytes_between / _NOMINAL_MOVED
         hides = seconds <= _HIDDEN * plan.compute_seconds
         if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
             return sweeps
