@@ -26,13 +26,14 @@ pub trait EdgeProgram: Sync {
 
 /// Reads `values`, one for each column of a piece, from beginning to end before the arcs read them
 /// in their order: from the cache that the cores share, a stream of cache lines comes several times
-/// as fast as single ones. Does nothing for a piece of few arcs, which needs few lines.
+/// as fast as single ones. Does nothing for a piece of few arcs: with three a line a pass took 0.8
+/// of the time, with one and a half 1.1.
 pub(crate) fn fetch<T: bytemuck::Pod>(arcs: &Arcs<'_>, values: &[T]) {
     const LINE: usize = 64;
-    let bytes: &[u8] = bytemuck::cast_slice(values);
-    if arcs.columns.len() >= bytes.len() / LINE {
-        let sum =
-            bytes.as_chunks::<LINE>().0.iter().fold(0, |sum: u8, line| sum.wrapping_add(line[0]));
+    const ARCS_A_LINE: usize = 2;
+    let lines = bytemuck::cast_slice::<T, u8>(values).as_chunks::<LINE>().0;
+    if arcs.columns.len() >= ARCS_A_LINE * lines.len() {
+        let sum = lines.iter().fold(0, |sum: u8, line| sum.wrapping_add(line[0]));
         std::hint::black_box(sum);
     }
 }
