@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Order, SHORT, Side};
+use outercore_grid::{Arcs, GridShape, Order, SHORT, Side, length_group};
 
 use crate::checkpoint::Checkpoints;
 use crate::program::{Degree, EdgeProgram, Passes, Selection};
@@ -140,14 +140,13 @@ impl MemoryRun {
                 weights: Vec::new(),
             };
             let mut entries: Vec<&[LocalEdge]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
-            // As in a piece.
-            entries.sort_by_key(|entry| entry.len().min(SHORT + 1));
+            entries.sort_by_key(|entry| length_group(entry.len()));
             for entry in entries {
                 block.rows.push(entry[0].0);
                 block.columns.extend(entry.iter().map(|edge| edge.1));
                 block.weights.extend(entry.iter().map(|edge| edge.2));
                 block.ends.push(block.columns.len() as u32);
-                if let Some(count) = block.short.get_mut(entry.len() - 1) {
+                if let Some(count) = block.short.get_mut(length_group(entry.len())) {
                     *count += 1;
                 }
             }

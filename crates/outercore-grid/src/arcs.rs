@@ -22,6 +22,12 @@ impl Side {
 /// Row entries of up to this many columns stand together, by the number of their columns.
 pub const SHORT: usize = 8;
 
+/// The group of a row entry by how many columns it has, at least one: groups come in this order, the
+/// last one, [`SHORT`], has all that are longer.
+pub fn length_group(columns: usize) -> usize {
+    (columns - 1).min(SHORT)
+}
+
 /// Decoded arcs of a piece, seen in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Arcs<'a> {

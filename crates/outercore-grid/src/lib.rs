@@ -13,7 +13,7 @@ mod piece;
 mod shape;
 mod verify;
 
-pub use arcs::{Arcs, SHORT, Side};
+pub use arcs::{Arcs, SHORT, Side, length_group};
 pub use build::{BuildOptions, BuildSummary, OnProgress, build};
 pub use header::{
     BLOCKS, GRID_VERSION, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use outercore_core::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::arcs::{Arcs, SHORT, Side};
+use crate::arcs::{Arcs, SHORT, Side, length_group};
 use crate::bytes12;
 use crate::header::{BLOCKS, MEND};
 use crate::shape::GridShape;
@@ -217,13 +217,12 @@ pub fn encode(
     (codec, gaps.len() as u32)
 }
 
-/// Where the edges of each row lie in ascending edges, by the number of its edges less one; the last
-/// group has all longer ones.
+/// Where the edges of each row lie in ascending edges, by the row's group.
 fn by_length(keys: &[u32]) -> [Vec<Range<usize>>; SHORT + 1] {
     let mut groups: [Vec<Range<usize>>; SHORT + 1] = Default::default();
     let mut start = 0;
     for row in keys.chunk_by(|a, b| a >> 16 == b >> 16) {
-        groups[(row.len() - 1).min(SHORT)].push(start..start + row.len());
+        groups[length_group(row.len())].push(start..start + row.len());
         start += row.len();
     }
     groups

@@ -9,6 +9,7 @@
 mod batch;
 mod bilinear;
 mod distance;
+mod divide;
 mod draw;
 mod lanes;
 mod loss;
@@ -23,6 +24,7 @@ pub use bilinear::{Bilinear, Size};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
-pub use draw::{Askers, Drawn, Occasion, Population, divide, draw};
+pub use divide::{Askers, divide};
+pub use draw::{Drawn, Occasion, Population, draw};
 pub use loss::{Loss, loss_rows};
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};
