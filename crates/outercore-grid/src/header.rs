@@ -106,7 +106,7 @@ impl GridHeader {
     /// Parses and checks a header.
     ///
     /// # Errors
-    /// `Version`: another one, whatever else it says. `Corrupt`: no header, or one that contradicts
+    /// `Version`: another one, whatever else it says; the caller knows where it is. `Corrupt`: no header, or one that contradicts
     /// itself.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
@@ -124,8 +124,7 @@ impl GridHeader {
             return Err(Error::new(
                 ErrorKind::Version,
                 format!("version {}, this build reads {GRID_VERSION}", preamble.version),
-            )
-            .hint("run `outercore grid DATASET --overwrite`, which builds the grid anew"));
+            ));
         }
         let header: Self =
             serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;

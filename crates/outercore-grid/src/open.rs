@@ -152,7 +152,13 @@ pub(crate) fn read_header(data_set: &DataSet) -> Result<GridHeader> {
         }
         GridHeader::from_json(&data_set.read_array(HEADER)?)
     };
-    in_array(HEADER, read())
+    let root = data_set.root().display();
+    in_array(HEADER, read()).map_err(|error| match error.kind() {
+        ErrorKind::Version => {
+            error.hint(format!("build it anew: `outercore grid {root} --overwrite`"))
+        }
+        _ => error,
+    })
 }
 
 fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {

@@ -73,7 +73,8 @@ fn a_grid_of_another_topology_is_stale_until_it_is_built_again() {
     for error in [open(root).unwrap_err(), run(root, &BuildOptions::default()).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("another topology"), "{error}");
-        assert!(error.to_string().contains("--overwrite"), "{error}");
+        let command = format!("outercore grid {} --overwrite", root.display());
+        assert!(error.to_string().contains(&command), "{error}");
     }
     run(root, &BuildOptions { overwrite: true, ..BuildOptions::default() }).unwrap();
     open(root).unwrap();
@@ -116,7 +117,8 @@ fn a_grid_that_is_there_is_kept_unless_it_is_asked_for_otherwise() {
         let error = run(root, &other).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(what), "{error}");
-        assert!(error.to_string().contains("--overwrite"), "{error}");
+        let command = format!("outercore grid {} --overwrite", root.display());
+        assert!(error.to_string().contains(&command), "{error}");
     }
     assert_eq!(fs::read(root.join(MANIFEST_FILE)).unwrap(), before);
 }
@@ -143,7 +145,8 @@ fn another_version_and_a_damaged_header_are_told_apart() {
         change_header(root, "\"version\": 1", other);
         let error = open(root).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Version, "{error}");
-        assert!(error.to_string().contains("--overwrite"), "{error}");
+        let command = format!("outercore grid {} --overwrite", root.display());
+        assert!(error.to_string().contains(&command), "{error}");
         change_header(root, other, "\"version\": 1");
     }
     change_header(root, "\"version\": 1", "\"version\": 2");
