@@ -1,4 +1,4 @@
-"""Train on a graph whose features are eight times larger than the memory budget.
+"""Train on a graph whose features are nine times larger than the memory budget.
 
     python examples/demo.py [--small] [--directory demo-data]
 

@@ -24,7 +24,8 @@ class CorruptError(OutercoreError):
 
 
 class VersionError(OutercoreError):
-    """The data set was written by a newer version of the format."""
+    """A newer release wrote it: a data set, a grid, a checkpoint or a table; or a memory server
+    speaks another version."""
 
 
 class BudgetError(OutercoreError, MemoryError):

@@ -11,7 +11,7 @@ import pytest
 
 import naive
 import outercore as oc
-from outercore import _core
+from outercore import _core, far
 from outercore.errors import BudgetError, InvalidError
 
 
@@ -138,3 +138,16 @@ def test_check_finds_a_grid_of_another_topology(data_set: Path, outcome: Any) ->
     assert "belongs to another" in err
     oc.grid(data_set, weights="weight", overwrite=True)
     assert outcome("check", data_set)[0] == 0
+
+
+def test_a_grid_of_an_earlier_release_is_built_anew_by_whoever_needs_it(data_set: Path) -> None:
+    expected = oc.wcc(data_set)
+    header = data_set / oc.open(data_set).arrays["grid/edge/header"]["file"]
+    header.write_bytes(header.read_bytes().replace(b'"version": 2', b'"version": 1'))
+    with pytest.raises(InvalidError, match="build it anew: `outercore grid"):
+        oc.grid(data_set)
+    assert {array["what"] for array in far.arrays(data_set)} == {"topology"}
+    problems = json.loads(_core.check(str(data_set), None))["problems"]
+    assert "Invalid" in {problem["kind"] for problem in problems}
+    assert (oc.wcc(data_set) == expected).all()
+    assert json.loads(_core.check(str(data_set), None))["sound"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from torch import Tensor
 
+from outercore import _core
 from outercore.embed.config import Correction, EmbedConfig, NegativesConfig
 from outercore.embed.models import Side
 from outercore.embed.negatives import (
@@ -248,6 +249,31 @@ def test_what_is_said_of_ranges_comes_to_the_bias_of_every_kind(correction: Corr
     expected = torch.from_numpy(logs)[:, (rows < 40).long()]
     assert bias is not None
     assert bias.equal(expected if alone.bias is None else expected + alone.bias)
+
+
+def test_what_is_said_of_ranges_finds_them_whatever_their_order() -> None:
+    sampler = NegativeSampler(NegativesConfig(kind="all"), [(40, 42), (10, 13)])
+    logs = np.array([[0.0, -1.0], [2.0, 0.5]], np.float32)
+    rows, bias = sampler.draw_for_kinds(Draws(7), logs)
+    assert rows.tolist() == [10, 11, 12, 40, 41]
+    assert bias is not None
+    assert bias.tolist() == [[-1.0, -1.0, -1.0, 0.0, 0.0], [0.5, 0.5, 0.5, 2.0, 2.0]]
+
+
+def test_anchors_are_divided_by_arrays_of_the_right_shapes_only() -> None:
+    triples = np.array([[0, 0, 9], [5, 0, 1]], np.int64)
+    places = np.array([1, 0], np.int64)
+    starts, owners = np.array([0, 5], np.int64), np.array([[1, 0], [0, 3]], np.int64)
+    found = _core.divide_triples(triples, 0, places, starts, owners, 2)
+    assert [(some.tolist(), kinds.tolist()) for some, kinds in found] == [([1], [3]), ([0], [0])]
+    wide = np.zeros((2, 4), np.int64)
+    for bad in (
+        (wide, 0, places, starts, owners, 2),
+        (triples, 0, places, starts, owners.T.copy()[:1], 2),
+        (triples, 0, places, starts[::-1].copy(), owners, 2),
+    ):
+        with pytest.raises(InvalidError, match="negatives"):
+            _core.divide_triples(*bad)
 
 
 def shared_pool() -> Pool:

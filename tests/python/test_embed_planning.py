@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from outercore.embed import planning
 from outercore.embed.config import EmbedConfig, NegativesConfig, Swap
 from outercore.embed.known import relevant
 from outercore.embed.order import Walks
@@ -186,3 +187,21 @@ def test_sweeps_are_as_many_as_training_hides_or_as_asked() -> None:
     few = Size(entities=50_000, relations=50, triples=80_000)
     assert place(config(300 * MIB, **budget), few).sweeps < 8
     assert place(config(4096 * MIB), LARGE).sweeps == 1
+
+
+def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # R-MAT of scale 20: training hides the device's share of two walks, but not the cores'.
+    graph = Size(entities=1 << 20, relations=1, triples=8_400_000)
+    chosen = EmbedConfig.from_dict(
+        {
+            "model": {"kind": "dot", "dim": 64},
+            "negatives": {"count": 100},
+            "budget": {"memory": str(700 * MIB), "partitions": 16, "slots": 4},
+        }
+    )
+    spare = replace(chosen, budget=replace(chosen.budget, swap="spare-slot"))
+    assert place(spare, graph).sweeps == 1
+    monkeypatch.setattr(planning, "_NOMINAL_MOVED", float("inf"))
+    assert place(spare, graph).sweeps == 2

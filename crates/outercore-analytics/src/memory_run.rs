@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape, Order, SHORT, Side, length_group};
+use outercore_grid::{Arcs, GridShape, Order, PIECE_EDGES, SHORT, Side, length_group};
 
 use crate::checkpoint::Checkpoints;
 use crate::program::{Degree, EdgeProgram, Passes, Selection};
 use crate::schedule::{Task, sides};
 use crate::state::Spill;
 
-/// A grid in memory and passes on the calling thread, block after block in file order.
+/// A grid in memory and passes on the calling thread, piece after piece in file order.
 pub struct MemoryRun {
     shape: GridShape,
-    blocks: Vec<Block>,
+    pieces: Vec<Piece>,
     /// Node id of each rank; those without arcs last, ascending.
     order: Vec<u32>,
     /// By node id.
@@ -29,7 +29,7 @@ pub struct MemoryRun {
 type LocalEdge = (u16, u16, f32);
 
 #[derive(Debug)]
-struct Block {
+struct Piece {
     row_part: usize,
     col_part: usize,
     is_loop: bool,
@@ -40,7 +40,33 @@ struct Block {
     weights: Vec<f32>,
 }
 
-impl Block {
+impl Piece {
+    /// Of ascending edges.
+    fn new(row_part: usize, col_part: usize, is_loop: bool, edges: &[LocalEdge]) -> Self {
+        let mut piece = Self {
+            row_part,
+            col_part,
+            is_loop,
+            rows: Vec::new(),
+            ends: Vec::new(),
+            short: [0; SHORT],
+            columns: Vec::new(),
+            weights: Vec::new(),
+        };
+        let mut entries: Vec<&[LocalEdge]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
+        entries.sort_by_key(|entry| length_group(entry.len()));
+        for entry in entries {
+            piece.rows.push(entry[0].0);
+            piece.columns.extend(entry.iter().map(|edge| edge.1));
+            piece.weights.extend(entry.iter().map(|edge| edge.2));
+            piece.ends.push(piece.columns.len() as u32);
+            if let Some(count) = piece.short.get_mut(length_group(entry.len())) {
+                *count += 1;
+            }
+        }
+        piece
+    }
+
     fn arcs(&self, side: Side, weighted: bool) -> Arcs<'_> {
         let weights = if weighted { &self.weights[..] } else { &[] };
         let (rows, ends, columns) = (&self.rows[..], &self.ends[..], &self.columns[..]);
@@ -96,7 +122,7 @@ impl MemoryRun {
         }
         let mut run = Self {
             shape,
-            blocks: Vec::new(),
+            pieces: Vec::new(),
             order: ranked,
             in_degrees,
             out_degrees,
@@ -129,28 +155,8 @@ impl MemoryRun {
         for ((diagonal, row_part, is_loop), mut edges) in dealt {
             edges.sort_by_key(|&(row, column, weight)| (row, column, weight.to_bits()));
             let col_part = (row_part + diagonal) % partitions;
-            let mut block = Block {
-                row_part,
-                col_part,
-                is_loop,
-                rows: Vec::new(),
-                ends: Vec::new(),
-                short: [0; SHORT],
-                columns: Vec::new(),
-                weights: Vec::new(),
-            };
-            let mut entries: Vec<&[LocalEdge]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
-            entries.sort_by_key(|entry| length_group(entry.len()));
-            for entry in entries {
-                block.rows.push(entry[0].0);
-                block.columns.extend(entry.iter().map(|edge| edge.1));
-                block.weights.extend(entry.iter().map(|edge| edge.2));
-                block.ends.push(block.columns.len() as u32);
-                if let Some(count) = block.short.get_mut(length_group(entry.len())) {
-                    *count += 1;
-                }
-            }
-            self.blocks.push(block);
+            let pieces = edges.chunks(PIECE_EDGES);
+            self.pieces.extend(pieces.map(|edges| Piece::new(row_part, col_part, is_loop, edges)));
         }
     }
 
@@ -185,11 +191,11 @@ impl Passes for MemoryRun {
         targets: &mut [P::Target],
         select: &Selection<'_>,
     ) -> Result<()> {
-        for block in &self.blocks {
-            for &side in sides(self.shape.symmetric, block.is_loop, select.flow) {
-                let (source, target) = side.ends(block.row_part, block.col_part);
+        for piece in &self.pieces {
+            for &side in sides(self.shape.symmetric, piece.is_loop, select.flow) {
+                let (source, target) = side.ends(piece.row_part, piece.col_part);
                 if select.sources[source] && select.targets[target] {
-                    let arcs = block.arcs(side, select.weights);
+                    let arcs = piece.arcs(side, select.weights);
                     program.apply(&arcs, &sources[source], &mut targets[target]);
                 }
             }
@@ -199,9 +205,9 @@ impl Passes for MemoryRun {
 
     fn tasks(&self, select: &Selection<'_>) -> Vec<Vec<Task>> {
         let mut tasks = vec![Vec::new(); select.targets.len()];
-        for (number, block) in self.blocks.iter().enumerate() {
-            for &side in sides(self.shape.symmetric, block.is_loop, select.flow) {
-                let (source, target) = side.ends(block.row_part, block.col_part);
+        for (number, piece) in self.pieces.iter().enumerate() {
+            for &side in sides(self.shape.symmetric, piece.is_loop, select.flow) {
+                let (source, target) = side.ends(piece.row_part, piece.col_part);
                 if select.sources[source] && select.targets[target] {
                     tasks[target].push(Task::new(number, side));
                 }
@@ -211,8 +217,8 @@ impl Passes for MemoryRun {
     }
 
     fn source_of(&self, task: Task) -> usize {
-        let block = &self.blocks[task.piece()];
-        task.side().ends(block.row_part, block.col_part).0
+        let piece = &self.pieces[task.piece()];
+        task.side().ends(piece.row_part, piece.col_part).0
     }
 
     fn portion<P: EdgeProgram>(
@@ -226,7 +232,7 @@ impl Passes for MemoryRun {
     ) -> Result<()> {
         for (target, tasks) in tasks.into_iter().enumerate() {
             for task in tasks {
-                let arcs = self.blocks[task.piece()].arcs(task.side(), weights);
+                let arcs = self.pieces[task.piece()].arcs(task.side(), weights);
                 program.apply(&arcs, &sources[self.source_of(task)], &mut targets[target]);
             }
         }
@@ -246,11 +252,11 @@ impl Passes for MemoryRun {
         select: &Selection<'_>,
         each: &mut dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()>,
     ) -> Result<()> {
-        for block in &self.blocks {
-            for &side in sides(self.shape.symmetric, block.is_loop, select.flow) {
-                let (source, target) = side.ends(block.row_part, block.col_part);
+        for piece in &self.pieces {
+            for &side in sides(self.shape.symmetric, piece.is_loop, select.flow) {
+                let (source, target) = side.ends(piece.row_part, piece.col_part);
                 if select.sources[source] && select.targets[target] {
-                    each(block.row_part, block.col_part, &block.arcs(side, select.weights))?;
+                    each(piece.row_part, piece.col_part, &piece.arcs(side, select.weights))?;
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_fabric::FabricPlane;
 use outercore_far::FarTier;
-use outercore_grid::Grid;
+use outercore_grid::{Grid, GridHeader};
 use outercore_io::{
     CostModel, DeviceProfile, Disk, Engine, EngineConfig, RealDisk, Tier, free_space,
 };
@@ -72,6 +72,22 @@ fn described(algorithm: &Algorithm) -> Value {
     described
 }
 
+/// What a checkpoint and a run that goes on from it have in common. The grid's version decides the
+/// order in which numbers are added, and so their last bits.
+fn fingerprint(algorithm: &Algorithm, teleport: &Teleport, grid: &GridHeader) -> Value {
+    serde_json::json!({
+        "algorithm": described(algorithm),
+        "teleport": teleport.digest(),
+        "graph": grid.topology,
+        "grid": {
+            "version": grid.version,
+            "order": grid.order,
+            "partition_log2": grid.partition_log2,
+            "connected": grid.connected,
+        },
+    })
+}
+
 /// The checkpoints that a run leaves, where it is to leave any.
 pub(crate) fn checkpoints(
     data_set: &DataSet,
@@ -83,17 +99,7 @@ pub(crate) fn checkpoints(
     let Some(wanted) = &config.checkpoint else { return Ok(None) };
     let name = algorithm.name();
     check_checkpoints(algorithm, wanted)?;
-    let header = grid.header();
-    let fingerprint = serde_json::json!({
-        "algorithm": described(algorithm),
-        "teleport": teleport.digest(),
-        "graph": header.topology,
-        "grid": [
-            serde_json::json!(header.order),
-            serde_json::json!(header.partition_log2),
-            serde_json::json!(header.connected),
-        ],
-    });
+    let fingerprint = fingerprint(algorithm, teleport, grid.header());
     let interval = Duration::from_secs_f64(wanted.seconds);
     let disk = Arc::new(RealDisk);
     Checkpoints::open(disk, &wanted.directory, fingerprint, interval, wanted.resume)
@@ -264,6 +270,24 @@ fn check_room(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkpoint_is_of_one_version_of_the_grid() {
+        let algorithm: Algorithm =
+            serde_json::from_value(serde_json::json!({"algorithm": "wcc"})).unwrap();
+        let of_version = |version: u32| {
+            let grid: GridHeader = serde_json::from_value(serde_json::json!({
+                "format": "outercore-grid", "version": version, "nodes": 4, "connected": 4,
+                "partition_log2": 1, "partitions": 2, "order": "natural", "symmetric": false,
+                "arcs": 3, "edges": 3, "loops": 0, "codec_bytes": 64, "weights": null,
+                "least_weight": null, "topology": ["a", "b", "c", ""],
+            }))
+            .unwrap();
+            fingerprint(&algorithm, &Teleport::uniform(4), &grid)
+        };
+        assert_eq!(of_version(2), of_version(2));
+        assert_ne!(of_version(1), of_version(2));
+    }
 
     #[test]
     fn a_full_scratch_disk_is_refused_with_what_it_takes() {

@@ -14,7 +14,7 @@ use outercore_analytics::{
     run,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
-use outercore_grid::{Arcs, Order};
+use outercore_grid::{Arcs, Order, PIECE_EDGES};
 use outercore_io::sim::{Fault, SimConfig};
 use outercore_io::{Engine, EngineConfig, available_backends};
 use outercore_testkit::Csc;
@@ -45,6 +45,22 @@ fn sums_have_the_same_bits_for_all_threads_budgets_and_back_ends() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn blocks_of_several_pieces_are_summed_piece_by_piece() {
+    let graph = Csc::power_law(30_000, 1_200_000, 5);
+    for symmetric in [false, true] {
+        let pair = Pair::with_log2(&graph, symmetric, Order::Degree, 14);
+        let grid = pair.grid();
+        let cut = grid.pieces().iter().filter(|piece| piece.edges as usize == PIECE_EDGES);
+        assert!(cut.count() > 4);
+        let engine = Engine::open(EngineConfig::default());
+        let plan = pair.plan(Bytes(700_000), Bytes(1_300_000));
+        let mut quiet = |_: &str, _, _, _: &str| Ok(());
+        let mut run = pair.open(plan, engine.unwrap(), 2, &mut quiet);
+        assert!(sums(&mut run).unwrap() == sums(&mut pair.memory()).unwrap(), "{symmetric}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Names of the grid's arrays and the JSON that describes them.
 
+use std::path::Path;
+
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{Manifest, keys};
 use serde::{Deserialize, Serialize};
@@ -103,16 +105,18 @@ impl GridHeader {
             .map_err(|error| Error::internal(error.to_string()).context(HEADER))
     }
 
-    /// Parses and checks a header.
+    /// Parses and checks the header of the grid of the data set at `root`.
     ///
     /// # Errors
-    /// `Version`: another one, whatever else it says; the caller knows where it is. `Corrupt`: no header, or one that contradicts
-    /// itself.
-    pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
+    /// `Invalid`: an older version, which is to be built anew as a stale grid is. `Version`: a newer
+    /// one, whatever else it says. `Corrupt`: no header, or one that contradicts itself.
+    pub(crate) fn from_json(json: &[u8], root: &Path) -> Result<Self> {
         #[derive(Deserialize)]
         struct Preamble {
             format: String,
             version: u32,
+            #[serde(default)]
+            weights: Option<String>,
         }
         let corrupt = |what: String| Error::corrupt(what).hint(MEND);
         let preamble: Preamble =
@@ -121,10 +125,16 @@ impl GridHeader {
             return Err(corrupt(format!("format `{}`, expected `{FORMAT}`", preamble.format)));
         }
         if preamble.version != GRID_VERSION {
-            return Err(Error::new(
-                ErrorKind::Version,
-                format!("version {}, this build reads {GRID_VERSION}", preamble.version),
-            ));
+            let what = format!("version {}, this build reads {GRID_VERSION}", preamble.version);
+            let weights =
+                preamble.weights.map_or(String::new(), |name| format!(" --weights {name}"));
+            let anew = format!("`outercore grid {}{weights} --overwrite`", root.display());
+            return Err(if preamble.version < GRID_VERSION {
+                Error::invalid(what).hint(format!("build it anew: {anew}"))
+            } else {
+                Error::new(ErrorKind::Version, what)
+                    .hint(format!("use a newer outercore, or build the grid for this one: {anew}"))
+            });
         }
         let header: Self =
             serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;

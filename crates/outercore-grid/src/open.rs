@@ -44,8 +44,9 @@ impl Grid {
     /// **Cost**: reads the header and 64 bytes a piece.
     ///
     /// # Errors
-    /// `NotFound`: there is no grid. `Invalid`: it was made of another topology or other weights.
-    /// `Version`: a newer one. `Corrupt`: it contradicts itself.
+    /// `NotFound`: there is no grid. `Invalid`: it is to be built anew, since it was made of another
+    /// topology or other weights, or by an older release. `Version`: a newer one. `Corrupt`: it
+    /// contradicts itself.
     pub fn open(data_set: &DataSet) -> Result<Self> {
         let root = data_set.root().display();
         if !Self::is_built(data_set) {
@@ -150,15 +151,9 @@ pub(crate) fn read_header(data_set: &DataSet) -> Result<GridHeader> {
         if array.data_len() > MAX_HEADER {
             return Err(Error::corrupt(format!("{} bytes", array.data_len())).hint(MEND));
         }
-        GridHeader::from_json(&data_set.read_array(HEADER)?)
+        GridHeader::from_json(&data_set.read_array(HEADER)?, data_set.root())
     };
-    let root = data_set.root().display();
-    in_array(HEADER, read()).map_err(|error| match error.kind() {
-        ErrorKind::Version => {
-            error.hint(format!("build it anew: `outercore grid {root} --overwrite`"))
-        }
-        _ => error,
-    })
+    in_array(HEADER, read())
 }
 
 fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {

@@ -20,20 +20,35 @@ const MOST_PROBLEMS: usize = 100;
 /// Bytes that are read at a time.
 const CHUNK: Bytes = Bytes::mib(1);
 
-/// Decodes every piece of a data set's grid and lists what is wrong, in words; nothing if it is
-/// sound.
+/// Something that is wrong with a grid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of error using it would meet: `Corrupt`, or `Invalid` and `Version` for a sound grid
+    /// that is to be built anew.
+    pub kind: ErrorKind,
+    /// What was expected and what was found.
+    pub message: String,
+}
+
+impl Problem {
+    fn corrupt(message: String) -> Self {
+        Self { kind: ErrorKind::Corrupt, message }
+    }
+}
+
+/// Decodes every piece of a data set's grid and lists what is wrong; nothing if it is sound.
 ///
 /// Every checksum, row and column is checked; edges ascend; the order has each node once; degrees
 /// are those of the edges and those into each node those of the CSC; weights are finite and the
 /// least one is that of the header.
 ///
-/// **Cost**: reads the grid and the offsets once; holds 16 bytes a connected node (8
-/// where symmetric), 4 bytes a node, and 64 bytes a piece.
+/// **Cost**: reads the grid and the offsets once; holds 16 bytes a connected node (8 where
+/// symmetric), 4 bytes a node, 64 bytes a piece, and at most 2 MiB for one piece.
 ///
 /// # Errors
 /// `NotFound`: there is no grid. A failed read, and those of `on_progress`; what is wrong with the
 /// grid itself, a stale one included, is an answer.
-pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<String>> {
+pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Problem>> {
     let grid = match Grid::open(data_set) {
         Ok(grid) => grid,
         Err(error) => return as_problem(error).map(|problem| vec![problem]),
@@ -56,11 +71,12 @@ pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Str
     Ok(check.problems)
 }
 
-/// The words of an error that is about the grid's content.
-fn as_problem(error: Error) -> Result<String> {
+/// An error that is about the grid's content.
+fn as_problem(error: Error) -> Result<Problem> {
     match error.kind() {
-        ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version => {
-            Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
+        kind @ (ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version) => {
+            let message = error.to_string().lines().next().unwrap_or_default().to_owned();
+            Ok(Problem { kind, message })
         }
         _ => Err(error),
     }
@@ -76,7 +92,7 @@ struct Counted {
 struct Check<'a> {
     grid: &'a Grid,
     data_set: &'a DataSet,
-    problems: Vec<String>,
+    problems: Vec<Problem>,
 }
 
 impl Check<'_> {
@@ -116,7 +132,7 @@ impl Check<'_> {
                     count(&arcs, piece, shape, &mut counted);
                 }
                 Err(error) => {
-                    let what = as_problem(error)?;
+                    let what = as_problem(error)?.message;
                     self.problem(number, &what);
                 }
             }
@@ -126,8 +142,12 @@ impl Check<'_> {
         Ok(counted)
     }
 
+    fn found(&mut self, message: String) {
+        self.problems.push(Problem::corrupt(message));
+    }
+
     fn problem(&mut self, piece: usize, what: &str) {
-        self.problems.push(format!("grid `{BLOCKS}`: piece {piece}: {what}"));
+        self.found(format!("grid `{BLOCKS}`: piece {piece}: {what}"));
     }
 
     fn weights(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
@@ -144,11 +164,10 @@ impl Check<'_> {
             on_progress("grid weights", row * 4, array.data_len(), "bytes")
         })?;
         if let Some(row) = bad {
-            self.problems.push(format!("grid `{WEIGHTS}`: row {row} is not finite"));
+            self.found(format!("grid `{WEIGHTS}`: row {row} is not finite"));
         } else if least != self.grid.header().least_weight {
             let expected = self.grid.header().least_weight;
-            self.problems
-                .push(format!("grid `{WEIGHTS}`: the least is {least:?}, expected {expected:?}"));
+            self.found(format!("grid `{WEIGHTS}`: the least is {least:?}, expected {expected:?}"));
         }
         Ok(())
     }
@@ -170,7 +189,7 @@ impl Check<'_> {
             Ok(())
         })?;
         let Some((rank, node)) = bad else { return Ok(Some(ranks)) };
-        self.problems.push(format!(
+        self.found(format!(
             "grid `{ORDER}`: row {rank}: node {node} is no node or has a rank already"
         ));
         Ok(None)
@@ -189,8 +208,9 @@ impl Check<'_> {
         })?;
         if let Some((rank, degree)) = bad {
             let expected = expected[rank];
-            self.problems
-                .push(format!("grid `{key}`: row {rank}: {degree}, but there are {expected} arcs"));
+            self.found(format!(
+                "grid `{key}`: row {rank}: {degree}, but there are {expected} arcs"
+            ));
         }
         Ok(())
     }
@@ -217,7 +237,7 @@ impl Check<'_> {
             on_progress("grid degrees", row as u64 * 8, array.data_len(), "bytes")
         })?;
         if let Some((node, found)) = bad {
-            self.problems.push(format!(
+            self.found(format!(
                 "grid: node {node} has {found} arcs into it, other than `{}` says",
                 keys::OFFSETS
             ));
@@ -231,7 +251,7 @@ impl Check<'_> {
 fn last_key(arcs: &Arcs<'_>, before: Option<u32>) -> Option<u32> {
     let mut entries: Vec<(usize, &[u16])> =
         arcs.rows().map(|(row, columns, _)| (row, columns)).collect();
-    entries.sort_by_key(|(row, _)| *row);
+    entries.sort_unstable_by_key(|(row, _)| *row);
     let once = entries.is_sorted_by(|(row, _), (next, _)| row < next);
     let ascend = entries.iter().all(|(_, columns)| columns.is_sorted());
     let key = |row: usize, column: &u16| (row as u32) << 16 | u32::from(*column);
@@ -281,4 +301,34 @@ fn read_u32(array: &ArrayRef, each: &mut dyn FnMut(&[u32]) -> Result<()>) -> Res
         rows.extend(bytes.as_chunks::<4>().0.iter().map(|row| u32::from_le_bytes(*row)));
         each(&rows)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arcs::SHORT;
+
+    /// Row entries of one column each, then one of three.
+    fn last_of(rows: &[u16], columns: &[u16], before: Option<u32>) -> Option<u32> {
+        let single = rows.len() as u32 - 1;
+        let ends: Vec<u32> = (1..=single).chain([single + 3]).collect();
+        let mut short = [0; SHORT];
+        (short[0], short[2]) = (single, 1);
+        let side = Side::ToRows;
+        last_key(&Arcs { rows, ends: &ends, short, columns, weights: &[], side }, before)
+    }
+
+    #[test]
+    fn rows_stand_once_and_edges_ascend_behind_those_before() {
+        let key = |row: u32, column: u32| Some(row << 16 | column);
+        // Rows 2 and 9 have one column, row 5 has three.
+        assert_eq!(last_of(&[2, 9, 5], &[8, 4, 1, 3, 7], None), key(9, 4));
+        assert_eq!(last_of(&[2, 3, 5], &[8, 4, 1, 3, 7], None), key(5, 7));
+        // Parallel arcs have the same column, also in the piece before.
+        assert_eq!(last_of(&[2, 9, 5], &[8, 4, 3, 3, 3], key(2, 8)), key(9, 4));
+        assert_eq!(last_of(&[2, 9, 5], &[8, 4, 1, 3, 7], key(2, 9)), None, "not behind");
+        assert_eq!(last_of(&[2, 2, 5], &[8, 9, 1, 3, 7], None), None, "twice in a group");
+        assert_eq!(last_of(&[2, 5, 5], &[8, 0, 1, 3, 7], None), None, "twice, in two groups");
+        assert_eq!(last_of(&[2, 9, 5], &[8, 4, 3, 1, 7], None), None, "columns descend");
+    }
 }

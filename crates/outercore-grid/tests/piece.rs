@@ -220,3 +220,44 @@ proptest! {
         }
     }
 }
+
+/// The bytes that `docs/format.md`, section 9, says a body is, so that grids on disk stay readable.
+#[test]
+fn bodies_are_the_bytes_of_the_format() {
+    let key = |row: u32, column: u32| row << 16 | column;
+    let one_two_eight_ten: Vec<u32> = [key(3, 7), key(4, 1), key(4, 300)]
+        .into_iter()
+        .chain((0..8).map(|column| key(5, column)))
+        .chain([key(6, 65_535)])
+        .chain((10..20).map(|column| key(9, column)))
+        .collect();
+    let mut expected = vec![6, 0, 0, 0, 2, 0, 0, 0];
+    // Entries with 2, 3, ... 8 columns, and with more.
+    for count in [1u16, 0, 0, 0, 0, 0, 1, 1] {
+        expected.extend(count.to_le_bytes());
+    }
+    // Rows 3 and 6 with one column, 4 with two, 5 with eight, 9 with ten: nine and one more.
+    expected.extend([0, 3, 3, 4, 5, 9]);
+    expected.extend([0, 1]);
+    let columns = [7, 65_535, 1, 300].into_iter().chain(0..8).chain(10..20);
+    expected.extend(columns.flat_map(|column: u16| column.to_le_bytes()));
+    let mut body = Vec::new();
+    assert_eq!(encode(&one_two_eight_ten, &[], &mut body, &mut Vec::new()), (Codec::Plain, 5));
+    assert_eq!(body, expected);
+
+    // A row of two bytes, a byte to come to an even offset, and differences.
+    let near: Vec<u32> = (0..61).map(|column| key(300, column)).collect();
+    let mut expected = vec![3, 0, 0, 0, 2, 0, 0, 0];
+    expected.extend([0; 14]);
+    expected.extend([1, 0]);
+    expected.extend([1, 44, 1]);
+    expected.extend([0, 52]);
+    expected.push(0);
+    expected.extend([0; 8]);
+    expected.push(0);
+    expected.extend([1; 60]);
+    expected.push(0);
+    let mut body = Vec::new();
+    assert_eq!(encode(&near, &[], &mut body, &mut Vec::new()), (Codec::Delta, 1));
+    assert_eq!(body, expected);
+}

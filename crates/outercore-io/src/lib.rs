@@ -1,7 +1,7 @@
 //! Reads and writes that know no meaning: back ends behind one [`Reader`], the read planner, the
 //! device profile, the write side ([`Disk`]) with its faults, and a lock against other processes.
 //!
-//! Layer 1. The only crate besides the Python binding that may hold `unsafe`.
+//! Layer 1. With `outercore-fabric` and the Python binding the only crate that may hold `unsafe`.
 
 pub mod arena;
 mod backend;

@@ -18,7 +18,8 @@ pub struct Askers<'a> {
 /// `triples` are heads, relations and tails, of which `column` holds the anchor.
 ///
 /// # Errors
-/// Invalid: a place or a range that is not there, a group beyond `groups`, ranges that do not agree.
+/// Invalid: a place or a range that is not there, a group beyond `groups`, ranges that do not agree
+/// or ascend.
 ///
 /// # Example
 /// ```
@@ -44,11 +45,15 @@ pub fn divide(
             starts.len()
         )));
     }
+    if !starts.is_sorted() {
+        return Err(Error::invalid(format!("negatives: ranges at {starts:?} do not ascend")));
+    }
     let wrong = |what: &str, number: i64| Error::invalid(format!("negatives: {what} {number}"));
     let mut found = vec![(Vec::new(), Vec::new()); groups];
     for &place in places {
-        let at = usize::try_from(place).ok().and_then(|place| place.checked_mul(3));
-        let anchor = at.and_then(|at| triples.get(at + column));
+        let first = usize::try_from(place).ok().and_then(|place| place.checked_mul(3));
+        let at = first.and_then(|first| first.checked_add(column));
+        let anchor = at.and_then(|at| triples.get(at));
         let anchor = *anchor.ok_or_else(|| wrong("no triple", place))?;
         // Few ranges: looking at each is faster than halving them.
         let before = starts.iter().filter(|&&start| start <= anchor).count();

@@ -46,6 +46,28 @@ pub struct Drawn {
     pub ranges: Vec<u32>,
 }
 
+impl Drawn {
+    /// What is added to the scores of the rows, for one kind of anchor after the other: what `logs`
+    /// say of the range of each, ranges of a kind side by side, and `bias` where it is `biased`.
+    ///
+    /// # Errors
+    /// Invalid: logarithms that are not of `ranges` ranges.
+    pub fn bias_by_kind(&self, logs: &[f32], ranges: usize, biased: bool) -> Result<Vec<f32>> {
+        if ranges == 0 || !logs.len().is_multiple_of(ranges) {
+            let count = logs.len();
+            return Err(Error::invalid(format!(
+                "negatives: {count} logarithms of {ranges} ranges"
+            )));
+        }
+        let of_kind = |logs: &[f32]| -> Vec<f32> {
+            let of_rows = self.ranges.iter().map(|&range| logs[range as usize]);
+            let of_draws = self.bias.iter().map(|&bias| if biased { bias } else { 0.0 });
+            of_rows.zip(of_draws).map(|(of_row, of_draw)| of_row + of_draw).collect()
+        };
+        Ok(logs.chunks_exact(ranges).flat_map(of_kind).collect())
+    }
+}
+
 /// Draws rows.
 ///
 /// # Errors

@@ -1,11 +1,17 @@
 //! Draws of negatives by ranges that count differently.
 
-use outercore_kernels::{Occasion, Population, draw};
+use outercore_kernels::{Drawn, Occasion, Population, draw};
 use proptest::prelude::*;
 
+/// Rows and bias of a draw, whose ranges are right.
 fn drawn(ranges: &[(i64, i64)], shares: &[f64], even: usize, number: u32) -> Vec<(i64, f32)> {
     let from = Population { ranges, shares: Some(shares), weights: None, even, weighted: 0 };
     let found = draw(from, Occasion { seed: 5, epoch: 1, pool: 2, batch: 3, number }).unwrap();
+    assert_eq!(found.ranges.len(), found.rows.len());
+    for (row, range) in found.rows.iter().zip(&found.ranges) {
+        let (start, stop) = ranges[*range as usize];
+        assert!((start..stop).contains(row), "row {row} in {start}..{stop}");
+    }
     found.rows.into_iter().zip(found.bias).collect()
 }
 
@@ -81,5 +87,19 @@ fn shares_that_are_none_are_refused() {
             weighted: 0,
         };
         assert!(draw(from, occasion).unwrap_err().to_string().contains("shares"), "{shares:?}");
+    }
+}
+
+#[test]
+fn each_kind_has_the_bias_of_the_draw_and_of_the_rows_ranges() {
+    let found = Drawn { rows: vec![1, 4, 9], bias: vec![0.5, 0.25, 2.0], ranges: vec![1, 0, 1] };
+    let logs = [-1.0, -2.0, -4.0, -8.0];
+    let of_kinds = found.bias_by_kind(&logs, 2, true).unwrap();
+    assert_eq!(of_kinds, [-1.5, -0.75, 0.0, -7.5, -3.75, -6.0]);
+    let of_kinds = found.bias_by_kind(&logs, 2, false).unwrap();
+    assert_eq!(of_kinds, [-2.0, -1.0, -2.0, -8.0, -4.0, -8.0]);
+    for ranges in [0, 3] {
+        let error = found.bias_by_kind(&logs, ranges, true).unwrap_err();
+        assert!(error.to_string().contains("4 logarithms"), "{error}");
     }
 }

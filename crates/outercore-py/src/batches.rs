@@ -6,7 +6,7 @@ use numpy::{
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Askers, Batch, Bilinear, Chunk, Drawn, Objective, Occasion, Population, Questions, Size, Table,
+    Askers, Batch, Bilinear, Chunk, Objective, Occasion, Population, Questions, Size, Table,
     Workspace, divide, draw, train_batch,
 };
 use pyo3::prelude::*;
@@ -39,8 +39,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(draw_negatives, module)?)
 }
 
-/// The triples at some places by who draws negatives for their anchors, which are in `column`;
-/// ranges, their groups and kinds ascend by row.
+/// The triples [triples, 3] at some places by who draws negatives for their anchors, which are in
+/// `column`; `starts` [ranges] ascend, `owners` [2, ranges] are the group of each and its kind there.
 #[pyfunction]
 fn divide_triples<'py>(
     py: Python<'py>,
@@ -51,10 +51,17 @@ fn divide_triples<'py>(
     owners: PyReadonlyArray2<'py, i64>,
     groups: usize,
 ) -> PyResult<Vec<Divided<'py>>> {
+    let (width, of_owners) = (triples.shape()[1], owners.shape().to_vec());
     let (starts, owners) = (starts.as_slice()?, owners.as_slice()?);
-    let (of_range, kinds) = owners.split_at(owners.len() / 2);
+    if width != 3 || of_owners != [2, starts.len()] {
+        let what =
+            format!("negatives: triples of {width}, owners {of_owners:?} of {}", starts.len());
+        return Err(to_python(Error::invalid(what)));
+    }
+    let (of_range, kinds) = owners.split_at(starts.len());
     let askers = Askers { starts, groups: of_range, kinds };
-    let found = divide(triples.as_slice()?, column, places.as_slice()?, askers, groups);
+    let (triples, places) = (triples.as_slice()?, places.as_slice()?);
+    let found = py.detach(|| divide(triples, column, places, askers, groups));
     let found = found.map_err(to_python)?.into_iter();
     Ok(found.map(|(some, kinds)| (some.into_pyarray(py), kinds.into_pyarray(py))).collect())
 }
@@ -82,29 +89,24 @@ fn draw_negatives<'py>(
     let (even, weighted) = counts;
     let from = Population { ranges: &ranges, shares: shares.as_deref(), weights, even, weighted };
     let (seed, epoch, pool, batch, number) = occasion;
-    let found = draw(from, Occasion { seed, epoch, pool, batch, number }).map_err(to_python)?;
-    let bias = match &logs {
-        Some(logs) if logs.shape()[1] != ranges.len() => {
-            let (shape, count) = (logs.shape(), ranges.len());
-            let what = format!("negatives: logarithms {shape:?} of {count} ranges");
-            return Err(to_python(Error::invalid(what)));
-        }
-        Some(logs) => {
-            let by_kind = logs.as_slice()?.chunks_exact(ranges.len());
-            Some(by_kind.flat_map(|logs| bias_of(&found, logs, biased)).collect())
-        }
-        None => biased.then_some(found.bias),
-    };
+    let occasion = Occasion { seed, epoch, pool, batch, number };
     let kinds = logs.as_ref().map_or(1, |logs| logs.shape()[0]);
-    let shape = [kinds, found.rows.len()];
-    let bias = bias.map(|bias: Vec<f32>| bias.into_pyarray(py).reshape(shape)).transpose()?;
-    Ok((found.rows.into_pyarray(py), bias))
-}
-
-/// What is added to the scores of rows for one kind of anchor.
-fn bias_of(found: &Drawn, logs: &[f32], biased: bool) -> impl Iterator<Item = f32> {
-    let of_draws = found.bias.iter().map(move |&bias| if biased { bias } else { 0.0 });
-    found.ranges.iter().zip(of_draws).map(|(&range, bias)| logs[range as usize] + bias)
+    let logs = match &logs {
+        Some(logs) => Some(logs.as_slice()?),
+        None => None,
+    };
+    let drawn = || -> Result<(Vec<i64>, Option<Vec<f32>>)> {
+        let found = draw(from, occasion)?;
+        let bias = match logs {
+            Some(logs) => Some(found.bias_by_kind(logs, ranges.len(), biased)?),
+            None => biased.then_some(found.bias),
+        };
+        Ok((found.rows, bias))
+    };
+    let (rows, bias) = py.detach(drawn).map_err(to_python)?;
+    let shape = [kinds, rows.len()];
+    let bias = bias.map(|bias| bias.into_pyarray(py).reshape(shape)).transpose()?;
+    Ok((rows.into_pyarray(py), bias))
 }
 
 /// Trains batches of one model; keeps memory from one to the next.

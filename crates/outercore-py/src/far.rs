@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use outercore_core::{Bytes, Context, Result};
+use outercore_core::{Bytes, Context, ErrorKind, Result};
 use outercore_fabric::FabricPlane;
 use outercore_far::segments::{FarSegment, add_transferable_flag as flag_transferable};
 use outercore_far::{
@@ -84,8 +84,7 @@ fn far_arrays(py: Python<'_>, path: &str) -> PyResult<String> {
 fn found_arrays(path: &str) -> Result<Vec<(&'static str, ArrayRef)>> {
     let data_set = DataSet::open(path)?;
     let mut found = Vec::new();
-    if Grid::is_built(&data_set) {
-        let grid = Grid::open(&data_set)?;
+    if let Some(grid) = usable_grid(&data_set)? {
         let whole = [grid.weights(), grid.order(), Some(grid.out_degrees())];
         let mut arrays = vec![grid.blocks()];
         arrays.extend(whole.into_iter().flatten());
@@ -103,6 +102,18 @@ fn found_arrays(path: &str) -> Result<Vec<(&'static str, ArrayRef)>> {
         }
     }
     Ok(found)
+}
+
+/// The grid of a data set; none where there is none, or one that is to be built anew before it is
+/// of any use.
+fn usable_grid(data_set: &DataSet) -> Result<Option<Grid>> {
+    match Grid::open(data_set) {
+        Ok(grid) => Ok(Some(grid)),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::Invalid | ErrorKind::Version => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 fn describe(what: &'static str, array: ArrayRef) -> Result<FarArray> {

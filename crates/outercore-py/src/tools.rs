@@ -130,11 +130,11 @@ fn check_grid(path: &str, callback: &mut Callback) -> Result<Vec<serde_json::Val
     let problems = outercore_grid::verify(&data_set, &mut |phase, done, total, unit| {
         callback.call(phase, done, total, unit)
     })?;
-    let described = problems.into_iter().map(|message| {
+    let described = problems.into_iter().map(|problem| {
         serde_json::json!({
             "array": null,
-            "kind": "Corrupt",
-            "message": message,
+            "kind": format!("{:?}", problem.kind),
+            "message": problem.message,
             "hint": format!("rebuild: `outercore grid {path} --overwrite`"),
         })
     });

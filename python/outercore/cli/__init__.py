@@ -35,8 +35,9 @@ _UsageError: Any = typer.BadParameter.__base__
 _ClickException: Any = _UsageError.__base__
 
 _STOPPED_EARLY = (
-    "before the end\nhint: run the same command again: an import goes on where it stopped; "
-    "a training run goes on with `--resume`; everything else begins anew and has changed nothing"
+    "before the end\nhint: run the same command again: imports and jobs go on where they stopped; "
+    "`train`, `embed` and `run --checkpoint` go on with `--resume`; everything else begins anew "
+    "and has changed nothing"
 )
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 

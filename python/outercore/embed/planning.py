@@ -329,7 +329,9 @@ def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
         plan = _plan(config, size, order, walks_of(config, replace(placement, sweeps=sweeps)))
         seconds = plan.epoch_seconds + size.triple_bytes * plan.triples_read / _NOMINAL_BANDWIDTH
         seconds += _NOMINAL_POOL * plan.states * (2 if placement.swap == "in-place" else 1)
-        seconds += 2 * plan.bytes_between / _NOMINAL_MOVED
+        if not placement.in_turn:
+            # In turn training waits for them anyway.
+            seconds += 2 * plan.bytes_between / _NOMINAL_MOVED
         hides = seconds <= _HIDDEN * plan.compute_seconds
         if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
             return sweeps
