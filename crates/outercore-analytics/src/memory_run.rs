@@ -35,7 +35,7 @@ struct Piece {
     is_loop: bool,
     rows: Vec<u16>,
     ends: Vec<u32>,
-    short: [u32; SHORT],
+    short_counts: [u32; SHORT],
     columns: Vec<u16>,
     weights: Vec<f32>,
 }
@@ -49,7 +49,7 @@ impl Piece {
             is_loop,
             rows: Vec::new(),
             ends: Vec::new(),
-            short: [0; SHORT],
+            short_counts: [0; SHORT],
             columns: Vec::new(),
             weights: Vec::new(),
         };
@@ -60,7 +60,7 @@ impl Piece {
             piece.columns.extend(entry.iter().map(|edge| edge.1));
             piece.weights.extend(entry.iter().map(|edge| edge.2));
             piece.ends.push(piece.columns.len() as u32);
-            if let Some(count) = piece.short.get_mut(length_group(entry.len())) {
+            if let Some(count) = piece.short_counts.get_mut(length_group(entry.len())) {
                 *count += 1;
             }
         }
@@ -70,7 +70,7 @@ impl Piece {
     fn arcs(&self, side: Side, weighted: bool) -> Arcs<'_> {
         let weights = if weighted { &self.weights[..] } else { &[] };
         let (rows, ends, columns) = (&self.rows[..], &self.ends[..], &self.columns[..]);
-        Arcs { rows, ends, short: self.short, columns, weights, side }
+        Arcs { rows, ends, short_counts: self.short_counts, columns, weights, side }
     }
 }
 

@@ -31,12 +31,12 @@ pub fn length_group(columns: usize) -> usize {
 /// Decoded arcs of a piece, seen in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Arcs<'a> {
-    /// Local id of each row entry: first those of `short`, then all others.
+    /// Local id of each row entry: first those of `short_counts`, then all others.
     pub rows: &'a [u16],
     /// Where the columns of each row entry end.
     pub ends: &'a [u32],
     /// How many row entries have 1, 2, ... [`SHORT`] columns; they come in this order.
-    pub short: [u32; SHORT],
+    pub short_counts: [u32; SHORT],
     /// Local ids of the columns.
     pub columns: &'a [u16],
     /// One for each column; empty without weights.
@@ -66,7 +66,7 @@ impl<'a> Arcs<'a> {
         let (mut rows, mut columns) = (self.rows, self.columns);
         macro_rules! short {
             ($($length:literal)*) => {$({
-                let entries = self.short[$length - 1] as usize;
+                let entries = self.short_counts[$length - 1] as usize;
                 let (here, others) = rows.split_at(entries);
                 let (of_these, after) = columns.split_at(entries * $length);
                 for (&row, entry) in here.iter().zip(of_these.as_chunks::<$length>().0) {

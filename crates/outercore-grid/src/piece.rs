@@ -277,7 +277,7 @@ impl Decoder {
                 );
             }
         }
-        let (columns, short) =
+        let (columns, short_counts) =
             self.rows_and_ends(piece, shape, bytes).map_err(|what| piece.corrupt(what))?;
         let limit = shape.partition_len(piece.col_part as usize);
         let columns = match piece.codec {
@@ -291,7 +291,7 @@ impl Decoder {
             return Err(piece.corrupt("a column beyond its partition"));
         }
         let (rows, ends) = (&self.rows[..], &self.ends[..]);
-        Ok(Arcs { rows, ends, short, columns, weights, side: Side::ToRows })
+        Ok(Arcs { rows, ends, short_counts, columns, weights, side: Side::ToRows })
     }
 
     /// Decodes the row entries; returns the bytes of the columns and how many entries have 1 to
@@ -352,8 +352,8 @@ impl Decoder {
             return Err("other counts than the piece's record says");
         }
         let start = (PREFIX + gaps_len + counts_len).next_multiple_of(2);
-        let short = std::array::from_fn(|columns| groups[columns]);
-        Ok((bytes.get(start..).ok_or("cut short")?, short))
+        let short_counts = std::array::from_fn(|columns| groups[columns]);
+        Ok((bytes.get(start..).ok_or("cut short")?, short_counts))
     }
 }
 

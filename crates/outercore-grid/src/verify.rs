@@ -312,10 +312,10 @@ mod tests {
     fn last_of(rows: &[u16], columns: &[u16], before: Option<u32>) -> Option<u32> {
         let single = rows.len() as u32 - 1;
         let ends: Vec<u32> = (1..=single).chain([single + 3]).collect();
-        let mut short = [0; SHORT];
-        (short[0], short[2]) = (single, 1);
+        let mut short_counts = [0; SHORT];
+        (short_counts[0], short_counts[2]) = (single, 1);
         let side = Side::ToRows;
-        last_key(&Arcs { rows, ends: &ends, short, columns, weights: &[], side }, before)
+        last_key(&Arcs { rows, ends: &ends, short_counts, columns, weights: &[], side }, before)
     }
 
     #[test]
