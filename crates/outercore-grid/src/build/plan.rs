@@ -2,6 +2,7 @@
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 
+use crate::piece::PIECE_EDGES;
 use crate::shape::Order;
 
 /// Three array writers and the buffer for offsets.
@@ -15,6 +16,10 @@ const BUFFER: std::ops::RangeInclusive<u64> = 512..=(64 << 10);
 
 /// Records that are encoded at a time.
 const BATCH: u64 = 1 << 21;
+
+/// Bytes an edge of the piece that a thread encodes: key, weight, where its row lies (in a list that
+/// has doubled), gap, column, difference.
+const PIECE: u64 = 4 + 4 + 16 + 4 + 2 + 2;
 
 /// What decides how much memory a build needs.
 #[derive(Clone, Copy, Debug)]
@@ -83,13 +88,18 @@ impl Facts {
         if self.record == 4 { 4 + 4 + 6 } else { 8 + 6 + 4 }
     }
 
+    /// While blocks are encoded, beside their records; the largest has so many edges.
+    fn encoders(&self, blocks: u64, largest: u64) -> u64 {
+        FIXED + 8 * blocks + self.threads as u64 * largest.min(PIECE_EDGES as u64) * PIECE
+    }
+
     /// Least memory for blocks of these many edges.
     pub(super) fn least_memory(&self, edges: &[u64]) -> u64 {
         let blocks = edges.len() as u64;
         let filled = edges.iter().filter(|edges| **edges > 0).count() as u64;
         let largest = edges.iter().max().copied().unwrap_or(0);
         let dealing = self.passing(blocks) + filled * BUFFER.start();
-        dealing.max(FIXED + 8 * blocks + largest * self.encoding_per_record())
+        dealing.max(self.encoders(blocks, largest) + largest * self.encoding_per_record())
     }
 
     /// How blocks of these many edges are dealt and encoded.
@@ -103,7 +113,7 @@ impl Facts {
         let largest = edges.iter().max().copied().unwrap_or(0);
         let all = edges.iter().sum::<u64>() * self.record;
         let free = self.memory.0 - self.passing(blocks);
-        let for_encoding = self.memory.0 - FIXED - 8 * blocks;
+        let for_encoding = self.memory.0 - self.encoders(blocks, largest);
         // The records themselves lie in the memory of all of them.
         let beside = self.encoding_per_record() - self.record;
         if 2 * all <= self.memory.0 && all <= free && all + largest * beside <= for_encoding {
