@@ -163,7 +163,7 @@ def test_buckets_stay_whole_where_their_triples_are_the_filter() -> None:
     budget = {"partitions": 16, "slots": 5, "swap": "spare-slot", "spread": True}
     chosen = config(500 * MIB, **budget)
     known = replace(chosen, negatives=NegativesConfig(filter="known"))
-    assert walks_of(chosen, place(chosen, dense)) == Walks(8, spread=True, rename=True)
+    assert walks_of(chosen, place(chosen, dense)) == Walks(16, spread=True, rename=True)
     assert walks_of(known, place(known, dense)) == Walks(1, spread=False, rename=True)
     many = replace(known, budget=replace(known.budget, sweeps=4))
     with pytest.raises(InvalidError, match="sweeps: 4 with the filter `known`"):
@@ -175,10 +175,10 @@ def test_sweeps_are_as_many_as_training_hides_or_as_asked() -> None:
     dense = Size(entities=50_000, relations=50, triples=8_000_000)
     budget = {"partitions": 16, "slots": 5, "swap": "spare-slot"}
     placed = place(config(300 * MIB, **budget), dense)
-    assert placed.sweeps == 8
+    assert placed.sweeps == 16
     chosen = resolved(config(300 * MIB, **budget), placed)
-    assert chosen.budget.sweeps == 8
-    assert place(chosen, dense).sweeps == 8
+    assert chosen.budget.sweeps == 16
+    assert place(chosen, dense).sweeps == 16
     # Sparse: one walk takes the device longer than computing.
     sparse = Size(entities=50_000_000, relations=50, triples=8_000_000)
     assert place(config(20_000 * MIB, **budget), sparse).sweeps == 1

@@ -195,7 +195,7 @@ class BudgetConfig:
     """Walks through the order that make an epoch; each trains another part of every bucket.
 
     The more, the closer to an epoch with everything in memory, for so many times the bytes moved.
-    0: up to eight, if training hides their I/O.
+    0: up to sixteen, if training hides their I/O.
     """
     spread: bool = True
     """Deals a bucket's triples to all states that hold both its partitions, not to the first.

@@ -22,7 +22,7 @@ _NEARLY = 1.01
 """Of two as fast the one with fewer partitions is taken."""
 _SWAPS: tuple[Swap, ...] = ("in-place", "spare-slot")
 """Ways to swap that are tried: those that hide it."""
-_SWEEPS = (8, 4, 2)
+_SWEEPS = (16, 8, 4, 2)
 """Numbers of walks an epoch that are tried."""
 _HIDDEN = 1.1
 """I/O is hidden where an epoch takes no longer than computing by this factor."""
