@@ -260,6 +260,13 @@ def test_what_is_said_of_ranges_finds_them_whatever_their_order() -> None:
     assert bias.tolist() == [[-1.0, -1.0, -1.0, 0.0, 0.0], [0.5, 0.5, 0.5, 2.0, 2.0]]
 
 
+def test_logarithms_of_other_ranges_are_refused() -> None:
+    sampler = NegativeSampler(NegativesConfig(count=5), [(40, 42), (10, 13)])
+    # As many numbers as two kinds have, but of one range each.
+    with pytest.raises(InvalidError, match="of 2 ranges"):
+        sampler.draw_for_kinds(Draws(7), np.zeros((4, 1), np.float32))
+
+
 def test_anchors_are_divided_by_arrays_of_the_right_shapes_only() -> None:
     triples = np.array([[0, 0, 9], [5, 0, 1]], np.int64)
     places = np.array([1, 0], np.int64)

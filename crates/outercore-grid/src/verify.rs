@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::keys;
+use outercore_store::check::Problem;
 use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::npy::ArrayReader;
 
@@ -19,22 +20,6 @@ const MOST_PROBLEMS: usize = 100;
 
 /// Bytes that are read at a time.
 const CHUNK: Bytes = Bytes::mib(1);
-
-/// Something that is wrong with a grid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// What kind of error using it would meet: `Corrupt`, or `Invalid` and `Version` for a sound grid
-    /// that is to be built anew.
-    pub kind: ErrorKind,
-    /// What was expected and what was found.
-    pub message: String,
-}
-
-impl Problem {
-    fn corrupt(message: String) -> Self {
-        Self { kind: ErrorKind::Corrupt, message }
-    }
-}
 
 /// Decodes every piece of a data set's grid and lists what is wrong; nothing if it is sound.
 ///
@@ -51,7 +36,7 @@ impl Problem {
 pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Problem>> {
     let grid = match Grid::open(data_set) {
         Ok(grid) => grid,
-        Err(error) => return as_problem(error).map(|problem| vec![problem]),
+        Err(error) => return as_problem(data_set, error).map(|problem| vec![problem]),
     };
     let mut check = Check { grid: &grid, data_set, problems: Vec::new() };
     let degrees = check.pieces(on_progress)?;
@@ -72,14 +57,19 @@ pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Pro
 }
 
 /// An error that is about the grid's content.
-fn as_problem(error: Error) -> Result<Problem> {
+fn as_problem(data_set: &DataSet, error: Error) -> Result<Problem> {
     match error.kind() {
         kind @ (ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version) => {
             let message = error.to_string().lines().next().unwrap_or_default().to_owned();
-            Ok(Problem { kind, message })
+            Ok(problem(data_set, kind, message))
         }
         _ => Err(error),
     }
+}
+
+fn problem(data_set: &DataSet, kind: ErrorKind, message: String) -> Problem {
+    let hint = format!("rebuild: `outercore grid {} --overwrite`", data_set.root().display());
+    Problem { array: None, kind, message, hint: Some(hint) }
 }
 
 /// Degrees by rank, counted.
@@ -132,7 +122,7 @@ impl Check<'_> {
                     count(&arcs, piece, shape, &mut counted);
                 }
                 Err(error) => {
-                    let what = as_problem(error)?.message;
+                    let what = as_problem(self.data_set, error)?.message;
                     self.problem(number, &what);
                 }
             }
@@ -143,7 +133,7 @@ impl Check<'_> {
     }
 
     fn found(&mut self, message: String) {
-        self.problems.push(Problem::corrupt(message));
+        self.problems.push(problem(self.data_set, ErrorKind::Corrupt, message));
     }
 
     fn problem(&mut self, piece: usize, what: &str) {

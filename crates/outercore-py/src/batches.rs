@@ -92,6 +92,11 @@ fn draw_negatives<'py>(
     let occasion = Occasion { seed, epoch, pool, batch, number };
     let kinds = logs.as_ref().map_or(1, |logs| logs.shape()[0]);
     let logs = match &logs {
+        Some(logs) if logs.shape()[1] != ranges.len() => {
+            let (shape, count) = (logs.shape(), ranges.len());
+            let what = format!("negatives: logarithms {shape:?} of {count} ranges");
+            return Err(to_python(Error::invalid(what)));
+        }
         Some(logs) => Some(logs.as_slice()?),
         None => None,
     };

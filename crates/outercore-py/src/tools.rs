@@ -6,7 +6,7 @@ use std::time::Duration;
 use outercore_core::{Bytes, Result};
 use outercore_grid::Grid;
 use outercore_io::{Backend, ProbeConfig, ProbeStep, RealDisk};
-use outercore_store::check::{CheckOptions, check as check_dataset};
+use outercore_store::check::{CheckOptions, Problem, check as check_dataset};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -97,9 +97,11 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
             check_dataset(Path::new(path), &CheckOptions::default(), &mut |done, total| {
                 callback.call("check", done, total, "bytes")
             })?;
-        let mut problems: Vec<serde_json::Value> = report
+        let of_grid = check_grid(path, &mut callback)?;
+        let problems: Vec<serde_json::Value> = report
             .problems
             .iter()
+            .chain(&of_grid)
             .map(|problem| {
                 serde_json::json!({
                     "array": problem.array,
@@ -109,7 +111,6 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
                 })
             })
             .collect();
-        problems.extend(check_grid(path, &mut callback)?);
         to_json(&serde_json::json!({
             "sound": report.is_sound() && problems.is_empty(),
             "arrays": report.arrays,
@@ -122,21 +123,12 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
 }
 
 /// What is wrong with the grid, where there is one. Without a manifest there is nothing to add.
-fn check_grid(path: &str, callback: &mut Callback) -> Result<Vec<serde_json::Value>> {
+fn check_grid(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
     let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
     if !Grid::is_built(&data_set) {
         return Ok(Vec::new());
     }
-    let problems = outercore_grid::verify(&data_set, &mut |phase, done, total, unit| {
+    outercore_grid::verify(&data_set, &mut |phase, done, total, unit| {
         callback.call(phase, done, total, unit)
-    })?;
-    let described = problems.into_iter().map(|problem| {
-        serde_json::json!({
-            "array": null,
-            "kind": format!("{:?}", problem.kind),
-            "message": problem.message,
-            "hint": format!("rebuild: `outercore grid {path} --overwrite`"),
-        })
-    });
-    Ok(described.collect())
+    })
 }
