@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from limits import run_limited, swap_file
 from measure import Result, Series, Settings, python, repeated, say
 
-from benches.inputs import dgl_set, interpreter_bytes, product_set, workload
+from benches.inputs import dgl_set, product_set, workload
 
 SHARE = 0.10
 ROW_BYTES = 512
 """Features of a node in training: what the tenth is a tenth of, beside the topology."""
 BATCHES = 64 << 20
-"""Left to the caller for the batches it holds: finished tensors belong to PyTorch."""
+"""Left to the caller for the batches it holds, and to what invariant 2 allows beside a budget."""
 SWAP = 4 << 30
 WHAT = (
     "Sampled edges a second on the R-MAT graph, fan-out 15,10 without replacement, batches of "
-    "1,024 seeds, sampled nodes made unique and numbered, the same number of threads. `memory`: "
-    "topology in memory, the best epoch of three in each run. `limited`: each program in a cgroup "
-    "of what its own interpreter and libraries take, measured by importing them, and 10 % of the "
-    "data (topology, and 512 bytes of features a node); the topology has to fit into that, too, "
-    "or be read from disk. One epoch from a cold disk, stopped after the given seconds, loading "
-    "and planning not counted. `swapped`: as `limited`, with a swap file on the disk."
+    "1,024 seeds, sampled nodes made unique and numbered, the same number of threads. Outercore "
+    "and GraphBolt deliver arrays by target (`NeighborSampler`, without PyTorch in the process), "
+    "DGL's classic sampler blocks, `NeighborLoader` PyG's batches with ids of 64 bits. `memory`: "
+    "topology in memory, the best epoch of three in each run. `limited`: every program in a cgroup "
+    "of the same size: what DGL's interpreter and libraries take, measured by importing them, and "
+    "10 % of the data (topology, and 512 bytes of features a node). One epoch from a cold disk, "
+    "stopped after the given seconds, loading and planning not counted. `limited, own`: Outercore "
+    "in a cgroup of what its own interpreter takes and the same 10 %. `swapped`: as `limited`, "
+    "with a swap file on the disk."
 )
+OWN = "limited, own"
 EPOCHS = 3
+WORKERS = {
+    "Outercore": ("workers/sample_outercore.py",),
+    "Outercore, PyG batches": ("workers/load_outercore.py", "--no-features"),
+}
 # OpenMP's threads spin while they wait for each other. Where anything else wants a core, DGL loses
 # nine tenths of its speed to that; told to wait passively it does not, so both are measured.
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -53,13 +62,11 @@ def _in_memory(result: Result, settings: Settings, prepared: Path | None, ours: 
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
             repeated(series, settings, command, _edges, env=env)
         result.series.append(series)
-    series = Series("Outercore", "memory", "edges/s")
-    command = python(
-        "workers/load_outercore.py", ours, "--no-features", "--memory", "4GiB",
-        "--topology", "resident", *options,
-    )  # fmt: skip
-    result.details["outercore"] = repeated(series, settings, command, _edges)
-    result.series.append(series)
+    for name, worker in WORKERS.items():
+        series = Series(name, "memory", "edges/s")
+        command = python(*worker, ours, "--memory", "4GiB", "--topology", "resident", *options)
+        result.details[name] = repeated(series, settings, command, _edges)
+        result.series.append(series)
     for peer, _, _ in PEERS:
         result.compare(f"Outercore / {peer}", ("Outercore", "memory"), (peer, "memory"), 10)
 
@@ -72,18 +79,20 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
     if settings.quick:
         tenth = max(tenth, 2 * BATCHES)
 
-    limit = interpreter_bytes(settings) + tenth
-    series = Series("Outercore", "limited", "edges/s")
-    command = python(
-        "workers/load_outercore.py", ours, "--no-features", "--memory", tenth - BATCHES, *options
-    )
-    runs = repeated(series, settings, command, _edges, memory=limit, cold=[ours])
-    result.details["limited"] = {"tenth": tenth, "outercore_limit": limit, "outercore": runs}
-    result.series.append(series)
+    own = _imports(sys.executable, "import outercore.sampler, outercore.far")
+    libraries = _imports(settings.dgl_python, "import dgl, dgl.graphbolt, torch")
+    limits = {"limited": libraries + tenth, OWN: own + tenth}
+    result.details["limited"] = {"tenth": tenth, "limits": limits}
+    for case, limit in limits.items():
+        series = Series("Outercore", case, "edges/s")
+        memory = ("--memory", limit - own - BATCHES)
+        command = python("workers/sample_outercore.py", ours, *memory, *options)
+        runs = repeated(series, settings, command, _edges, memory=limit, cold=[ours])
+        result.details[f"Outercore, {case}"] = runs
+        result.series.append(series)
     if prepared is None:
         return
-    limit = _imports(settings) + tenth
-    result.details["limited"]["dgl_limit"] = limit
+    limit = limits["limited"]
     # What thrashes may take any time to begin with.
     timeout = 4 * settings.seconds
     with swap_file(settings.work / "sampling.swap", SWAP) as swaps:
@@ -103,10 +112,9 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
         say("no swap file could be made: peers that do not fit are killed")
 
 
-def _imports(settings: Settings) -> int:
-    """What DGL's interpreter and libraries charge before any data is touched."""
-    program = "import dgl, dgl.graphbolt, torch"
-    outcome = run_limited([settings.dgl_python, "-W", "ignore", "-c", program]).check()
+def _imports(interpreter: str | Path, program: str) -> int:
+    """What an interpreter and libraries charge before any data is touched."""
+    outcome = run_limited([interpreter, "-W", "ignore", "-c", program]).check()
     return outcome.peak or outcome.peak_resident
 
 

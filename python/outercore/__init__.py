@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from outercore.embed.order import partition_order
     from outercore.embed.run import embed
     from outercore.loader import NeighborLoader
+    from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.pyg import from_pyg
 
 __all__ = [
@@ -59,10 +60,12 @@ __all__ = [
     "InterruptError",
     "InvalidError",
     "NeighborLoader",
+    "NeighborSampler",
     "NoSpaceError",
     "NotFoundError",
     "OutercoreError",
     "Run",
+    "SampledSubgraph",
     "UnsupportedError",
     "VersionError",
     "__version__",
@@ -107,6 +110,8 @@ _LAZY = {
     "EdgeStream": "outercore.edge_stream",
     "Embedding": "outercore.embed.embedding",
     "NeighborLoader": "outercore.loader",
+    "NeighborSampler": "outercore.sampler",
+    "SampledSubgraph": "outercore.sampler",
     "from_pyg": "outercore.sources.pyg",
     "partition_order": "outercore.embed.order",
     **dict.fromkeys(_ANALYTICS, "outercore.analytics"),

@@ -104,7 +104,11 @@ pub fn prepare(
     far: Option<&Arc<FarTier>>,
     on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
-    let mode = config.topology;
+    let mode = match config.topology {
+        // Nothing else wants the memory.
+        TopologyMode::Auto if !config.delivers_features() => TopologyMode::Resident,
+        mode => mode,
+    };
     match prepare_with(dataset, input.clone(), config, mode, far, on_progress) {
         Err(error)
             if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>

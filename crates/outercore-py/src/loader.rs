@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
 use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds, SpareRows};
 use outercore_store::dataset::DataSet;
@@ -15,10 +15,13 @@ use crate::row_arrays::row_array;
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Batches of a data set; `outercore.NeighborLoader` is its public face.
+/// Batches of a data set; `outercore.NeighborLoader` and `NeighborSampler` are its public
+/// faces.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
     state: Mutex<State>,
+    /// Whether batches have them.
+    edge_ids: bool,
 }
 
 struct State {
@@ -40,10 +43,11 @@ impl Loader {
             .map_err(|error| to_python(Error::invalid(format!("loader configuration: {error}"))))?;
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = DataSet::open(path).map_err(to_python)?;
+        let edge_ids = config.edge_ids;
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
         let (spare, spare_rows) = (Arc::default(), None);
         let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
-        Ok(Self { state: Mutex::new(state) })
+        Ok(Self { state: Mutex::new(state), edge_ids })
     }
 
     /// Batches per epoch.
@@ -120,6 +124,41 @@ impl Loader {
         result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
+        result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
+        result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
+        Ok(result)
+    }
+
+    /// The subgraph of the current batch by target: node ids, where the edges into each target
+    /// begin, and their sources; of 32 bits if `narrow`, which the caller knows to be enough.
+    #[pyo3(signature = (*, narrow))]
+    fn columns<'py>(&self, py: Python<'py>, narrow: bool) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.lock();
+        let spare = &state.spare;
+        let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
+        let sampled = batch.sampled();
+        let result = PyDict::new(py);
+        if narrow {
+            let ids: Vec<i32> = sampled.nodes.iter().map(|&id| id as i32).collect();
+            let sources: Vec<i32> = sampled.sources.iter().map(|&source| source as i32).collect();
+            let starts: Vec<i32> = sampled.starts().map(|start| start as i32).collect();
+            result.set_item("n_id", ids.into_pyarray(py))?;
+            result.set_item("indptr", starts.into_pyarray(py))?;
+            result.set_item("indices", sources.into_pyarray(py))?;
+        } else {
+            let targets = sampled.picked.len();
+            let starts = vector(py, spare, targets + 1, |all| write(all, sampled.starts()))?;
+            let sources = sampled.sources.iter().map(|&source| u64::from(source));
+            let sources = vector(py, spare, sampled.num_edges(), |all| write(all, sources))?;
+            result.set_item("n_id", signed(py, spare, &sampled.nodes)?)?;
+            result.set_item("indptr", starts)?;
+            result.set_item("indices", sources)?;
+        }
+        let asked = self.edge_ids;
+        let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
+        result.set_item("e_id", edge_ids)?;
+        result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
+        result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
         result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
         Ok(result)
@@ -211,11 +250,13 @@ fn signed<'py>(
     spare: &Arc<SpareIds>,
     ids: &[u64],
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    vector(py, spare, ids.len(), |values| {
-        for (value, &id) in values.iter_mut().zip(ids) {
-            *value = id as i64;
-        }
-    })
+    vector(py, spare, ids.len(), |values| write(values, ids.iter().copied()))
+}
+
+fn write(values: &mut [i64], ids: impl Iterator<Item = u64>) {
+    for (value, id) in values.iter_mut().zip(ids) {
+        *value = id as i64;
+    }
 }
 
 fn no_batch() -> PyErr {

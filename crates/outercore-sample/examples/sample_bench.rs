@@ -18,7 +18,7 @@ use outercore_store::resident::ResidentTopology;
 use rayon::prelude::*;
 
 const BATCH_SIZE: u64 = 1024;
-const BATCHES: u64 = 256;
+const BATCHES: u64 = 2048;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

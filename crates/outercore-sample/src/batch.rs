@@ -61,6 +61,23 @@ impl SampledBatch {
         }
     }
 
+    /// Where the edges of destinations 0, 1, 2, ... begin, and where the last ones end.
+    ///
+    /// # Example
+    /// ```
+    /// use outercore_sample::SampledBatch;
+    /// let batch = SampledBatch { sources: vec![2, 3, 2], picked: vec![2, 1], ..Default::default() };
+    /// assert_eq!(batch.starts().collect::<Vec<_>>(), [0, 2, 3]);
+    /// ```
+    pub fn starts(&self) -> impl Iterator<Item = u64> {
+        let mut end = 0;
+        let ends = self.picked.iter().map(move |&picked| {
+            end += u64::from(picked);
+            end
+        });
+        std::iter::once(0).chain(ends)
+    }
+
     /// Bytes of memory that the batch takes.
     pub fn heap_bytes(&self) -> usize {
         let words = self.nodes.capacity()
