@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from pathlib import Path
 
@@ -21,15 +22,15 @@ WHAT = (
     "1,024 seeds, sampled nodes made unique and numbered, the same number of threads. Outercore "
     "and GraphBolt deliver arrays by target (`NeighborSampler`, without PyTorch in the process), "
     "DGL's classic sampler blocks, `NeighborLoader` PyG's batches with ids of 64 bits. `memory`: "
-    "topology in memory, the best epoch of three in each run. `limited`: every program in a cgroup "
-    "of the same size: what DGL's interpreter and libraries take, measured by importing them, and "
-    "10 % of the data (topology, and 512 bytes of features a node). One epoch from a cold disk, "
-    "stopped after the given seconds, loading and planning not counted. `limited, own`: Outercore "
-    "in a cgroup of what its own interpreter takes and the same 10 %. `swapped`: as `limited`, "
-    "with a swap file on the disk."
+    "topology in memory, the median of 15 short epochs in each run. `limited`: every program in a "
+    "cgroup of the same size: what DGL's interpreter and libraries take, measured by importing "
+    "them, and 10 % of the data (topology, and 512 bytes of features a node). One epoch from a "
+    "cold disk, stopped after the given seconds, loading and planning not counted. `limited, own`: "
+    "Outercore in a cgroup of what its own interpreter takes and the same 10 %. `swapped`: as "
+    "`limited`, with a swap file on the disk."
 )
 OWN = "limited, own"
-EPOCHS = 3
+EPOCHS = 15
 WORKERS = {
     "Outercore": ("workers/sample_outercore.py",),
     "Outercore, PyG batches": ("workers/load_outercore.py", "--no-features"),
@@ -119,4 +120,4 @@ def _imports(interpreter: str | Path, program: str) -> int:
 
 
 def _edges(printed: dict) -> float:
-    return max(one["edges"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(one["edges"] / one["seconds"] for one in printed["epochs"])

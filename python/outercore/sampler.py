@@ -172,7 +172,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         )
 
     def _batch(self, width: int) -> SampledSubgraph:
-        parts = self._core.columns(narrow=self._narrow)
+        parts = self._core.columns(halves=self._narrow)
         nodes, x = len(parts["n_id"]), None
         if width:
             own = self._core.row_array(nodes, width)

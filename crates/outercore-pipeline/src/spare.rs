@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Ids that an array has to hold for its memory to be kept: smaller ones the allocator keeps.
-const LEAST_IDS: usize = 16 << 10;
+/// Ids that an array has to hold for its memory to be kept: of smaller ones the allocator keeps
+/// enough, while the top of its heap goes back to the kernel from 128 KiB on.
+const LEAST_IDS: usize = 4 << 10;
 
 /// Ids that are kept at most, all spare arrays together: 16 MiB.
 const MOST_IDS: usize = 2 << 20;

@@ -46,6 +46,23 @@ pub fn matrix<'py>(
     array(py, spare, shape, fill)
 }
 
+/// A new array of `count` ids of 32 bits that `fill` writes in full.
+pub fn narrow<'py>(
+    py: Python<'py>,
+    spare: &Arc<SpareIds>,
+    count: usize,
+    fill: impl FnOnce(&mut [i32]),
+) -> PyResult<Bound<'py, PyArray1<i32>>> {
+    let mut values = spare.take(count.div_ceil(2));
+    fill(&mut bytemuck::cast_slice_mut(&mut values)[..count]);
+    let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
+    let mut held = owner.borrow_mut();
+    let halves: &mut [i32] = bytemuck::cast_slice_mut(&mut held.values);
+    let view = ArrayViewMut::from(&mut halves[..count]);
+    // SAFETY: as in `array`.
+    Ok(unsafe { PyArray::borrow_from_array(&view, owner.clone().into_any()) })
+}
+
 fn array<'py, D, const N: usize>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,

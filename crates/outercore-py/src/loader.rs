@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
 use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds, SpareRows};
 use outercore_store::dataset::DataSet;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
-use crate::ids::{matrix, vector};
+use crate::ids::{matrix, narrow, vector};
 use crate::row_arrays::row_array;
 
 /// How often a waiting consumer looks for Ctrl-C.
@@ -130,29 +130,29 @@ impl Loader {
     }
 
     /// The subgraph of the current batch by target: node ids, where the edges into each target
-    /// begin, and their sources; of 32 bits if `narrow`, which the caller knows to be enough.
-    #[pyo3(signature = (*, narrow))]
-    fn columns<'py>(&self, py: Python<'py>, narrow: bool) -> PyResult<Bound<'py, PyDict>> {
+    /// begin, and their sources; of 32 bits if `halves`, which the caller knows to be enough.
+    #[pyo3(signature = (*, halves))]
+    fn columns<'py>(&self, py: Python<'py>, halves: bool) -> PyResult<Bound<'py, PyDict>> {
         let state = self.lock();
         let spare = &state.spare;
         let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
         let sampled = batch.sampled();
+        let (nodes, targets, edges) =
+            (sampled.nodes.len(), sampled.picked.len(), sampled.num_edges());
         let result = PyDict::new(py);
-        if narrow {
-            let ids: Vec<i32> = sampled.nodes.iter().map(|&id| id as i32).collect();
-            let sources: Vec<i32> = sampled.sources.iter().map(|&source| source as i32).collect();
-            let starts: Vec<i32> = sampled.starts().map(|start| start as i32).collect();
-            result.set_item("n_id", ids.into_pyarray(py))?;
-            result.set_item("indptr", starts.into_pyarray(py))?;
-            result.set_item("indices", sources.into_pyarray(py))?;
+        if halves {
+            let ids = sampled.nodes.iter().map(|&id| id as i32);
+            let starts = sampled.starts().map(|start| start as i32);
+            let sources = sampled.sources.iter().map(|&source| source as i32);
+            result.set_item("n_id", narrow(py, spare, nodes, |all| write(all, ids))?)?;
+            result.set_item("indptr", narrow(py, spare, targets + 1, |all| write(all, starts))?)?;
+            result.set_item("indices", narrow(py, spare, edges, |all| write(all, sources))?)?;
         } else {
-            let targets = sampled.picked.len();
-            let starts = vector(py, spare, targets + 1, |all| write(all, sampled.starts()))?;
-            let sources = sampled.sources.iter().map(|&source| u64::from(source));
-            let sources = vector(py, spare, sampled.num_edges(), |all| write(all, sources))?;
+            let starts = sampled.starts().map(|start| start as i64);
+            let sources = sampled.sources.iter().map(|&source| i64::from(source));
             result.set_item("n_id", signed(py, spare, &sampled.nodes)?)?;
-            result.set_item("indptr", starts)?;
-            result.set_item("indices", sources)?;
+            result.set_item("indptr", vector(py, spare, targets + 1, |all| write(all, starts))?)?;
+            result.set_item("indices", vector(py, spare, edges, |all| write(all, sources))?)?;
         }
         let asked = self.edge_ids;
         let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
@@ -250,12 +250,12 @@ fn signed<'py>(
     spare: &Arc<SpareIds>,
     ids: &[u64],
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    vector(py, spare, ids.len(), |values| write(values, ids.iter().copied()))
+    vector(py, spare, ids.len(), |values| write(values, ids.iter().map(|&id| id as i64)))
 }
 
-fn write(values: &mut [i64], ids: impl Iterator<Item = u64>) {
+fn write<T>(values: &mut [T], ids: impl Iterator<Item = T>) {
     for (value, id) in values.iter_mut().zip(ids) {
-        *value = id as i64;
+        *value = id;
     }
 }
 

@@ -9,14 +9,23 @@ const AT_ONCE: usize = 256;
 /// How many sources ahead their slots are called for.
 const AHEAD: usize = 16;
 
+/// Places that leave a bit for one generation.
+pub(crate) const MOST_PLACES: usize = 1 << 31;
+
 /// A table from the nodes of a batch to their places in it, open addressing, at most half full.
 ///
-/// A slot is one word: the low half of the node and its place + 1. Where node ids need more than 32
+/// A slot is one word: the low half of the node; then the batch's generation and the node's place,
+/// which has as many bits as the table may hold places. What other generations left is as good as
+/// empty, so that a table is cleared once in thousands of batches. Where node ids need more than 32
 /// bits, the batch's node list settles what the low half leaves open.
 #[derive(Debug, Default)]
 pub(crate) struct Locals {
     slots: Vec<u64>,
     shift: u32,
+    /// Places that fit; a power of two.
+    places: u32,
+    /// The generation, above all places; at least `places`.
+    generation: u32,
     wide: bool,
     /// Nodes that the table has room for, as far as it was needed.
     entered: usize,
@@ -28,7 +37,11 @@ impl Locals {
     /// It begins as large as the last batch made it, so that batches alike never rebuild it.
     pub(crate) fn reset(&mut self, room: usize, graph_nodes: u64) {
         self.wide = graph_nodes > 1 << 32;
-        self.allocate(room.max(self.entered));
+        let room = room.max(self.entered);
+        match self.generation.checked_add(self.places) {
+            Some(next) if table_len(room) == self.slots.len() => self.generation = next,
+            _ => self.allocate(room),
+        }
         self.entered = 0;
     }
 
@@ -40,7 +53,7 @@ impl Locals {
 
     /// Appends the places of `sources` to `places`, and to `nodes` those that are new.
     ///
-    /// The caller sees to it that places fit into 32 bits.
+    /// The caller sees to it that there are at most [`MOST_PLACES`].
     pub(crate) fn relabel(
         &mut self,
         sources: &[NodeId],
@@ -76,32 +89,34 @@ impl Locals {
             prefetch(&self.slots, homes[i + AHEAD]);
             let home = homes[i];
             let (at, held) = self.find::<WIDE>(home, source, nodes);
-            let new = held == 0;
-            let slot = if new { entry(source, count as u32) } else { held };
-            self.slots[at] = slot;
-            *place = slot as u32 - 1;
+            let new = held >= self.places;
+            *place = if new { count as u32 } else { held };
+            self.slots[at] = self.entry(source, *place);
             nodes[count] = source;
             count += usize::from(new);
         }
         nodes.truncate(count);
     }
 
-    /// The slot of `node` and what it holds: its entry, or 0 if it has none yet.
+    /// The slot of `node` and its place; no place that fits if it has none yet.
     #[inline(always)]
-    fn find<const WIDE: bool>(&self, home: usize, node: NodeId, nodes: &[NodeId]) -> (usize, u64) {
+    fn find<const WIDE: bool>(&self, home: usize, node: NodeId, nodes: &[NodeId]) -> (usize, u32) {
         let mask = self.slots.len() - 1;
         let mut at = home;
         loop {
             let slot = self.slots[at];
             let differs = (slot >> 32) as u32 ^ node as u32;
-            // Another node's slot: not empty, and its id differs. As a product it is one branch,
-            // rarely taken; as two conditions the first would be a toss of a coin.
-            let mut other = u64::from(differs) * u64::from(slot as u32) != 0;
-            if WIDE && !other && slot != 0 {
-                other = nodes[slot as u32 as usize - 1] != node;
+            // Of an earlier generation it is above all places, too.
+            let place = (slot as u32).wrapping_sub(self.generation);
+            let held = place < self.places;
+            // Another node's slot: held, and its id differs. Taken together it is one branch, rarely
+            // taken; as two conditions the first would be a toss of a coin.
+            let mut other = held & (differs != 0);
+            if WIDE && !other && held {
+                other = nodes[place as usize] != node;
             }
             if !other {
-                return (at, slot);
+                return (at, place);
             }
             at = (at + 1) & mask;
         }
@@ -123,10 +138,12 @@ impl Locals {
     }
 
     fn allocate(&mut self, room: usize) {
-        let len = (room * 2).next_power_of_two().max(64);
+        let len = table_len(room);
         self.slots.clear();
         self.slots.resize(len, 0);
         self.shift = u64::BITS - len.trailing_zeros();
+        self.places = (len / 2).min(MOST_PLACES) as u32;
+        self.generation = self.places;
     }
 
     fn enter_all(&mut self, nodes: &[NodeId]) {
@@ -137,16 +154,21 @@ impl Locals {
             } else {
                 self.find::<false>(home, node, nodes)
             };
-            if held == 0 {
-                self.slots[at] = entry(node, place as u32);
+            if held >= self.places {
+                self.slots[at] = self.entry(node, place as u32);
             }
         }
     }
+
+    #[inline(always)]
+    fn entry(&self, node: NodeId, place: u32) -> u64 {
+        u64::from(node as u32) << 32 | u64::from(self.generation + place)
+    }
 }
 
-#[inline]
-fn entry(node: NodeId, place: u32) -> u64 {
-    u64::from(node as u32) << 32 | u64::from(place + 1)
+/// Slots for `room` nodes.
+fn table_len(room: usize) -> usize {
+    (room * 2).next_power_of_two().max(64)
 }
 
 #[cfg(test)]
@@ -156,6 +178,35 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
+        #[test]
+        fn what_earlier_batches_left_is_as_good_as_empty(
+            batches in proptest::collection::vec(
+                proptest::collection::vec(0u64..100, 1..60), 8..12,
+            ),
+            wide in any::<bool>(),
+        ) {
+            let mut locals = Locals::default();
+            locals.reset(0, 100);
+            // Within these batches the generations come to their end and begin anew.
+            locals.generation = u32::MAX - (4 * locals.places - 1);
+            for sources in batches {
+                locals.reset(0, 100);
+                locals.wide = wide;
+                let (mut nodes, mut places) = (vec![sources[0]], Vec::new());
+                locals.enter_seeds(&nodes);
+                locals.relabel(&sources, &mut nodes, &mut places);
+                let mut distinct: Vec<u64> = Vec::new();
+                for &source in &sources {
+                    if !distinct.contains(&source) {
+                        distinct.push(source);
+                    }
+                }
+                prop_assert_eq!(&nodes, &distinct);
+                let found: Vec<u64> = places.iter().map(|&place| nodes[place as usize]).collect();
+                prop_assert_eq!(found, sources);
+            }
+        }
+
         #[test]
         fn places_equal_those_of_a_hash_map(
             seeds in proptest::collection::vec(0u64..50, 0..20),

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use crate::batch::{SampledBatch, Shelf};
 use crate::config::{FanOut, SampleConfig, Seeds};
 use crate::floyd::{Drawn, Hop, MOST_PICKS};
-use crate::locals::Locals;
+use crate::locals::{Locals, MOST_PLACES};
 use crate::pick::{Picker, Taken};
 
 /// Edges that a resident topology is asked for at once: everything about them stays in the caches.
@@ -266,11 +266,10 @@ impl Sampler<'_> {
 }
 
 impl Lookups {
-    /// Makes ready for other nodes; extents and answers are overwritten as they are.
+    /// Makes ready for other nodes; extents, positions and answers are overwritten as they are.
     fn clear(&mut self) {
         self.nodes.clear();
         self.picked.clear();
-        self.positions.clear();
     }
 }
 
@@ -352,9 +351,9 @@ impl Work {
     fn relabel(&mut self, sources: &[NodeId]) -> Result<()> {
         let SampledBatch { nodes, sources: places, batch, .. } = &mut self.batch;
         let most = nodes.len() + sources.len();
-        if most as u64 >= u64::from(u32::MAX) {
+        if most > MOST_PLACES {
             return Err(Error::invalid(format!(
-                "batch {batch} may reach {most} nodes, more than the 2^32 that local ids tell apart"
+                "batch {batch} may reach {most} nodes, more than the 2^31 that local ids tell apart"
             ))
             .hint("lower the batch size or the fan-outs"));
         }
