@@ -9,7 +9,7 @@ from pathlib import Path
 from limits import run_limited, swap_file
 from measure import Result, Series, Settings, python, repeated, say
 
-from benches.inputs import dgl_set, product_set, workload
+from benches.inputs import dgl_set, interpreter_bytes, product_set, workload
 
 SHARE = 0.10
 ROW_BYTES = 512
@@ -23,13 +23,12 @@ WHAT = (
     "and GraphBolt deliver arrays by target (`NeighborSampler`, without PyTorch in the process), "
     "DGL's classic sampler blocks, `NeighborLoader` PyG's batches with ids of 64 bits. `memory`: "
     "topology in memory, the median of 15 short epochs in each run. `limited`: every program in a "
-    "cgroup of the same size: what DGL's interpreter and libraries take, measured by importing "
-    "them, and 10 % of the data (topology, and 512 bytes of features a node). One epoch from a "
-    "cold disk, stopped after the given seconds, loading and planning not counted. `limited, own`: "
-    "Outercore in a cgroup of what its own interpreter takes and the same 10 %. `swapped`: as "
-    "`limited`, with a swap file on the disk."
+    "cgroup of the same size: what Python with PyTorch and PyG takes, as in the other benchmarks, "
+    "and 10 % of the data (topology, and 512 bytes of features a node). One epoch from a cold "
+    "disk, stopped after the given seconds, loading and planning not counted. `swapped`: as "
+    "`limited`, with a swap file on the disk. `wide`: likewise, what DGL's interpreter and "
+    "libraries take instead. `own`: Outercore in what its own interpreter takes and the same 10 %."
 )
-OWN = "limited, own"
 EPOCHS = 15
 WORKERS = {
     "Outercore": ("workers/sample_outercore.py",),
@@ -81,9 +80,11 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
         tenth = max(tenth, 2 * BATCHES)
 
     own = _imports(sys.executable, "import outercore.sampler, outercore.far")
-    libraries = _imports(settings.dgl_python, "import dgl, dgl.graphbolt, torch")
-    limits = {"limited": libraries + tenth, OWN: own + tenth}
-    result.details["limited"] = {"tenth": tenth, "limits": limits}
+    limits = {"limited": interpreter_bytes(settings) + tenth, "own": own + tenth}
+    if prepared is not None:
+        libraries = _imports(settings.dgl_python, "import dgl, dgl.graphbolt, torch")
+        limits["wide"] = libraries + tenth
+    result.details["limits"] = {"tenth": tenth, **limits}
     for case, limit in limits.items():
         series = Series("Outercore", case, "edges/s")
         memory = ("--memory", limit - own - BATCHES)
@@ -93,21 +94,22 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
         result.series.append(series)
     if prepared is None:
         return
-    limit = limits["limited"]
     # What thrashes may take any time to begin with.
     timeout = 4 * settings.seconds
     with swap_file(settings.work / "sampling.swap", SWAP) as swaps:
         for name, script, env in PEERS[1::2]:
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
-            for case in ("limited", "swapped") if swaps else ("limited",):
+            for case in ("limited", "wide", "swapped") if swaps else ("limited", "wide"):
+                limit = limits["limited" if case == "swapped" else case]
                 series = Series(name, case, "edges/s")
                 repeated(
                     series, settings, command, _edges, memory=limit, swap=case == "swapped",
                     cold=[prepared], timeout_s=timeout, env=env,
                 )  # fmt: skip
                 result.series.append(series)
+                beside = "wide" if case == "wide" else "limited"
                 result.compare(
-                    f"Outercore limited / {name} {case}", ("Outercore", "limited"), (name, case), 10
+                    f"Outercore {beside} / {name} {case}", ("Outercore", beside), (name, case), 10
                 )
     if not swaps:
         say("no swap file could be made: peers that do not fit are killed")
