@@ -25,10 +25,10 @@ def status(field):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
-def load(path, memory, topology, fan_outs, batch_size, batches):
-    loader = oc.NeighborLoader(
+def load(path, memory, topology, kind, fan_outs, batch_size, batches):
+    loader = getattr(oc, kind)(
         oc.open(path), fan_outs, "train", batch_size=batch_size, shuffle=True, memory=memory,
-        topology=topology, edge_ids=False, threads=2,
+        topology=topology, edge_ids=False, threads=2, features="x", labels="y",
     )
     plan = loader.plan()
     rows = sum(batch.num_nodes for batch in itertools.islice(loader, batches))
@@ -36,10 +36,11 @@ def load(path, memory, topology, fan_outs, batch_size, batches):
     return {"rows": rows, "plan": plan}
 
 tiny, graph, memory, topology, work = sys.argv[1:]
-load(tiny, "64MiB", "auto", [5, 5], 128, 150)
+work = json.loads(work)
+load(tiny, "64MiB", "auto", work["kind"], [5, 5], 128, 150)
 before = status("VmRSS")
 open("/proc/self/clear_refs", "w").write("5")
-result = load(graph, memory, topology, **json.loads(work))
+result = load(graph, memory, topology, **work)
 print(json.dumps({**result, "peak": status("VmHWM") - before}))
 """
 
@@ -54,9 +55,9 @@ def planted(out: Path, nodes: int, degree: int, features: int) -> Path:
     return out
 
 
-SMALL = {"fan_outs": [5, 5], "batch_size": 128, "batches": 150}
+SMALL = {"kind": "NeighborLoader", "fan_outs": [5, 5], "batch_size": 128, "batches": 150}
 
-LARGE = {"fan_outs": [15, 10], "batch_size": 1024, "batches": 40}
+LARGE = {"kind": "NeighborLoader", "fan_outs": [15, 10], "batch_size": 1024, "batches": 40}
 
 
 def measure(tiny: Path, graph: Path, memory: int, topology: str, work: dict | None = None) -> dict:
@@ -100,11 +101,12 @@ def test_topology_and_features_of_ten_budgets_together(tiny: Path, tmp_path: Pat
     assert found["peak"] < memory + CONSTANT, found
 
 
-def test_batches_of_many_megabytes_each(tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["NeighborLoader", "NeighborSampler"])
+def test_batches_of_many_megabytes_each(tiny: Path, tmp_path: Path, kind: str) -> None:
     """Feature rows of some 20 MB a batch, which an allocator would keep once they are freed."""
     memory = 160 * MIB
     graph = planted(tmp_path / "large", 1_200_000, 6, 128)
     assert bytes_of(graph, "nodes/node/x") > 3.5 * memory
-    found = measure(tiny, graph, memory, "auto", LARGE)
+    found = measure(tiny, graph, memory, "auto", {**LARGE, "kind": kind})
     assert found["rows"] * 512 > LARGE["batches"] * 16 * MIB, found
     assert found["peak"] < memory + CONSTANT, found
