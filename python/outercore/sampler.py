@@ -16,7 +16,7 @@ from outercore.graph import Graph
 from outercore.minibatches import Backend, InputNodes, MiniBatches, Policy, Topology
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledSubgraph:
     """A mini-batch of n nodes and s edges, in local ids: node ``i`` is ``n_id[i]`` of the graph.
 
@@ -43,7 +43,7 @@ class SampledSubgraph:
     x: NDArray[np.float32] | None = None
     """[n, F] features."""
     y: NDArray[Any] | None = None
-    """[n] or [n, classes] labels, -1 where a node has none."""
+    """[n] or [n, classes] labels: integers as int64, -1 where a node has none; others as stored."""
 
     @property
     def num_nodes(self) -> int:
@@ -144,8 +144,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         """
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
-        self._narrow = id_dtype == "int32"
-        if self._narrow and graph.num_nodes > np.iinfo(np.int32).max:
+        self._id_dtype = id_dtype
+        if id_dtype == "int32" and graph.num_nodes > np.iinfo(np.int32).max:
             raise InvalidError(f"{graph.num_nodes} nodes do not fit into int32; take int64")
         super().__init__(
             graph,
@@ -171,8 +171,13 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             constant_share=constant_share,
         )
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The effective configuration, as the run record keeps it."""
+        return {**super().config, "id_dtype": self._id_dtype}
+
     def _batch(self, width: int) -> SampledSubgraph:
-        parts = self._core.columns(halves=self._narrow)
+        parts = self._core.columns(halves=self._id_dtype == "int32")
         nodes, x = len(parts["n_id"]), None
         if width:
             own = self._core.row_array(nodes, width)

@@ -25,10 +25,10 @@ def status(field):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
-def load(path, memory, topology, kind, fan_outs, batch_size, batches):
+def load(path, memory, topology, kind, fan_outs, batch_size, batches, features="x"):
     loader = getattr(oc, kind)(
         oc.open(path), fan_outs, "train", batch_size=batch_size, shuffle=True, memory=memory,
-        topology=topology, edge_ids=False, threads=2, features="x", labels="y",
+        topology=topology, edge_ids=False, threads=2, features=features, labels="y" if features else None,
     )
     plan = loader.plan()
     rows = sum(batch.num_nodes for batch in itertools.islice(loader, batches))
@@ -109,4 +109,15 @@ def test_batches_of_many_megabytes_each(tiny: Path, tmp_path: Path, kind: str) -
     assert bytes_of(graph, "nodes/node/x") > 3.5 * memory
     found = measure(tiny, graph, memory, "auto", {**LARGE, "kind": kind})
     assert found["rows"] * 512 > LARGE["batches"] * 16 * MIB, found
+    assert found["peak"] < memory + CONSTANT, found
+
+
+def test_a_topology_of_most_of_the_budget(tiny: Path, tmp_path: Path) -> None:
+    """Without features it is resident, and what is sampled fits beside it."""
+    graph = planted(tmp_path / "dense", 300_000, 60, 4)
+    topology = bytes_of(graph, "edges/edge/offsets", "edges/edge/sources")
+    memory = int(topology / 0.8)
+    work = {**LARGE, "kind": "NeighborSampler", "features": None}
+    found = measure(tiny, graph, memory, "auto", work)
+    assert found["plan"]["topology"]["resident"]
     assert found["peak"] < memory + CONSTANT, found

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyMode {
-    /// Resident where it takes no more than half of the budget, or where it fits and no features
+    /// Resident where it takes no more than half of the budget, or seven eighths where no features
     /// are delivered; otherwise paged.
     #[default]
     Auto,
@@ -193,11 +193,6 @@ impl LoaderConfig {
             return Err(Error::invalid("both features and features_path are given, expected one"));
         }
         self.far.as_ref().map_or(Ok(()), FarOptions::validate)
-    }
-
-    /// Whether batches have features.
-    pub fn delivers_features(&self) -> bool {
-        self.features.is_some() || self.features_path.is_some()
     }
 
     /// The part that concerns the sampler.

@@ -55,7 +55,7 @@ pub struct TopologySize {
     pub edge_ids: Bytes,
 }
 
-/// Decides where the topology lives.
+/// Decides where the topology lives; `most` is what a resident one may take in `Auto` mode.
 ///
 /// # Errors
 /// `Budget` if it is to be resident and does not fit.
@@ -64,6 +64,7 @@ pub fn plan_topology(
     size: TopologySize,
     budget: Bytes,
     staging: Bytes,
+    most: Bytes,
 ) -> Result<TopologyPlan> {
     let resident = Bytes(size.offsets.0 + size.sources.0 + size.edge_ids.0);
     let fits = match mode {
@@ -76,7 +77,7 @@ pub fn plan_topology(
         }
         TopologyMode::Resident => true,
         TopologyMode::Paged => false,
-        TopologyMode::Auto => resident.0 <= budget.0 / 2,
+        TopologyMode::Auto => resident <= most,
     };
     if fits {
         return Ok(TopologyPlan {

@@ -104,11 +104,7 @@ pub fn prepare(
     far: Option<&Arc<FarTier>>,
     on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
-    let mode = match config.topology {
-        // Nothing else wants the memory.
-        TopologyMode::Auto if !config.delivers_features() => TopologyMode::Resident,
-        mode => mode,
-    };
+    let mode = config.topology;
     match prepare_with(dataset, input.clone(), config, mode, far, on_progress) {
         Err(error)
             if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>
@@ -148,7 +144,9 @@ fn prepare_with(
 
     let staging = reading.staging;
     let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
-    let topology_plan = plan_topology(mode, topology_size(dataset, config)?, free, staging)?;
+    let most = most_resident(free, source.is_some());
+    let size = topology_size(dataset, config)?;
+    let topology_plan = plan_topology(mode, size, free, staging, most)?;
     let (slot_bytes, width) = source.as_ref().map_or((Bytes(0), 0), |source| {
         (RowArena::slot_bytes(source.dtype, source.width), source.width as u64)
     });
@@ -166,7 +164,7 @@ fn prepare_with(
     let sampling = Arc::new(Sampling::new(topology, input, pool, config));
 
     let mut trial = Trial::default();
-    run_trial(&sampling, &mut trial)?;
+    run_trial(&sampling, source.is_some(), &mut trial)?;
     if source.is_some() {
         let slots = free.0 / slot_bytes.0.max(1);
         let slots = slots.min(num_nodes) as usize;
@@ -279,19 +277,29 @@ fn open_topology(
     Ok(Arc::new(paged.with_working_memory(plan.working)))
 }
 
-/// Samples the first batches of epoch 0 and keeps their distinct nodes.
-fn run_trial(sampling: &Sampling, trial: &mut Trial) -> Result<()> {
+/// What a topology may take to be resident unasked: half of what is free where rows want the rest,
+/// otherwise all but room for the batches in flight.
+fn most_resident(free: Bytes, rows: bool) -> Bytes {
+    Bytes(if rows { free.0 / 2 } else { free.0 / 8 * 7 })
+}
+
+/// Samples the first batches of epoch 0 and keeps their distinct nodes where there are `rows` to
+/// plan for; otherwise one at a time.
+fn run_trial(sampling: &Sampling, rows: bool, trial: &mut Trial) -> Result<()> {
     let batches = trial_batches(sampling.num_batches());
+    let step = if rows { TRIAL_STEP } else { 1 };
     let mut next = 0;
     while next < batches {
-        let until = (next + TRIAL_STEP).min(batches);
+        let until = (next + step).min(batches);
         for (sampled, _) in sampling.sample(0, next..until)? {
             trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
             trial.edges = trial.edges.max(sampled.num_edges() as u64);
-            let mut rows = sampled.nodes;
-            rows.sort_unstable();
-            rows.dedup();
-            trial.batches.push(rows);
+            if rows {
+                let mut nodes = sampled.nodes;
+                nodes.sort_unstable();
+                nodes.dedup();
+                trial.batches.push(nodes);
+            }
         }
         next = until;
     }

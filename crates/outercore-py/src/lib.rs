@@ -1,6 +1,7 @@
 //! The Python module `outercore._core`: convert, release the GIL, map errors; no logic.
 //!
-//! Layer 6. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions.
+//! Layer 6. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions and
+//! at memory that is used again (ids, feature rows).
 
 mod analytics;
 mod batches;

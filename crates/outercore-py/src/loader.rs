@@ -130,7 +130,7 @@ impl Loader {
     }
 
     /// The subgraph of the current batch by target: node ids, where the edges into each target
-    /// begin, and their sources; of 32 bits if `halves`, which the caller knows to be enough.
+    /// begin, and their sources; of 32 bits if `halves`, which the caller knows nodes to fit into.
     #[pyo3(signature = (*, halves))]
     fn columns<'py>(&self, py: Python<'py>, halves: bool) -> PyResult<Bound<'py, PyDict>> {
         let state = self.lock();
@@ -139,6 +139,11 @@ impl Loader {
         let sampled = batch.sampled();
         let (nodes, targets, edges) =
             (sampled.nodes.len(), sampled.picked.len(), sampled.num_edges());
+        if halves && i32::try_from(edges).is_err() {
+            let what = format!("a batch has {edges} edges, more than 32 bits tell apart");
+            let hint = "take id_dtype=\"int64\", or smaller batches";
+            return Err(to_python(Error::invalid(what).hint(hint)));
+        }
         let result = PyDict::new(py);
         if halves {
             let ids = sampled.nodes.iter().map(|&id| id as i32);
