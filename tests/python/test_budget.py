@@ -28,7 +28,8 @@ def status(field):
 def load(path, memory, topology, kind, fan_outs, batch_size, batches, features="x"):
     loader = getattr(oc, kind)(
         oc.open(path), fan_outs, "train", batch_size=batch_size, shuffle=True, memory=memory,
-        topology=topology, edge_ids=False, threads=2, features=features, labels="y" if features else None,
+        topology=topology, edge_ids=False, threads=2, features=features,
+        labels="y" if features else None,
     )
     plan = loader.plan()
     rows = sum(batch.num_nodes for batch in itertools.islice(loader, batches))
@@ -117,7 +118,7 @@ def test_a_topology_of_most_of_the_budget(tiny: Path, tmp_path: Path) -> None:
     graph = planted(tmp_path / "dense", 300_000, 60, 4)
     topology = bytes_of(graph, "edges/edge/offsets", "edges/edge/sources")
     memory = int(topology / 0.8)
-    work = {**LARGE, "kind": "NeighborSampler", "features": None}
+    work = {**SMALL, "kind": "NeighborSampler", "features": None}
     found = measure(tiny, graph, memory, "auto", work)
     assert found["plan"]["topology"]["resident"]
     assert found["peak"] < memory + CONSTANT, found
