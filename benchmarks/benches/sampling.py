@@ -31,7 +31,7 @@ WHAT = (
 )
 EPOCHS = 15
 WORKERS = {
-    "Outercore": ("workers/sample_outercore.py",),
+    "Outercore": ("workers/load_outercore.py", "--no-features", "--arrays"),
     "Outercore, PyG batches": ("workers/load_outercore.py", "--no-features"),
 }
 # OpenMP's threads spin while they wait for each other. Where anything else wants a core, DGL loses
@@ -88,7 +88,7 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
     for case, limit in limits.items():
         series = Series("Outercore", case, "edges/s")
         memory = ("--memory", limit - own - BATCHES)
-        command = python("workers/sample_outercore.py", ours, *memory, *options)
+        command = python(*WORKERS["Outercore"], ours, *memory, *options)
         runs = repeated(series, settings, command, _edges, memory=limit, cold=[ours])
         result.details[f"Outercore, {case}"] = runs
         result.series.append(series)

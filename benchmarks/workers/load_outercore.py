@@ -1,14 +1,17 @@
 """Epochs of Outercore batches: sampling alone or with features. Prints one JSON line.
 
-    python benchmarks/workers/load_outercore.py DATASET --memory 512MiB [--no-features]
+    python benchmarks/workers/load_outercore.py DATASET --memory 512MiB [--no-features] [--arrays]
         [--epochs E] [--threads T] [--backend B] [--topology T] [--policy P]
 
-The loader delivers finished PyG batches; they are counted and dropped.
+The loader delivers finished PyG batches; they are counted and dropped. With `--arrays` they are
+NumPy's, by target and with ids of 32 bits as DGL's GraphBolt delivers them, and no PyTorch is
+loaded.
 """
 
 import argparse
 import json
 import time
+from functools import partial
 
 import outercore as oc
 
@@ -18,6 +21,7 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--memory", default="512MiB")
     parser.add_argument("--no-features", action="store_true")
+    parser.add_argument("--arrays", action="store_true", help="NumPy instead of PyG")
     parser.add_argument("--batches", type=int, default=1 << 30)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop an epoch after so long")
     parser.add_argument("--threads", type=int, default=2)
@@ -30,7 +34,8 @@ def main() -> None:
     parser.add_argument("--hotness", default="presample")
     options = parser.parse_args()
 
-    loader = oc.NeighborLoader(
+    kind = partial(oc.NeighborSampler, id_dtype="int32") if options.arrays else oc.NeighborLoader
+    loader = kind(
         oc.open(options.dataset),
         num_neighbors=[int(one) for one in options.fanout.split(",")],
         input_nodes="train",
@@ -58,7 +63,7 @@ def main() -> None:
             counts["batches"] += 1
             counts["seeds"] += int(batch.batch_size)
             counts["rows"] += len(batch.n_id)
-            counts["edges"] += batch.edge_index.shape[1]
+            counts["edges"] += batch.num_edges
             elapsed = time.perf_counter() - started
             if counts["batches"] >= options.batches or elapsed > options.seconds:
                 break

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
+use bytemuck::Pod;
 use numpy::ndarray::{ArrayViewMut, Dimension, IntoDimension};
-use numpy::{PyArray, PyArray1, PyArray2};
+use numpy::{Element, PyArray, PyArray1, PyArray2};
 use outercore_core::Error;
 use outercore_pipeline::SpareIds;
 use pyo3::prelude::*;
@@ -26,17 +27,39 @@ impl Drop for Owner {
     }
 }
 
-/// A new array of `count` ids that `fill` writes in full.
-pub fn vector<'py>(
+/// A type of ids that Python gets.
+pub trait Id: Element + Pod {
+    /// The id in this type; the caller knows that it fits.
+    fn of(id: u64) -> Self;
+}
+
+impl Id for i64 {
+    fn of(id: u64) -> Self {
+        id as Self
+    }
+}
+
+impl Id for i32 {
+    fn of(id: u64) -> Self {
+        id as Self
+    }
+}
+
+/// A new array of the `count` ids that `ids` yields.
+pub fn vector<'py, T: Id>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
     count: usize,
-    fill: impl FnOnce(&mut [i64]),
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    array(py, spare, [count], fill)
+    ids: impl Iterator<Item = u64>,
+) -> PyResult<Bound<'py, PyArray1<T>>> {
+    array(py, spare, [count], |values: &mut [T]| {
+        for (value, id) in values.iter_mut().zip(ids) {
+            *value = T::of(id);
+        }
+    })
 }
 
-/// As [`vector`], of two dimensions.
+/// A new array of two dimensions that `fill` writes in full.
 pub fn matrix<'py>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
@@ -46,39 +69,24 @@ pub fn matrix<'py>(
     array(py, spare, shape, fill)
 }
 
-/// A new array of `count` ids of 32 bits that `fill` writes in full.
-pub fn narrow<'py>(
-    py: Python<'py>,
-    spare: &Arc<SpareIds>,
-    count: usize,
-    fill: impl FnOnce(&mut [i32]),
-) -> PyResult<Bound<'py, PyArray1<i32>>> {
-    let mut values = spare.take(count.div_ceil(2));
-    fill(&mut bytemuck::cast_slice_mut(&mut values)[..count]);
-    let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
-    let mut held = owner.borrow_mut();
-    let halves: &mut [i32] = bytemuck::cast_slice_mut(&mut held.values);
-    let view = ArrayViewMut::from(&mut halves[..count]);
-    // SAFETY: as in `array`.
-    Ok(unsafe { PyArray::borrow_from_array(&view, owner.clone().into_any()) })
-}
-
-fn array<'py, D, const N: usize>(
+fn array<'py, T: Id, D, const N: usize>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
     shape: [usize; N],
-    fill: impl FnOnce(&mut [i64]),
-) -> PyResult<Bound<'py, PyArray<i64, D>>>
+    fill: impl FnOnce(&mut [T]),
+) -> PyResult<Bound<'py, PyArray<T, D>>>
 where
     D: Dimension,
     [usize; N]: IntoDimension<Dim = D>,
 {
-    let mut values = spare.take(shape.iter().product());
-    fill(&mut values);
+    let count: usize = shape.iter().product();
+    let mut values = spare.take((count * size_of::<T>()).div_ceil(size_of::<i64>()));
+    fill(&mut bytemuck::cast_slice_mut(&mut values)[..count]);
     let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
     let mut held = owner.borrow_mut();
+    let shown: &mut [T] = &mut bytemuck::cast_slice_mut(&mut held.values)[..count];
     // Mutable, as Python may write into its array.
-    let view = ArrayViewMut::from_shape(shape.into_dimension(), &mut held.values[..])
+    let view = ArrayViewMut::from_shape(shape.into_dimension(), shown)
         .map_err(|error| to_python(Error::internal(format!("an array of ids: {error}"))))?;
     // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
     // looks at it until then: it has no methods, and nothing else refers to it.

@@ -4,12 +4,13 @@ use std::time::Duration;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
 use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds, SpareRows};
+use outercore_sample::SampledBatch;
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
-use crate::ids::{matrix, narrow, vector};
+use crate::ids::{Id, matrix, vector};
 use crate::row_arrays::row_array;
 
 /// How often a waiting consumer looks for Ctrl-C.
@@ -137,8 +138,7 @@ impl Loader {
         let spare = &state.spare;
         let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
         let sampled = batch.sampled();
-        let (nodes, targets, edges) =
-            (sampled.nodes.len(), sampled.picked.len(), sampled.num_edges());
+        let edges = sampled.num_edges();
         if halves && i32::try_from(edges).is_err() {
             let what = format!("a batch has {edges} edges, more than 32 bits tell apart");
             let hint = "take id_dtype=\"int64\", or smaller batches";
@@ -146,18 +146,9 @@ impl Loader {
         }
         let result = PyDict::new(py);
         if halves {
-            let ids = sampled.nodes.iter().map(|&id| id as i32);
-            let starts = sampled.starts().map(|start| start as i32);
-            let sources = sampled.sources.iter().map(|&source| source as i32);
-            result.set_item("n_id", narrow(py, spare, nodes, |all| write(all, ids))?)?;
-            result.set_item("indptr", narrow(py, spare, targets + 1, |all| write(all, starts))?)?;
-            result.set_item("indices", narrow(py, spare, edges, |all| write(all, sources))?)?;
+            by_target::<i32>(&result, spare, sampled)?;
         } else {
-            let starts = sampled.starts().map(|start| start as i64);
-            let sources = sampled.sources.iter().map(|&source| i64::from(source));
-            result.set_item("n_id", signed(py, spare, &sampled.nodes)?)?;
-            result.set_item("indptr", vector(py, spare, targets + 1, |all| write(all, starts))?)?;
-            result.set_item("indices", vector(py, spare, edges, |all| write(all, sources))?)?;
+            by_target::<i64>(&result, spare, sampled)?;
         }
         let asked = self.edge_ids;
         let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
@@ -250,18 +241,27 @@ impl Drop for State {
     }
 }
 
+/// Enters the nodes, and the edges of each target one after the other.
+fn by_target<T: Id>(
+    result: &Bound<'_, PyDict>,
+    spare: &Arc<SpareIds>,
+    sampled: &SampledBatch,
+) -> PyResult<()> {
+    let py = result.py();
+    let nodes = sampled.nodes.iter().copied();
+    let sources = sampled.sources.iter().map(|&source| u64::from(source));
+    let starts = sampled.picked.len() + 1;
+    result.set_item("n_id", vector::<T>(py, spare, sampled.nodes.len(), nodes)?)?;
+    result.set_item("indptr", vector::<T>(py, spare, starts, sampled.starts())?)?;
+    result.set_item("indices", vector::<T>(py, spare, sampled.num_edges(), sources)?)
+}
+
 fn signed<'py>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
     ids: &[u64],
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    vector(py, spare, ids.len(), |values| write(values, ids.iter().map(|&id| id as i64)))
-}
-
-fn write<T>(values: &mut [T], ids: impl Iterator<Item = T>) {
-    for (value, id) in values.iter_mut().zip(ids) {
-        *value = id;
-    }
+    vector(py, spare, ids.len(), ids.iter().copied())
 }
 
 fn no_batch() -> PyErr {
