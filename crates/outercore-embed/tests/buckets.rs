@@ -1,0 +1,178 @@
+//! Triples dealt into buckets: from arrays and from memory, pools, damage, bad input.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{Table, engine};
+use outercore_core::{Bytes, ErrorKind};
+use outercore_embed::buckets::Source;
+use outercore_embed::{
+    ArrayTriples, Buckets, MemoryTriples, OrderConfig, OrderKind, TriplePool, Walks, build_buckets,
+};
+use outercore_format::DType;
+use outercore_io::RealDisk;
+use outercore_store::npy::ArrayWriter;
+
+fn source(table: &Table, identity: &str) -> Source {
+    Source { partitioning: table.layout.partitioning(), relations: 3, identity: identity.into() }
+}
+
+#[test]
+fn buckets_from_arrays_in_little_memory_are_those_from_memory_in_much() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 7, 3), 0);
+    let weights: Vec<f32> = (0..table.triples.len()).map(|i| i as f32 / 4.0).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let mut writer = ArrayWriter::create(&RealDisk, root, "t.npy", DType::I64, &[3]).unwrap();
+    writer.write_slice(table.triples.as_flattened()).unwrap();
+    writer.finish().unwrap();
+    let mut writer = ArrayWriter::create(&RealDisk, root, "w.npy", DType::F32, &[]).unwrap();
+    writer.write_slice(&weights).unwrap();
+    writer.finish().unwrap();
+    for weighted in [false, true] {
+        let array = root.join("w.npy");
+        let given = weighted.then_some(array.as_path());
+        let mut arrays = ArrayTriples::open(&root.join("t.npy"), given).unwrap();
+        let mut memory = MemoryTriples {
+            triples: &table.triples,
+            weights: if weighted { &weights } else { &[] },
+        };
+        let [small, large] = [format!("small-{weighted}.bin"), format!("large-{weighted}.bin")]
+            .map(|n| root.join(n));
+        let from = source(&table, "t");
+        let error = build_buckets(&RealDisk, &small, &mut arrays, &from, Bytes(1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Budget);
+        build_buckets(&RealDisk, &small, &mut arrays, &from, Bytes::kib(528)).unwrap();
+        build_buckets(&RealDisk, &large, &mut memory, &from, Bytes::mib(16)).unwrap();
+        assert!(std::fs::read(&small).unwrap() == std::fs::read(&large).unwrap());
+        let buckets = Buckets::open(&small, engine()).unwrap();
+        assert_eq!((buckets.triples(), buckets.weighted()), (table.triples.len() as u64, weighted));
+    }
+}
+
+#[test]
+fn a_pool_holds_the_triples_of_its_buckets_in_their_order() {
+    let config = OrderConfig::new(OrderKind::Optimal, 6, 3);
+    let table = Table::new(&config, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("b.bin");
+    let weights: Vec<f32> = (0..table.triples.len()).map(|i| i as f32).collect();
+    let mut triples = MemoryTriples { triples: &table.triples, weights: &weights };
+    let from = source(&table, "t");
+    build_buckets(&RealDisk, &path, &mut triples, &from, Bytes::mib(2)).unwrap();
+    let mut buckets = Buckets::open(&path, engine()).unwrap();
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let walks = Walks::new(table.order.clone(), table.walks).unwrap();
+    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    let (dealt, slot_rows) = (table.layout.partitioning(), table.layout.slot_rows());
+    let (mut pool, mut largest, mut all) = (TriplePool::default(), 0, Vec::new());
+    while let Some(step) = executor.advance().unwrap() {
+        buckets.read(&step, slot_rows, &mut pool).unwrap();
+        largest = largest.max(pool.triples.len() as u64);
+        let mut expected = Vec::new();
+        for bucket in &step.buckets {
+            let first = |partition| {
+                step.resident.iter().find(|r| r.partition == partition).unwrap().slot as u64
+                    * slot_rows
+            };
+            for (at, &[head, relation, tail]) in table.triples.iter().enumerate() {
+                let [head, tail] = [head, tail].map(|node| dealt.place_of(node as u64));
+                if (head.partition, tail.partition) == (bucket.source, bucket.target) {
+                    let row =
+                        |place: outercore_embed::Place| (first(place.partition) + place.row) as u32;
+                    expected.push(([row(head), relation as u32, row(tail)], weights[at]));
+                }
+            }
+        }
+        let found = pool.triples.iter().copied().zip(pool.weights.iter().copied());
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        all.extend(pool.weights.iter().map(|weight| *weight as usize));
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..table.triples.len()).collect::<Vec<_>>());
+    assert!(largest <= buckets.largest_pool(&walks));
+}
+
+#[test]
+fn buckets_of_other_triples_are_made_anew_and_damaged_ones_refused() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("b.bin");
+    let build = |identity: &str, triples: &[[i64; 3]]| {
+        let mut triples = MemoryTriples { triples, weights: &[] };
+        build_buckets(&RealDisk, &path, &mut triples, &source(&table, identity), Bytes::mib(2))
+    };
+    build("a", &table.triples).unwrap();
+    let first = std::fs::read(&path).unwrap();
+    build("a", &table.triples).unwrap();
+    build("b", &table.triples[1..]).unwrap();
+    assert_eq!(Buckets::open(&path, engine()).unwrap().made_from().identity, "b");
+    build("a", &table.triples).unwrap();
+    assert!(std::fs::read(&path).unwrap() == first);
+    let damage = |place: usize| {
+        let mut bytes = first.clone();
+        bytes[place] ^= 2;
+        std::fs::write(&path, bytes).unwrap();
+        let mut buckets = Buckets::open(&path, engine())?;
+        buckets.keep_all()
+    };
+    for place in [3, 4100, first.len() - 5] {
+        assert_eq!(damage(place).unwrap_err().kind(), ErrorKind::Corrupt, "byte {place}");
+    }
+    std::fs::write(&path, &first[..first.len() - 1]).unwrap();
+    assert_eq!(Buckets::open(&path, engine()).err().unwrap().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn triples_out_of_range_are_named() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    let nodes = table.layout.partitioning().nodes() as i64;
+    let path = Path::new("/nowhere/b.bin");
+    for (wrong, weight, expected) in [
+        ([-1, 0, 0], 1.0, "row 1: head -1, expected 0 to"),
+        ([0, 3, 0], 1.0, "row 1: relation 3, expected 0 to 2"),
+        ([0, 0, nodes], 1.0, "row 1: tail"),
+        ([0, 0, 0], f32::NAN, "row 1: weight NaN"),
+        ([0, 0, 0], -1.0, "row 1: weight -1"),
+    ] {
+        let mut triples = MemoryTriples { triples: &[[0; 3], wrong], weights: &[1.0, weight] };
+        let error =
+            build_buckets(&RealDisk, path, &mut triples, &source(&table, ""), Bytes::mib(1))
+                .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn arrays_of_another_shape_or_length_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    for (file, dtype, row, rows) in [
+        ("good.npy", DType::I64, &[3u64][..], 4),
+        ("pairs.npy", DType::I64, &[2][..], 4),
+        ("short.npy", DType::F32, &[][..], 3),
+        ("wide.npy", DType::F32, &[2][..], 4),
+    ] {
+        let mut writer = ArrayWriter::create(&RealDisk, root, file, dtype, row).unwrap();
+        let bytes = rows * dtype.size() * row.iter().product::<u64>() as usize;
+        writer.write(&vec![0; bytes]).unwrap();
+        writer.finish().unwrap();
+    }
+    let open = |triples: &str, weights: Option<&str>| {
+        let weights = weights.map(|file| root.join(file));
+        ArrayTriples::open(&root.join(triples), weights.as_deref()).map(drop)
+    };
+    open("good.npy", None).unwrap();
+    for (triples, weights, expected) in [
+        ("pairs.npy", None, "expected int64 [m, 3]"),
+        ("good.npy", Some("short.npy"), "3 weights for 4 triples"),
+        ("good.npy", Some("wide.npy"), "expected float32 [m]"),
+    ] {
+        let error = open(triples, weights).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
