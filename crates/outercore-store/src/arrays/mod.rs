@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use builder::{ArrayBuilder, import_npy, register_npy};
 pub(crate) use content::{label, node_id};
-pub(crate) use number::number;
+pub(crate) use number::{Number, number};
 
 use content::{Content, Labels, Matrix, Split};
 

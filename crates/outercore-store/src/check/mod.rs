@@ -1,6 +1,7 @@
 //! Verifying a data set: everything the format promises, every problem, in bounded memory.
 
 mod topology;
+mod values;
 mod words;
 
 use std::collections::BTreeMap;
@@ -8,13 +9,12 @@ use std::fs::File;
 use std::path::Path;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::keys::Group;
-use outercore_format::{ArrayEntry, Checksum, DType, MANIFEST_FILE, Manifest};
+use outercore_format::{ArrayEntry, Checksum, MANIFEST_FILE, Manifest};
 
-use crate::arrays::{label, node_id, number};
 use crate::dataset::{ArrayRef, read_manifest_bytes};
 use crate::npy::{ArrayReader, OnBytes, read_header};
 use topology::Csc;
+use values::Values;
 
 /// How much of a data set is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Report {
 }
 
 /// Verifies the data set in `root`: the manifest, each file's length and header, and, unless told
-/// otherwise, checksums, CSC structure, and the ranges of labels and splits.
+/// otherwise, checksums, CSC structure, the ranges of labels, splits and triples, and where names end.
 ///
 /// **Cost**: reads every array once, in order; a few MiB of memory whatever the size.
 ///
@@ -219,18 +219,24 @@ impl Checker<'_, '_> {
 
     /// Checks an array by itself: its checksum, and its values where its part asks for a range.
     fn content(&mut self, array: &ArrayRef) -> Result<()> {
-        let values = Values::of(self.manifest, array);
+        let mut values = match Values::of(self.manifest, array) {
+            Ok(values) => values,
+            Err(error) => {
+                self.findings.error(Some(&array.key), &error);
+                Values::Any
+            }
+        };
         let mut checksum = Checksum::new();
         let mut reader = ArrayReader::open_unnamed(&array.path)?;
         let size = array.dtype.size();
         let mut read = 0;
         reader.for_each_chunk(outercore_core::Bytes::mib(1), &mut |offset, bytes| {
             checksum.update(bytes);
-            if !matches!(values, Values::Any) {
+            if !values.are_any() {
                 let elements = bytes.chunks_exact(size);
-                for (row, element) in (offset / size as u64..).zip(elements) {
-                    if let Err(what) = values.check(array.dtype, element) {
-                        self.findings.row(&array.key, row, what);
+                for (place, element) in (offset / size as u64..).zip(elements) {
+                    if let Err(what) = values.check(array.dtype, place, element) {
+                        self.findings.row(&array.key, values.row(place), what);
                     }
                 }
             }
@@ -259,41 +265,6 @@ fn stop(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Interrupted => error,
         _ => Error::new(ErrorKind::Interrupted, error.to_string()),
-    }
-}
-
-/// What the elements of an array may be.
-enum Values {
-    Any,
-    Labels { classes: Option<u64> },
-    Nodes { count: u64 },
-}
-
-impl Values {
-    fn of(manifest: &Manifest, array: &ArrayRef) -> Self {
-        let is_labels = manifest.roles.labels.as_ref() == Some(&array.key);
-        if is_labels && array.dtype == DType::I64 {
-            return Self::Labels { classes: manifest.roles.classes };
-        }
-        match Group::of(&array.key) {
-            Group::Split { .. } => Self::Nodes {
-                // A split may be of any type of nodes; with one type there is no doubt which.
-                count: manifest.node_types.values().map(|nodes| nodes.count).max().unwrap_or(0),
-            },
-            _ => Self::Any,
-        }
-    }
-
-    fn check(&self, dtype: DType, element: &[u8]) -> std::result::Result<(), String> {
-        let number = number(dtype, element);
-        match self {
-            Self::Any => Ok(()),
-            Self::Labels { classes } => match label(number, *classes) {
-                Ok(_) => Ok(()),
-                Err((what, _hint)) => Err(what),
-            },
-            Self::Nodes { count } => node_id(number, *count).map(|_| ()),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Import of triples: against a naive model, over every crash point, in any memory.
 
+mod damage;
 mod faults;
 mod memory;
 mod model;

@@ -16,7 +16,7 @@ use crate::model::{
 };
 
 /// Imports texts.
-fn import(
+pub fn import(
     texts: &[(Part, &[u8])],
     options: &TripleImportOptions,
 ) -> Result<(tempfile::TempDir, TripleArtifacts, Manifest)> {

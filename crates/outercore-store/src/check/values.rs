@@ -1,0 +1,198 @@
+//! What the elements of an array may be, told by its key.
+
+use outercore_core::{Error, Result};
+use outercore_format::keys::{self, Group};
+use outercore_format::{ArrayEntry, DType, Manifest};
+
+use crate::arrays::{Number, label, node_id, number};
+use crate::dataset::ArrayRef;
+
+/// A rule for the elements of an array, which come in their order.
+pub(super) enum Values {
+    Any,
+    Labels {
+        classes: Option<u64>,
+    },
+    Nodes {
+        count: u64,
+    },
+    Triples {
+        /// Numbers of entities and relations; none where the data set does not say.
+        counts: [Option<u64>; 2],
+    },
+    Weights,
+    /// Where names end.
+    Ends {
+        /// Bytes of all names.
+        total: u64,
+        elements: u64,
+        /// The element before.
+        before: u64,
+    },
+    /// Names in their order.
+    Ids {
+        count: u64,
+    },
+}
+
+impl Values {
+    /// The rule of an array.
+    ///
+    /// # Errors
+    /// `Corrupt`: the array has another type or shape than its key promises.
+    pub fn of(manifest: &Manifest, array: &ArrayRef) -> Result<Self> {
+        let is_labels = manifest.roles.labels.as_ref() == Some(&array.key);
+        if is_labels && array.dtype == DType::I64 {
+            return Ok(Self::Labels { classes: manifest.roles.classes });
+        }
+        if let Group::Split { .. } = Group::of(&array.key) {
+            // A split may be of any type of nodes; with one type there is no doubt which.
+            let count = manifest.node_types.values().map(|nodes| nodes.count).max().unwrap_or(0);
+            return Ok(Self::Nodes { count });
+        }
+        if let Some(part) = array.key.strip_prefix("triples/") {
+            return Self::of_triples(manifest, array, part);
+        }
+        match array.key.strip_prefix("names/") {
+            Some(part) => Self::of_names(manifest, array, part),
+            None => Ok(Self::Any),
+        }
+    }
+
+    fn of_triples(manifest: &Manifest, array: &ArrayRef, part: &str) -> Result<Self> {
+        if let Some(triples) = part.strip_suffix(".weight") {
+            let rows = entry(manifest, &format!("triples/{triples}")).map(|entry| entry.shape[0]);
+            expect(array, DType::F32, &[rows])?;
+            return Ok(Self::Weights);
+        }
+        expect(array, DType::I64, &[None, Some(3)])?;
+        let entities = manifest.node_types.get(keys::NODE).map(|nodes| nodes.count);
+        let relations = entry(manifest, "names/relation.offsets");
+        let relations = relations.map(|entry| entry.shape[0].saturating_sub(1));
+        Ok(Self::Triples { counts: [entities, relations] })
+    }
+
+    fn of_names(manifest: &Manifest, array: &ArrayRef, part: &str) -> Result<Self> {
+        let Some((kind, what)) = part.rsplit_once('.') else { return Ok(Self::Any) };
+        let of = |what: &str| entry(manifest, &format!("names/{kind}.{what}"));
+        match what {
+            "offsets" => {
+                expect(array, DType::U64, &[None])?;
+                let Some(bytes) = of("bytes") else {
+                    return Err(Error::corrupt("where names end, but no array of their bytes"));
+                };
+                let (total, elements) = (bytes.shape[0], array.shape[0]);
+                if elements == 0 {
+                    return Err(Error::corrupt("no row, expected at least the first, which is 0"));
+                }
+                Ok(Self::Ends { total, elements, before: 0 })
+            }
+            "bytes" => expect(array, DType::U8, &[None]).map(|()| Self::Any),
+            "order" => {
+                let count = of("offsets").map_or(0, |entry| entry.shape[0].saturating_sub(1));
+                expect(array, DType::U64, &[Some(count)])?;
+                Ok(Self::Ids { count })
+            }
+            _ => Ok(Self::Any),
+        }
+    }
+
+    /// Whether elements need not be looked at.
+    pub fn are_any(&self) -> bool {
+        matches!(self, Self::Any)
+    }
+
+    /// The row of an element.
+    pub fn row(&self, place: u64) -> u64 {
+        match self {
+            Self::Triples { .. } => place / 3,
+            _ => place,
+        }
+    }
+
+    /// Looks at the element at `place`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(
+        &mut self,
+        dtype: DType,
+        place: u64,
+        element: &[u8],
+    ) -> std::result::Result<(), String> {
+        let number = number(dtype, element);
+        match self {
+            Self::Any => Ok(()),
+            Self::Labels { classes } => match label(number, *classes) {
+                Ok(_) => Ok(()),
+                Err((what, _hint)) => Err(what),
+            },
+            Self::Nodes { count } => node_id(number, *count).map(|_| ()),
+            Self::Triples { counts: [entities, relations] } => match place % 3 {
+                0 => id("head", number, *entities),
+                1 => id("relation", number, *relations),
+                _ => id("tail", number, *entities),
+            },
+            Self::Weights => match number {
+                Number::Float(weight) if weight.is_finite() && weight >= 0.0 => Ok(()),
+                Number::Float(weight) => Err(format!("weight {weight}, expected 0 or more")),
+                Number::Int(_) => Ok(()),
+            },
+            Self::Ends { total, elements, before } => {
+                // A type without signs is never below 0 and never too large.
+                let Number::Int(end) = number else { return Ok(()) };
+                let end = end as u64;
+                let last = std::mem::replace(before, end);
+                if place == 0 && end != 0 {
+                    return Err(format!("the first name begins at byte {end}, expected 0"));
+                }
+                if end < last || end > *total {
+                    return Err(format!("a name of bytes {last} to {end}, of {total}"));
+                }
+                if place + 1 == *elements && end != *total {
+                    return Err(format!("the last name ends at byte {end}, expected {total}"));
+                }
+                if place > 0 && end == last {
+                    return Err("an empty name".to_owned());
+                }
+                Ok(())
+            }
+            Self::Ids { count } => id("id", number, Some(*count)),
+        }
+    }
+}
+
+fn entry<'a>(manifest: &'a Manifest, key: &str) -> Option<&'a ArrayEntry> {
+    manifest.arrays.get(key)
+}
+
+/// Whether an array has this type and shape; `None` is any extent.
+fn expect(array: &ArrayRef, dtype: DType, shape: &[Option<u64>]) -> Result<()> {
+    let fits = array.shape.len() == shape.len()
+        && array
+            .shape
+            .iter()
+            .zip(shape)
+            .all(|(found, wanted)| wanted.is_none_or(|it| it == *found));
+    if array.dtype == dtype && fits {
+        return Ok(());
+    }
+    let wanted: Vec<String> =
+        shape.iter().map(|extent| extent.map_or("any".to_owned(), |it| it.to_string())).collect();
+    Err(Error::corrupt(format!(
+        "{} {:?}, expected {} [{}]",
+        array.dtype.name(),
+        array.shape,
+        dtype.name(),
+        wanted.join(", ")
+    )))
+}
+
+fn id(what: &str, number: Number, count: Option<u64>) -> std::result::Result<(), String> {
+    let Number::Int(value) = number else { return Err(format!("{what} that is not an integer")) };
+    let most = count.map_or(i128::from(i64::MAX), |count| i128::from(count) - 1);
+    if (0..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{what} {value}, expected 0 to {most}"))
+}
