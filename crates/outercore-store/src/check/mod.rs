@@ -84,7 +84,8 @@ impl Report {
 }
 
 /// Verifies the data set in `root`: the manifest, each file's length and header, and, unless told
-/// otherwise, checksums, CSC structure, the ranges of labels, splits and triples, and where names end.
+/// otherwise, checksums, CSC structure, the ranges of labels, splits and triples, and where names
+/// end.
 ///
 /// **Cost**: reads every array once, in order; a few MiB of memory whatever the size.
 ///

@@ -2,7 +2,7 @@
 
 use outercore_core::{Error, Result};
 use outercore_format::keys::{self, Group};
-use outercore_format::{ArrayEntry, DType, Manifest};
+use outercore_format::{DType, Manifest};
 
 use crate::arrays::{Number, label, node_id, number};
 use crate::dataset::ArrayRef;
@@ -61,20 +61,21 @@ impl Values {
 
     fn of_triples(manifest: &Manifest, array: &ArrayRef, part: &str) -> Result<Self> {
         if let Some(triples) = part.strip_suffix(".weight") {
-            let rows = entry(manifest, &format!("triples/{triples}")).map(|entry| entry.shape[0]);
+            let triples = manifest.arrays.get(&format!("triples/{triples}"));
+            let rows = triples.map(|entry| entry.shape[0]);
             expect(array, DType::F32, &[rows])?;
             return Ok(Self::Weights);
         }
         expect(array, DType::I64, &[None, Some(3)])?;
         let entities = manifest.node_types.get(keys::NODE).map(|nodes| nodes.count);
-        let relations = entry(manifest, "names/relation.offsets");
+        let relations = manifest.arrays.get("names/relation.offsets");
         let relations = relations.map(|entry| entry.shape[0].saturating_sub(1));
         Ok(Self::Triples { counts: [entities, relations] })
     }
 
     fn of_names(manifest: &Manifest, array: &ArrayRef, part: &str) -> Result<Self> {
         let Some((kind, what)) = part.rsplit_once('.') else { return Ok(Self::Any) };
-        let of = |what: &str| entry(manifest, &format!("names/{kind}.{what}"));
+        let of = |what: &str| manifest.arrays.get(&format!("names/{kind}.{what}"));
         match what {
             "offsets" => {
                 expect(array, DType::U64, &[None])?;
@@ -160,10 +161,6 @@ impl Values {
             Self::Ids { count } => id("id", number, Some(*count)),
         }
     }
-}
-
-fn entry<'a>(manifest: &'a Manifest, key: &str) -> Option<&'a ArrayEntry> {
-    manifest.arrays.get(key)
 }
 
 /// Whether an array has this type and shape; `None` is any extent.
