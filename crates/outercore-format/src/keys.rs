@@ -68,6 +68,23 @@ pub enum Group<'a> {
         /// The split's name, which may contain slashes.
         name: &'a str,
     },
+    /// `triples/<part>`.
+    Triples {
+        /// The part, such as `train`.
+        part: &'a str,
+    },
+    /// `triples/<part>.weight`.
+    Weights {
+        /// The part whose triples have these weights.
+        part: &'a str,
+    },
+    /// `names/<kind>.<array>`.
+    Names {
+        /// What has the names: `entity` or `relation`.
+        kind: &'a str,
+        /// `offsets`, `bytes` or `order`.
+        array: &'a str,
+    },
     /// Anything else: kept and checked for length and checksum, not interpreted.
     Other,
 }
@@ -80,6 +97,14 @@ impl<'a> Group<'a> {
             (Some("nodes"), Some(node_type), Some(name)) => Self::Node { node_type, name },
             (Some("edges"), Some(edge_type), Some(name)) => Self::Edge { edge_type, name },
             (Some("splits"), Some(_), _) => Self::Split { name: &key["splits/".len()..] },
+            (Some("triples"), Some(name), None) => match name.strip_suffix(".weight") {
+                Some(part) => Self::Weights { part },
+                None => Self::Triples { part: name },
+            },
+            (Some("names"), Some(name), None) => match name.rsplit_once('.') {
+                Some((kind, array)) => Self::Names { kind, array },
+                None => Self::Other,
+            },
             _ => Self::Other,
         }
     }
@@ -158,7 +183,13 @@ mod tests {
         assert_eq!(Group::of("edges/cites/a/b"), Group::Edge { edge_type: "cites", name: "a/b" });
         assert_eq!(Group::of("splits/train"), Group::Split { name: "train" });
         assert_eq!(Group::of("splits/fold/1"), Group::Split { name: "fold/1" });
-        for key in ["nodes/node", "grid/edge/blocks", "splits", "x"] {
+        assert_eq!(Group::of("triples/train"), Group::Triples { part: "train" });
+        assert_eq!(Group::of("triples/train.weight"), Group::Weights { part: "train" });
+        let names = Group::Names { kind: "entity", array: "offsets" };
+        assert_eq!(Group::of("names/entity.offsets"), names);
+        let others =
+            ["nodes/node", "grid/edge/blocks", "splits", "triples", "triples/a/b", "names/x", "x"];
+        for key in others {
             assert_eq!(Group::of(key), Group::Other, "{key}");
         }
     }

@@ -98,6 +98,8 @@ fn array(manifest: &Manifest, key: &str, entry: &ArrayEntry) -> Result<()> {
             dtype(entry, &[DType::I64])?;
             dimensions(entry, 1)
         }
+        // Whoever reads these looks at their type and shape, and so does a check.
+        Group::Triples { .. } | Group::Weights { .. } | Group::Names { .. } => Ok(()),
         Group::Edge { .. } | Group::Other => Ok(()),
     }
 }

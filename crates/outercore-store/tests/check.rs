@@ -1,13 +1,14 @@
 //! What `check` finds, and how it names it.
 
+mod altered;
 mod tiny;
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use altered::{edit, put, put_as_written};
 use outercore_core::{Error, ErrorKind};
-use outercore_format::{ArrayEntry, Checksum, Manifest, keys};
+use outercore_format::{ArrayEntry, Manifest, keys};
 use outercore_io::RealDisk;
 use outercore_store::arrays::{ArraySpec, Target, register_npy};
 use outercore_store::check::{CheckOptions, Depth, Problem, Report, check};
@@ -33,25 +34,6 @@ fn problems(damage: impl FnOnce(&Path)) -> Vec<Problem> {
 
 fn texts(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(Problem::to_string).collect()
-}
-
-fn put(root: &Path, key: &str, offset: u64, bytes: &[u8]) {
-    let file = File::options().write(true).open(root.join(format!("{key}.npy"))).unwrap();
-    file.write_all_at(bytes, 4096 + offset).unwrap();
-}
-
-/// Puts bytes and makes the manifest agree, as a faulty writer would.
-fn put_as_written(root: &Path, key: &str, offset: u64, bytes: &[u8]) {
-    put(root, key, offset, bytes);
-    let data = fs::read(root.join(format!("{key}.npy"))).unwrap();
-    edit(root, |json| json["arrays"][key]["checksum"] = json!(Checksum::of(&data[4096..])));
-}
-
-fn edit(root: &Path, change: impl FnOnce(&mut Value)) {
-    let path = root.join("graph.json");
-    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    change(&mut json);
-    fs::write(path, json.to_string()).unwrap();
 }
 
 #[test]

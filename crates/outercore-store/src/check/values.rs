@@ -45,36 +45,29 @@ impl Values {
         if is_labels && array.dtype == DType::I64 {
             return Ok(Self::Labels { classes: manifest.roles.classes });
         }
-        if let Group::Split { .. } = Group::of(&array.key) {
+        let rows = |key: &str| manifest.arrays.get(key).map(|entry| entry.shape[0]);
+        match Group::of(&array.key) {
             // A split may be of any type of nodes; with one type there is no doubt which.
-            let count = manifest.node_types.values().map(|nodes| nodes.count).max().unwrap_or(0);
-            return Ok(Self::Nodes { count });
-        }
-        if let Some(part) = array.key.strip_prefix("triples/") {
-            return Self::of_triples(manifest, array, part);
-        }
-        match array.key.strip_prefix("names/") {
-            Some(part) => Self::of_names(manifest, array, part),
-            None => Ok(Self::Any),
+            Group::Split { .. } => {
+                let counts = manifest.node_types.values().map(|nodes| nodes.count);
+                Ok(Self::Nodes { count: counts.max().unwrap_or(0) })
+            }
+            Group::Triples { .. } => {
+                expect(array, DType::I64, &[None, Some(3)])?;
+                let entities = manifest.node_types.get(keys::NODE).map(|nodes| nodes.count);
+                let relations = rows("names/relation.offsets").map(|ends| ends.saturating_sub(1));
+                Ok(Self::Triples { counts: [entities, relations] })
+            }
+            Group::Weights { part } => {
+                expect(array, DType::F32, &[rows(&format!("triples/{part}"))])?;
+                Ok(Self::Weights)
+            }
+            Group::Names { kind, array: what } => Self::of_names(manifest, array, kind, what),
+            Group::Node { .. } | Group::Edge { .. } | Group::Other => Ok(Self::Any),
         }
     }
 
-    fn of_triples(manifest: &Manifest, array: &ArrayRef, part: &str) -> Result<Self> {
-        if let Some(triples) = part.strip_suffix(".weight") {
-            let triples = manifest.arrays.get(&format!("triples/{triples}"));
-            let rows = triples.map(|entry| entry.shape[0]);
-            expect(array, DType::F32, &[rows])?;
-            return Ok(Self::Weights);
-        }
-        expect(array, DType::I64, &[None, Some(3)])?;
-        let entities = manifest.node_types.get(keys::NODE).map(|nodes| nodes.count);
-        let relations = manifest.arrays.get("names/relation.offsets");
-        let relations = relations.map(|entry| entry.shape[0].saturating_sub(1));
-        Ok(Self::Triples { counts: [entities, relations] })
-    }
-
-    fn of_names(manifest: &Manifest, array: &ArrayRef, part: &str) -> Result<Self> {
-        let Some((kind, what)) = part.rsplit_once('.') else { return Ok(Self::Any) };
+    fn of_names(manifest: &Manifest, array: &ArrayRef, kind: &str, what: &str) -> Result<Self> {
         let of = |what: &str| manifest.arrays.get(&format!("names/{kind}.{what}"));
         match what {
             "offsets" => {
@@ -135,9 +128,10 @@ impl Values {
                 _ => id("tail", number, *entities),
             },
             Self::Weights => match number {
-                Number::Float(weight) if weight.is_finite() && weight >= 0.0 => Ok(()),
-                Number::Float(weight) => Err(format!("weight {weight}, expected 0 or more")),
-                Number::Int(_) => Ok(()),
+                Number::Float(weight) if !(weight.is_finite() && weight >= 0.0) => {
+                    Err(format!("weight {weight}, expected a finite number, 0 or more"))
+                }
+                _ => Ok(()),
             },
             Self::Ends { total, elements, before } => {
                 // A type without signs is never below 0 and never too large.

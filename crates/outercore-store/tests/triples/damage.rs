@@ -1,22 +1,21 @@
 //! What `check` finds in triples and names that a faulty writer has left: checksums agree, values
 //! do not.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use outercore_core::ErrorKind;
-use outercore_format::{Checksum, DType};
+use outercore_format::DType;
 use outercore_io::RealDisk;
 use outercore_store::check::{CheckOptions, Problem, check};
 use outercore_store::import::{Part, TripleImportOptions};
 use outercore_store::npy::ArrayWriter;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::altered::{edit, put_as_written};
 use crate::model::options;
 use crate::rules::import;
-
-const DATA: u64 = 4096;
 
 /// Two triples of the entities `a`, `bb` and `ccc`, with weights, after `damage`.
 fn problems(damage: impl FnOnce(&Path)) -> Vec<Problem> {
@@ -26,23 +25,6 @@ fn problems(damage: impl FnOnce(&Path)) -> Vec<Problem> {
     let root = directory.path().join("graph");
     damage(&root);
     check(&root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap().problems
-}
-
-/// Puts bytes and makes the manifest agree.
-fn put(root: &Path, key: &str, offset: u64, bytes: &[u8]) {
-    let path = root.join(format!("{key}.npy"));
-    File::options().write(true).open(&path).unwrap().write_all_at(bytes, DATA + offset).unwrap();
-    let data = fs::read(path).unwrap();
-    edit(root, |json| {
-        json["arrays"][key]["checksum"] = json!(Checksum::of(&data[DATA as usize..]));
-    });
-}
-
-fn edit(root: &Path, change: impl FnOnce(&mut Value)) {
-    let path = root.join("graph.json");
-    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    change(&mut json);
-    fs::write(path, json.to_string()).unwrap();
 }
 
 #[test]
@@ -61,14 +43,15 @@ fn ids_weights_and_ends_of_names_out_of_range_are_named_with_their_row() {
         (ends, 3, &word(4), "row 3: the last name ends at byte 4, expected 6"),
         (ends, 1, &word(-1), "row 1: a name of bytes 0 to 18446744073709551615, of 6"),
     ] {
-        let found = problems(|root| put(root, key, element * 8, bytes));
+        let found = problems(|root| put_as_written(root, key, element * 8, bytes));
         let text = found.first().unwrap_or_else(|| panic!("nothing for {expected}")).to_string();
         assert!(text.contains(expected), "{text}");
         assert_eq!(found[0].kind, ErrorKind::Corrupt);
     }
     for (weight, shown) in [(-1.0, "-1"), (f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
-        let found =
-            problems(|root| put(root, "triples/train.weight", 4, &f32::to_le_bytes(weight)));
+        let found = problems(|root| {
+            put_as_written(root, "triples/train.weight", 4, &f32::to_le_bytes(weight))
+        });
         assert!(found[0].to_string().contains(&format!("row 1: weight {shown}")), "{}", found[0]);
     }
 }
@@ -100,7 +83,8 @@ fn an_order_of_names_holds_ids() {
 fn triples_of_another_shape_are_named() {
     let found = problems(|root| {
         let header = "{'descr': '<i8', 'fortran_order': False, 'shape': (6,), }";
-        let width = DATA as usize - 11;
+        // A header of 4096 bytes, of which the first ten say how long it is.
+        let width = 4096 - 11;
         let padded = format!("{header:<width$}\n");
         let file = File::options().write(true).open(root.join("triples/train.npy")).unwrap();
         file.write_all_at(padded.as_bytes(), 10).unwrap();

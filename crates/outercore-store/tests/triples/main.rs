@@ -1,5 +1,7 @@
 //! Import of triples: against a naive model, over every crash point, in any memory.
 
+#[path = "../altered/mod.rs"]
+mod altered;
 mod damage;
 mod faults;
 mod memory;
