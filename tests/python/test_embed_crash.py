@@ -50,6 +50,9 @@ def setting_of(kind: str) -> Setting:
     if kind == "in-turn":
         walks = Walks(spread=True, rename=True, in_turn=True, seed=3)
         return Setting(order_of(4, 2), entities=61, walks=walks)
+    if kind == "groups":
+        walks = Walks(spread=True, rename=True, group=2, seed=3)
+        return Setting(order_of(4, 3), entities=61, walks=walks)
     return Setting(order_of(6, 4 if kind == "spare" else 3, spare=kind == "spare"), entities=61)
 
 
@@ -118,7 +121,7 @@ torch.save(found, root / "found.pt")
 """
 
 
-@pytest.mark.parametrize("kind", ["memory", "in-place", "in-turn", "spare", "walks"])
+@pytest.mark.parametrize("kind", ["memory", "in-place", "in-turn", "spare", "walks", "groups"])
 @pytest.mark.timeout(600)
 def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(
     tmp_path: Path, kind: str

@@ -129,13 +129,14 @@ def test_given_rows_come_first_and_those_that_are_no_number_are_the_models_own(
         Walks(),
         Walks(2, spread=True, rename=True),
         Walks(2, spread=True, rename=True, in_turn=True),
+        Walks(2, spread=True, rename=True, group=3),
         Walks(3),
     ],
 )
 def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: bool) -> None:
     # Partitions of whole pages, so that no row is added.
     order = order_of(8, 4 if spare else 3, spare=spare)
-    setting = Setting(order, entities=8 * 512, walks=walks)
+    setting = Setting(order, entities=8 * 512 * walks.group, walks=walks)
     store = setting.create(tmp_path)
     plan = setting.order.plan(
         nodes=setting.entities,
@@ -164,6 +165,8 @@ def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: 
     [
         Walks(2, spread=True, rename=True),
         Walks(2, spread=True, rename=True, in_turn=True),
+        Walks(2, spread=True, rename=True, group=4),
+        Walks(2, rename=True, group=2),
         Walks(3, rename=True),
     ],
 )
@@ -197,11 +200,12 @@ def test_an_epoch_of_several_walks_trains_every_triple_once(
     ("swap", "slots"), [("in-place", 2), ("in-place", 4), ("in-turn", 2), ("spare-slot", 4)]
 )
 @pytest.mark.parametrize("loss", ["softmax", "margin"])
+@pytest.mark.parametrize("group", [1, 3])
 def test_no_pool_draws_more_than_the_plan_counts(
-    tmp_path: Path, loss: str, swap: Swap, slots: int, spread: bool
+    tmp_path: Path, group: int, loss: str, swap: Swap, slots: int, spread: bool
 ) -> None:
     spare = swap == "spare-slot"
-    walks = Walks(2, spread=spread, rename=True, in_turn=swap == "in-turn")
+    walks = Walks(2, spread=spread, rename=True, in_turn=swap == "in-turn", group=group)
     setting = Setting(order_of(8, slots, spare=spare), walks=walks)
     config = EmbedConfig.from_dict(
         {"loss": {"kind": loss}, "negatives": {"count": 5}, "budget": {"spread": spread}}
@@ -211,9 +215,10 @@ def test_no_pool_draws_more_than_the_plan_counts(
         negatives = PoolNegatives(config.negatives, pool, weighs=config.bias_weighs)
         asked = list(negatives.ask(torch.arange(len(pool.triples)), "tail", 10**6, Draws(0)))
         most = max(most, len(asked))
-    assert 1 <= most <= draws_of(config, slots - spare, swap)
-    # Not many more, either.
-    assert most == draws_of(config, slots - spare, swap) or (swap != "in-place" and not spread)
+    draws = draws_of(config, (slots - spare) * group, swap)
+    assert 1 <= most <= draws
+    # Not many more, either; parts of groups meet as often as chance has it.
+    assert most == draws or (swap != "in-place" and not spread) or (group > 1 and spread)
 
 
 def test_the_least_budget_is_said_and_gives_the_same_bits(tmp_path: Path) -> None:

@@ -163,8 +163,8 @@ def test_buckets_stay_whole_where_their_triples_are_the_filter() -> None:
     budget = {"partitions": 16, "slots": 5, "swap": "spare-slot", "spread": True}
     chosen = config(500 * MIB, **budget)
     known = replace(chosen, negatives=NegativesConfig(filter="known"))
-    assert walks_of(chosen, place(chosen, dense)) == Walks(16, spread=True, rename=True)
-    assert walks_of(known, place(known, dense)) == Walks(1, spread=False, rename=True)
+    assert walks_of(chosen, place(chosen, dense)) == Walks(16, spread=True, rename=True, group=4)
+    assert walks_of(known, place(known, dense)) == Walks(1, rename=True, group=4)
     many = replace(known, budget=replace(known.budget, sweeps=4))
     with pytest.raises(InvalidError, match="sweeps: 4 with the filter `known`"):
         place(many, dense)
@@ -187,6 +187,56 @@ def test_sweeps_are_as_many_as_training_hides_or_as_asked() -> None:
     few = Size(entities=50_000, relations=50, triples=80_000)
     assert place(config(300 * MIB, **budget), few).sweeps < 8
     assert place(config(4096 * MIB), LARGE).sweeps == 1
+
+
+def test_partitions_have_as_many_parts_as_there_are_rows_for() -> None:
+    def group(entities: int, partitions: int, dim: int = 128, **groups: Any) -> int:
+        budget = {"memory": "256MiB", "partitions": partitions, "slots": 4}
+        budget |= groups.pop("budget", {})
+        chosen = EmbedConfig.from_dict({"model": {"dim": dim}, "budget": budget, **groups})
+        placed = place(chosen, Size(entities, relations=5, triples=400_000))
+        assert resolved(chosen, placed).budget.group == placed.group
+        assert walks_of(chosen, placed).group == placed.group
+        return placed.group
+
+    # 64 parts at most.
+    assert [group(40_000, partitions) for partitions in (8, 16, 32, 64)] == [8, 4, 2, 1]
+    # Parts are whole pages: rows of 100 numbers come 256 at a time.
+    assert [group(entities, 8, dim=100) for entities in (8_192, 4_096, 2_048)] == [4, 2, 1]
+    # As asked.
+    assert group(40_000, 8, budget={"group": 3}) == 3
+    # Parts that stay together are one; other losses have no bias for how often two meet, and
+    # PyTorch would train what differs by it apart.
+    assert group(40_000, 8, model={"kind": "transe", "dim": 128}) == 1
+    assert group(40_000, 8, budget={"rename": False}) == 1
+    assert group(40_000, 8, loss={"kind": "logistic"}) == 1
+    assert group(40_000, 8, loss={"kind": "logistic"}, budget={"spread": False}) == 8
+
+
+def test_parts_take_room_for_their_pages_and_buckets() -> None:
+    size = Size(entities=4_096, relations=5, triples=400_000)
+
+    def placed(group: int) -> Placement:
+        budget = {"memory": "64MiB", "partitions": 8, "slots": 2, "group": group, "sweeps": 1}
+        model = {"kind": "complex", "dim": 100}
+        return place(EmbedConfig.from_dict({"model": model, "budget": budget}), size)
+
+    one, two, eight = (placed(group) for group in (1, 2, 8))
+    # 512 rows; twice 256; eight times 64 in 256 each.
+    assert one.parts["slots"] == two.parts["slots"] == eight.parts["slots"] // 4
+    # More is known of buckets, of which there are 64 times 64.
+    assert one.parts["triples of a state"] < eight.parts["triples of a state"]
+
+
+def test_groups_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InvalidError, match="group: 4 parts of partitions that keep their places"):
+        EmbedConfig.from_dict({"budget": {"group": 4, "rename": False}})
+    with pytest.raises(InvalidError, match=r"budget\.group"):
+        EmbedConfig.from_dict({"budget": {"group": 513}})
+    # More parts than entities.
+    tiny = Size(entities=20, relations=1, triples=300)
+    with pytest.raises(InvalidError, match="there is no such order"):
+        place(config(100 * MIB, partitions=4, slots=2, group=8), tiny)
 
 
 def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(

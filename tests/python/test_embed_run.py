@@ -259,10 +259,11 @@ def test_partitions_learn_as_well_as_memory(facts: Path, tmp_path: Path) -> None
     assert min(found.values()) > 0.5
 
 
+@pytest.mark.parametrize("group", [1, 2])
 def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
-    facts: Path, tmp_path: Path
+    facts: Path, tmp_path: Path, group: int
 ) -> None:
-    budget = {**IN_PARTITIONS, "sweeps": 2}
+    budget = {**IN_PARTITIONS, "sweeps": 2, "group": group}
     result = oc.embed(facts, small(budget=budget), out=tmp_path / "run")
     order = result.record["plan"]["order"]
     assert len(order["states"]) == order["swaps"] + 1
@@ -271,10 +272,20 @@ def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
     config = json.loads((tmp_path / "run/config.json").read_text())["config"]["budget"]
     assert (config["partitions"], config["slots"], config["swap"]) == (6, 3, "in-place")
     assert config["sweeps"] == order["walks"]["sweeps"] == 2
-    # An epoch between two others reads as many partitions as it swaps.
+    assert config["group"] == order["walks"]["group"] == group
+    # An epoch between two others reads as many partitions as it swaps, part by part.
     counters = result.record["epochs"][2]["counters"]
-    assert counters["loads"] == order["swaps"] * config["sweeps"]
+    assert counters["loads"] == order["swaps"] * config["sweeps"] * group
     assert counters["bytes_read"] == order["bytes_between"]
+
+
+def test_a_run_of_a_release_that_knew_no_groups_has_none(facts: Path, tmp_path: Path) -> None:
+    oc.embed(facts, small(budget=IN_PARTITIONS, optimiser={"epochs": 1}), out=tmp_path / "run")
+    path = tmp_path / "run/config.json"
+    values = json.loads(path.read_text())
+    del values["config"]["budget"]["group"]
+    path.write_text(json.dumps(values))
+    assert EmbedDirectory.open(tmp_path / "run").config().budget.group == 1
 
 
 @pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])

@@ -13,10 +13,10 @@ use crate::order::{Order, check};
 use crate::partition::{CopyIndex, Sums};
 use crate::walk::WalkConfig;
 
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Versions that can be read. The first one knows of no walks: its epochs have one. The second one
-/// knows of no turns.
-const READABLE: [u32; 3] = [1, 2, VERSION];
+/// knows of no turns, the third one of no groups.
+const READABLE: [u32; 4] = [1, 2, 3, VERSION];
 const JOURNAL: &str = "journal.json";
 const ORDER: &str = "order.json";
 const DAMAGED: &str = "go on from a copy of the directory, or train again";

@@ -30,4 +30,4 @@ pub use order::{
 };
 pub use partition::Fill;
 pub use plan::{BucketEdges, Hiding, OrderPlan, PlanInput, plan_order};
-pub use walk::{EpochVisits, MAX_SWEEPS, Share, Visit, Visits, WalkConfig, Walks};
+pub use walk::{EpochVisits, MAX_SWEEPS, Share, Visit, Visits, Walk, WalkConfig, WalkState, Walks};

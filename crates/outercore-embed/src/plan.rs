@@ -197,7 +197,7 @@ impl<'a> Work<'a> {
         let mut visits = vec![0; order.partitions * order.partitions];
         let at = |bucket: Bucket| bucket.source * order.partitions + bucket.target;
         for state in &order.states {
-            for bucket in buckets_of(state, input.walks.spread) {
+            for bucket in buckets_of(&state.resident, &state.buckets, input.walks.spread) {
                 visits[at(bucket)] += 1;
             }
         }
@@ -205,8 +205,8 @@ impl<'a> Work<'a> {
         let states = order.states.iter().enumerate().map(|(index, state)| {
             let swap = order.states.get(index + 1).and_then(|next| next.swap);
             let mut sides = [(0, 0.0); 2];
-            for bucket in buckets_of(state, input.walks.spread) {
-                let before = input.walks.before(swap, bucket);
+            for bucket in buckets_of(&state.resident, &state.buckets, input.walks.spread) {
+                let before = input.walks.before(swap.as_slice(), bucket);
                 let (buckets, seconds) = &mut sides[usize::from(!before)];
                 let edges = input.edges_of(bucket, order.partitions);
                 *buckets += 1;

@@ -7,7 +7,7 @@ use outercore_core::{Error, Result, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Shuffle;
-use crate::order::{Bucket, Order, State, Swap, SwapMode};
+use crate::order::{Bucket, MAX_PARTITIONS, Order, State, Swap, SwapMode};
 
 /// More sweeps than this leave no triples for a state.
 pub const MAX_SWEEPS: u32 = 1024;
@@ -20,8 +20,8 @@ const PARTS: u64 = u64::from_be_bytes(*b"dealing.");
 /// How an epoch goes through an order of partitions.
 ///
 /// A buffer state trains few pairs of partitions, and a model trained on few of them for long
-/// forgets others. Each of the three mixes what is trained: the more, the closer to an epoch with
-/// everything in memory.
+/// forgets others. Sweeps, spreading, renaming and groups mix what is trained: the more, the closer
+/// to an epoch with everything in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WalkConfig {
@@ -39,6 +39,12 @@ pub struct WalkConfig {
     /// not need the partition that leaves while that is exchanged: more pairs of partitions are in
     /// a pool, and nothing hides a swap. With a spare slot a state is one pool anyway.
     pub in_turn: bool,
+    /// Partitions of the table that one partition of the order consists of. They move together,
+    /// and which ones do is drawn anew for every walk, but for those that stay in memory between
+    /// two: so two nodes that are never in memory together in one walk are in another. Moves no
+    /// more bytes, in smaller pieces. (MariusGNN, EuroSys 2023: physical and logical
+    /// partitions.)
+    pub group: u32,
     /// Of the names and parts.
     pub seed: u64,
 }
@@ -46,28 +52,58 @@ pub struct WalkConfig {
 impl Default for WalkConfig {
     /// One walk, every bucket at once, the same names, swaps during training.
     fn default() -> Self {
-        Self { sweeps: 1, spread: false, rename: false, in_turn: false, seed: 0 }
+        Self { sweeps: 1, spread: false, rename: false, in_turn: false, group: 1, seed: 0 }
     }
 }
 
 impl WalkConfig {
-    /// Checks the number of sweeps.
+    /// Checks the number of sweeps and the size of groups.
     ///
     /// # Errors
-    /// `Invalid`: none, or more than [`MAX_SWEEPS`].
+    /// `Invalid`: no sweep, or more than [`MAX_SWEEPS`]; groups of nothing, of more than
+    /// [`MAX_PARTITIONS`], or of several partitions that keep their places.
     pub fn validate(&self) -> Result<()> {
-        if (1..=MAX_SWEEPS).contains(&self.sweeps) {
-            return Ok(());
+        if !(1..=MAX_SWEEPS).contains(&self.sweeps) {
+            return Err(Error::invalid(format!(
+                "sweeps of an epoch: {}, expected 1 to {MAX_SWEEPS}",
+                self.sweeps
+            )));
         }
-        Err(Error::invalid(format!(
-            "sweeps of an epoch: {}, expected 1 to {MAX_SWEEPS}",
-            self.sweeps
-        )))
+        if !(1..=MAX_PARTITIONS).contains(&self.group()) {
+            return Err(Error::invalid(format!(
+                "groups of {} partitions, expected 1 to {MAX_PARTITIONS}",
+                self.group
+            )));
+        }
+        if self.group > 1 && !self.rename {
+            return Err(Error::invalid(format!(
+                "groups of {} partitions that keep their places from walk to walk",
+                self.group
+            ))
+            .hint("`rename` as well, or groups of 1"));
+        }
+        Ok(())
     }
 
-    /// Whether a bucket is trained before a swap in place begins, not meanwhile.
-    pub(crate) fn before(&self, swap: Option<Swap>, bucket: Bucket) -> bool {
-        self.in_turn || swap.is_none_or(|swap| bucket.needs(swap.evicted))
+    /// Partitions of the table in one of the order.
+    pub(crate) fn group(&self) -> usize {
+        self.group as usize
+    }
+
+    /// Partitions of the table for which the slots of `order` have room.
+    pub(crate) fn slots(&self, order: &Order) -> usize {
+        order.slots.min(order.partitions) * self.group()
+    }
+
+    /// Partitions of a table that is trained in `order`.
+    pub(crate) fn partitions(&self, order: &Order) -> usize {
+        order.partitions * self.group()
+    }
+
+    /// Whether a bucket is trained before swaps in place begin, not meanwhile.
+    pub(crate) fn before(&self, swaps: &[Swap], bucket: Bucket) -> bool {
+        let leaves = |swap: &Swap| bucket.needs(swap.evicted);
+        self.in_turn || swaps.is_empty() || swaps.iter().any(leaves)
     }
 }
 
@@ -154,9 +190,57 @@ pub struct Walks {
     config: WalkConfig,
     /// The walk that was asked for last.
     number: u64,
-    /// By place in the order: the partition that has it in that walk.
+    /// By place in the order: the partitions that have it in that walk, group after group.
     names: Vec<usize>,
-    current: Order,
+    current: Walk,
+}
+
+/// One walk: buffer states of the table's partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// Where a loaded partition goes.
+    pub mode: SwapMode,
+    /// What is in memory, in order.
+    pub states: Vec<WalkState>,
+}
+
+/// What is in memory at one time of a walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkState {
+    /// The swaps that led here, as many as a group has partitions; none to the first state.
+    pub swaps: Vec<Swap>,
+    /// The partitions in memory, group after group.
+    pub resident: Vec<usize>,
+    /// The buckets that the walk allows here for the first time.
+    pub buckets: Vec<Bucket>,
+}
+
+impl Walk {
+    /// The walk through `order` in which the partitions at its places are those of `names`.
+    fn new(order: &Order, names: &[usize], group: usize) -> Self {
+        let at = |place: usize| &names[place * group..][..group];
+        let swaps = |swap: Swap| {
+            let pairs = at(swap.evicted).iter().zip(at(swap.loaded));
+            pairs.map(|(&evicted, &loaded)| Swap { evicted, loaded }).collect()
+        };
+        let between = |bucket: &Bucket| {
+            let (sources, targets) = (at(bucket.source), at(bucket.target));
+            sources.iter().flat_map(move |&source| {
+                targets.iter().map(move |&target| Bucket { source, target })
+            })
+        };
+        let state = |state: &State| WalkState {
+            swaps: state.swap.map(swaps).unwrap_or_default(),
+            resident: state.resident.iter().flat_map(|&place| at(place)).copied().collect(),
+            buckets: state.buckets.iter().flat_map(between).collect(),
+        };
+        Self { mode: order.mode, states: order.states.iter().map(state).collect() }
+    }
+
+    /// The swaps that lead from a state to the next one; none from the last.
+    pub fn swaps_after(&self, state: usize) -> &[Swap] {
+        self.states.get(state + 1).map_or(&[], |next| &next.swaps)
+    }
 }
 
 impl Walks {
@@ -166,8 +250,8 @@ impl Walks {
     /// As [`WalkConfig::validate`].
     pub fn new(order: Order, config: WalkConfig) -> Result<Self> {
         config.validate()?;
-        let names = (0..order.partitions).collect();
-        let current = order.clone();
+        let names: Vec<usize> = (0..config.partitions(&order)).collect();
+        let current = Walk::new(&order, &names, config.group());
         Ok(Self { orders: [order.clone(), order.reversed()], config, number: 0, names, current })
     }
 
@@ -180,6 +264,16 @@ impl Walks {
     pub fn order(&self, walk: u64) -> &Order {
         let backwards = !self.config.rename && walk % 2 == 1;
         &self.orders[usize::from(backwards)]
+    }
+
+    /// Partitions of the table: those of the order, as many times as a group has.
+    pub fn partitions(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Partitions of the table that memory has room for.
+    pub fn slots(&self) -> usize {
+        self.config.slots(&self.orders[0])
     }
 
     /// Buffer states of a walk.
@@ -199,35 +293,34 @@ impl Walks {
         (epoch * u64::from(self.config.sweeps) + sweep as u64, state)
     }
 
-    /// The order of a walk, with the names that partitions have in it.
+    /// A walk.
     ///
     /// **Cost**: goes through the names of the walks before; nothing for the last one asked for or
     /// the one after it.
-    pub fn walk(&mut self, number: u64) -> &Order {
+    pub fn walk(&mut self, number: u64) -> &Walk {
         if number == self.number {
             return &self.current;
         }
         if !self.config.rename {
             self.number = number;
-            self.current = self.order(number).clone();
-            return &self.current;
+        } else {
+            if number < self.number {
+                (self.number, self.names) = (0, (0..self.names.len()).collect());
+            }
+            while self.number < number {
+                self.number += 1;
+                self.names = self.next_names();
+            }
         }
-        if number < self.number {
-            (self.number, self.names) = (0, (0..self.orders[0].partitions).collect());
-        }
-        while self.number < number {
-            self.number += 1;
-            self.names = self.next_names();
-        }
-        self.current = self.orders[0].renamed(&self.names);
+        self.current = Walk::new(self.order(number), &self.names, self.config.group());
         &self.current
     }
 
     /// Names for the walk `self.number`, whose predecessor has the names `self.names`: the first
-    /// state has those that are in memory, and with a spare slot the first swap loads what left
-    /// last and is there still.
+    /// state has the groups that are in memory, and with a spare slot the first swap loads the one
+    /// that left last and is there still. The others are made anew.
     fn next_names(&self) -> Vec<usize> {
-        let order = &self.orders[0];
+        let (order, group) = (&self.orders[0], self.config.group());
         let swap_of = |state: Option<&State>| state.and_then(|state| state.swap);
         let mut draws = Stream::new(self.config.seed, NAMES).uniform(self.number, 0, 0);
         let mut shuffled = |mut some: Vec<usize>| {
@@ -239,20 +332,23 @@ impl Walks {
         let (Some(first), Some(last)) = (order.states.first(), order.states.last()) else {
             return self.names.clone();
         };
-        let mut names = vec![usize::MAX; order.partitions];
-        let stay = shuffled(last.resident.iter().map(|&place| self.names[place]).collect());
-        for (&place, name) in first.resident.iter().zip(stay) {
-            names[place] = name;
+        let mut names = vec![usize::MAX; self.names.len()];
+        let mut stays = |place: usize, before: usize| {
+            let group_before = &self.names[before * group..][..group];
+            names[place * group..][..group].copy_from_slice(group_before);
+        };
+        for (&place, before) in first.resident.iter().zip(shuffled(last.resident.clone())) {
+            stays(place, before);
         }
         if order.mode == SwapMode::SpareSlot
             && let (Some(load), Some(left)) =
                 (swap_of(order.states.get(1)), swap_of(order.states.last()))
         {
-            names[load.loaded] = self.names[left.evicted];
+            stays(load.loaded, left.evicted);
         }
-        let mut used = vec![false; order.partitions];
+        let mut used = vec![false; names.len()];
         names.iter().filter(|&&name| name != usize::MAX).for_each(|&name| used[name] = true);
-        let mut others = shuffled((0..order.partitions).filter(|&name| !used[name]).collect());
+        let mut others = shuffled((0..names.len()).filter(|&name| !used[name]).collect());
         for name in &mut names {
             if *name == usize::MAX {
                 *name = others.pop().unwrap_or(0);
@@ -263,7 +359,7 @@ impl Walks {
 
     /// What is trained in each state of an epoch, in turn: every triple of every bucket once.
     pub fn epoch(&mut self, epoch: u64) -> EpochVisits {
-        let partitions = self.orders[0].partitions;
+        let partitions = self.partitions();
         let mut parts = vec![0u32; partitions * partitions];
         let sweeps = u64::from(self.config.sweeps);
         let here = (self.number, self.names.clone(), self.current.clone());
@@ -271,7 +367,7 @@ impl Walks {
             let spread = self.config.spread;
             let walked = self.walk(walk);
             for state in &walked.states {
-                for bucket in buckets_of(state, spread) {
+                for bucket in buckets_of(&state.resident, &state.buckets, spread) {
                     parts[bucket.source * partitions + bucket.target] += 1;
                 }
             }
@@ -311,16 +407,15 @@ impl EpochVisits {
     ///
     /// # Panics
     /// If there is no such state.
-    pub fn state(&mut self, walk: &Order, index: usize) -> Visits {
+    pub fn state(&mut self, walk: &Walk, index: usize) -> Visits {
         self.next += 1;
-        let (state, next) = (&walk.states[index], walk.states.get(index + 1));
-        let swap = next.and_then(|next| next.swap);
+        let (state, swaps) = (&walk.states[index], walk.swaps_after(index));
         let mut visits = Visits::default();
-        for bucket in buckets_of(state, self.config.spread) {
+        for bucket in buckets_of(&state.resident, &state.buckets, self.config.spread) {
             let at = bucket.source * self.partitions + bucket.target;
             let share = self.share(at);
             self.seen[at] += 1;
-            let before = self.config.before(swap, bucket);
+            let before = self.config.before(swaps, bucket);
             let side = if before { &mut visits.before_swap } else { &mut visits.during_swap };
             side.push((bucket, share));
         }
@@ -336,32 +431,15 @@ impl EpochVisits {
     }
 }
 
-/// The buckets that a state has a part of: those that it is the first to allow, or all.
-pub(crate) fn buckets_of(state: &State, spread: bool) -> Vec<Bucket> {
+/// The buckets that a state has a part of: the `new` ones, which it is the first to allow, or all
+/// those of the partitions that are `there`.
+pub(crate) fn buckets_of(there: &[usize], new: &[Bucket], spread: bool) -> Vec<Bucket> {
     if !spread {
-        return state.buckets.clone();
+        return new.to_vec();
     }
-    let there = &state.resident;
     let pairs =
         there.iter().flat_map(|&source| there.iter().map(move |&target| Bucket { source, target }));
     let mut buckets: Vec<Bucket> = pairs.collect();
     buckets.sort_unstable();
     buckets
-}
-
-impl Order {
-    /// The same order of other partitions: `names` has the new one of each.
-    fn renamed(&self, names: &[usize]) -> Self {
-        let rename =
-            |bucket: &Bucket| Bucket { source: names[bucket.source], target: names[bucket.target] };
-        let state = |state: &State| State {
-            swap: state
-                .swap
-                .map(|swap| Swap { evicted: names[swap.evicted], loaded: names[swap.loaded] }),
-            resident: state.resident.iter().map(|&partition| names[partition]).collect(),
-            buckets: state.buckets.iter().map(rename).collect(),
-            held: state.held,
-        };
-        Self { states: self.states.iter().map(state).collect(), ..self.clone() }
-    }
 }

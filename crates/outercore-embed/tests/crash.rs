@@ -15,19 +15,21 @@ use outercore_io::{Backend, Disk, EngineConfig, FaultDisk, FaultKind, FaultPlan}
 
 const EPOCHS: u64 = 2;
 
-fn tables() -> [Table; 5] {
+fn tables() -> [Table; 6] {
     let spare =
         OrderConfig { mode: SwapMode::SpareSlot, ..OrderConfig::new(OrderKind::Optimal, 4, 3) };
     let in_place = OrderConfig::new(OrderKind::Optimal, 5, 3);
-    let walks = WalkConfig { sweeps: 2, spread: true, rename: true, in_turn: false, seed: 9 };
+    let walks =
+        WalkConfig { sweeps: 2, spread: true, rename: true, seed: 9, ..WalkConfig::default() };
     let few = OrderConfig::new(OrderKind::Optimal, 4, 3);
     let two = OrderConfig::new(OrderKind::Optimal, 4, 2);
     [
         Table::new(&in_place, 1),
         Table::new(&spare, 1),
-        Table { walks, ..Table::new(&few, 1) },
-        Table { walks, ..Table::new(&spare, 1) },
-        Table { walks: WalkConfig { in_turn: true, ..walks }, ..Table::new(&two, 1) },
+        Table::walked(&few, walks, 1),
+        Table::walked(&spare, walks, 1),
+        Table::walked(&two, WalkConfig { in_turn: true, ..walks }, 1),
+        Table::walked(&few, WalkConfig { sweeps: 1, group: 2, ..walks }, 1),
     ]
 }
 

@@ -106,7 +106,7 @@ fn bytes_moved_between_two_epochs_are_those_of_the_plan() {
     let config = OrderConfig::new(OrderKind::Optimal, 8, 3);
     let directory = tempfile::tempdir().unwrap();
     // Partitions of whole pages, so that no row is added.
-    let table = Table::shaped(&config, 8 * 512, 6, 2, 1);
+    let table = Table::shaped(&config, WalkConfig::default(), 8 * 512, 6, 2, 1);
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
     let buckets = table.buckets(directory.path());
     let plan = plan_order(
@@ -431,7 +431,7 @@ proptest! {
             ..OrderConfig::new(OrderKind::Optimal, partitions, slots)
         };
         let directory = tempfile::tempdir().unwrap();
-        let table = Table::shaped(&config, nodes, dim, state, seed);
+        let table = Table::shaped(&config, WalkConfig::default(), nodes, dim, state, seed);
         let mut naive = Naive::new(&table);
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();

@@ -35,13 +35,15 @@ fn npy(path: &Path) -> Vec<u32> {
 
 #[test]
 fn passes_between_epochs_give_the_table_and_change_nothing() {
-    let mixed = WalkConfig { sweeps: 2, spread: true, rename: true, in_turn: false, seed: 4 };
+    let plain = WalkConfig::default();
+    let mixed = WalkConfig { sweeps: 2, spread: true, rename: true, seed: 4, ..plain };
+    let grouped = WalkConfig { group: 2, ..mixed };
     for (config, walks) in orders()
         .into_iter()
-        .flat_map(|config| [WalkConfig::default(), mixed].map(|walks| (config.clone(), walks)))
+        .flat_map(|config| [plain, mixed, grouped].map(|walks| (config.clone(), walks)))
     {
         let directory = tempfile::tempdir().unwrap();
-        let table = Table { walks, ..Table::new(&config, 2) };
+        let table = Table::walked(&config, walks, 2);
         let mut naive = Naive::new(&table);
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
@@ -238,7 +240,7 @@ fn an_export_larger_than_the_slots_takes_several_passes() {
     for state in [0, 1, 4] {
         let directory = tempfile::tempdir().unwrap();
         // Slots without a row to spare: 3 of 512, and a few rows in the memory of the state.
-        let table = Table::shaped(&config, 8 * 512, 6, state, 1);
+        let table = Table::shaped(&config, WalkConfig::default(), 8 * 512, 6, state, 1);
         assert_eq!(table.layout.slot_rows(), if state == 1 { 1024 } else { 512 });
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();

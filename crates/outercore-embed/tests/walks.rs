@@ -10,7 +10,7 @@ use common::{Naive, Table, train};
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::{
     BucketEdges, Order, OrderConfig, OrderKind, OrderPlan, PlanInput, Share, SwapMode, TriplePool,
-    WalkConfig, Walks, check, partition_order, plan_order,
+    Walk, WalkConfig, Walks, partition_order, plan_order,
 };
 use outercore_io::RealDisk;
 use proptest::prelude::*;
@@ -27,6 +27,9 @@ fn ways() -> Vec<WalkConfig> {
         WalkConfig { sweeps: 2, spread: true, rename: true, in_turn: true, ..none },
         WalkConfig { sweeps: 2, spread: true, ..none },
         WalkConfig { sweeps: 2, rename: true, ..none },
+        WalkConfig { rename: true, group: 3, ..none },
+        WalkConfig { sweeps: 2, spread: true, rename: true, group: 2, ..none },
+        WalkConfig { spread: true, rename: true, in_turn: true, group: 4, ..none },
     ]
 }
 
@@ -52,31 +55,55 @@ fn sorted(mut some: Vec<usize>) -> Vec<usize> {
     some
 }
 
+/// Whether a walk brings into memory, group by group, what its states say is there, and allows
+/// every bucket for the first time once.
+fn follow_walk(walk: &Walk, order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
+    let group = config.group as usize;
+    prop_assert_eq!(walk.states.len(), order.states.len());
+    let mut there = sorted(walk.states[0].resident.clone());
+    let mut seen = HashSet::new();
+    for (index, state) in walk.states.iter().enumerate() {
+        prop_assert_eq!(state.swaps.len(), if index == 0 { 0 } else { group });
+        for swap in &state.swaps {
+            prop_assert!(there.contains(&swap.evicted) && !there.contains(&swap.loaded));
+            there.retain(|&partition| partition != swap.evicted);
+            there.push(swap.loaded);
+        }
+        there.sort_unstable();
+        prop_assert_eq!(&there, &sorted(state.resident.clone()));
+        for bucket in &state.buckets {
+            prop_assert!(there.contains(&bucket.source) && there.contains(&bucket.target));
+            prop_assert!(seen.insert(*bucket), "{:?} twice", bucket);
+        }
+    }
+    prop_assert_eq!(seen.len(), (order.partitions * group).pow(2));
+    Ok(())
+}
+
 /// Follows two epochs of walks and compares what they promise.
 fn follow(order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
     let mut walks = Walks::new(order.clone(), config).unwrap();
     let sweeps = u64::from(config.sweeps);
-    let mut before: Option<Order> = None;
+    let mut before: Option<Walk> = None;
     for walk in 0..2 * sweeps {
         let this = walks.walk(walk).clone();
         // In any order that a run may be opened in.
         let mut others = Walks::new(order.clone(), config).unwrap();
         prop_assert_eq!(others.walk(walk), &this);
-        let facts = check(&this).unwrap();
-        prop_assert_eq!(facts.states, order.states.len());
+        follow_walk(&this, order, config)?;
         if let Some(before) = before {
             let last = before.states.last().unwrap();
             let there = sorted(last.resident.clone());
             prop_assert_eq!(&there, &sorted(this.states[0].resident.clone()), "walk {}", walk);
-            if let (SwapMode::SpareSlot, Some(left), Some(second)) =
-                (order.mode, last.swap, this.states.get(1))
-            {
-                prop_assert_eq!(second.swap.unwrap().loaded, left.evicted);
+            if order.mode == SwapMode::SpareSlot {
+                let left = last.swaps.iter().map(|swap| swap.evicted).collect();
+                let loaded = this.swaps_after(0).iter().map(|swap| swap.loaded).collect();
+                prop_assert_eq!(sorted(left), sorted(loaded));
             }
         }
         before = Some(this);
     }
-    let partitions = order.partitions;
+    let partitions = walks.partitions();
     for epoch in 0..2 {
         let mut visits = walks.epoch(epoch);
         let mut trained = vec![HashSet::new(); partitions * partitions];
@@ -84,13 +111,14 @@ fn follow(order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
         for index in 0..walks.states() {
             let (number, state) = walks.place_of(epoch, index);
             let walk = walks.walk(number).clone();
-            let next = walk.states.get(state + 1).and_then(|next| next.swap);
+            let next = walk.swaps_after(state);
             let found = visits.state(&walk, state);
             for (side, held) in [(&found.before_swap, true), (&found.during_swap, false)] {
                 for (bucket, share) in side {
                     let there = &walk.states[state].resident;
                     prop_assert!(there.contains(&bucket.source) && there.contains(&bucket.target));
-                    let needed = next.is_none_or(|next| bucket.needs(next.evicted));
+                    let leaves = next.iter().any(|next| bucket.needs(next.evicted));
+                    let needed = next.is_empty() || leaves;
                     prop_assert_eq!(held, config.in_turn || needed);
                     let at = bucket.source * partitions + bucket.target;
                     let places: Vec<u64> = share.places(counts[at]).collect();
@@ -125,12 +153,13 @@ proptest! {
     #[test]
     fn any_walk_trains_each_triple_once_an_epoch(
         partitions in 1usize..12, slots in 2usize..6, spare: bool, sweeps in 1u32..5,
-        spread: bool, rename: bool, in_turn: bool, seed: u64,
+        spread: bool, rename: bool, in_turn: bool, group in 1u32..4, seed: u64,
     ) {
         let mode = if spare { SwapMode::SpareSlot } else { SwapMode::InPlace };
         let slots = slots + usize::from(spare);
         let config = OrderConfig { mode, ..OrderConfig::new(OrderKind::Beta, partitions, slots) };
-        let walks = WalkConfig { sweeps, spread, rename, in_turn, seed };
+        let group = if rename { group } else { 1 };
+        let walks = WalkConfig { sweeps, spread, rename, in_turn, group, seed };
         follow(&partition_order(&config).unwrap(), walks)?;
     }
 
@@ -153,7 +182,7 @@ fn epochs_of_several_walks_give_the_bits_of_those_in_memory() {
     for order in orders() {
         for walks in ways() {
             let directory = tempfile::tempdir().unwrap();
-            let table = Table { walks, ..Table::new(&order, 2) };
+            let table = Table::walked(&order, walks, 2);
             let mut naive = Naive::new(&table);
             table.create(Arc::new(RealDisk), directory.path()).unwrap();
             let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
@@ -176,7 +205,7 @@ fn a_run_of_several_walks_goes_on_exactly_from_any_state() {
     for order in orders() {
         for walks in ways() {
             let directory = tempfile::tempdir().unwrap();
-            let table = Table { walks, ..Table::new(&order, 1) };
+            let table = Table::walked(&order, walks, 1);
             let mut naive = Naive::new(&table);
             naive.train_epoch(&table, 0);
             naive.train_epoch(&table, 1);
@@ -230,11 +259,15 @@ fn bytes_and_triples_that_walks_move_are_those_of_the_plan() {
             let order = OrderConfig { mode, ..OrderConfig::new(OrderKind::Optimal, 8, slots) };
             let directory = tempfile::tempdir().unwrap();
             // Partitions of whole pages, so that no row is added.
-            let table = Table { walks, ..Table::shaped(&order, 8 * 512, 6, 2, 1) };
+            let nodes = 8 * 512 * u64::from(walks.group);
+            let table = Table::shaped(&order, walks, nodes, 6, 2, 1);
             table.create(Arc::new(RealDisk), directory.path()).unwrap();
             let buckets = table.buckets(directory.path());
-            let plan = plan_of(&table, buckets.edges());
-            assert_eq!(plan.partition_bytes, table.layout.partition_bytes());
+            // Of groups no bucket is known beforehand.
+            let edges = if walks.group == 1 { buckets.edges() } else { BucketEdges::Even(400) };
+            let plan = plan_of(&table, edges);
+            let group = u64::from(walks.group);
+            assert_eq!(plan.partition_bytes.0, group * table.layout.partition_bytes().0);
             let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
             let mut before = executor.counters();
             let mut steps = 0;
@@ -269,7 +302,7 @@ fn bytes_and_triples_that_walks_move_are_those_of_the_plan() {
 fn sweeps_move_as_often_and_spread_buckets_even_out_the_pools() {
     let config = OrderConfig::new(OrderKind::Optimal, 12, 4);
     let plan = |walks| {
-        let table = Table { walks, ..Table::shaped(&config, 12 * 512, 6, 2, 1) };
+        let table = Table::shaped(&config, walks, 12 * 512, 6, 2, 1);
         plan_of(&table, BucketEdges::Even(144_000))
     };
     let once = plan(WalkConfig::default());
@@ -292,8 +325,7 @@ fn in_turn_a_state_is_one_pool_and_nothing_hides_its_swap() {
     let walks = |in_turn| WalkConfig { spread: true, in_turn, ..WalkConfig::default() };
     for slots in [2, 3] {
         let config = OrderConfig::new(OrderKind::Optimal, 8, slots);
-        let table =
-            |in_turn| Table { walks: walks(in_turn), ..Table::shaped(&config, 8 * 512, 6, 2, 1) };
+        let table = |in_turn| Table::shaped(&config, walks(in_turn), 8 * 512, 6, 2, 1);
         let (meanwhile, in_turn) =
             [false, true].map(|turn| plan_of(&table(turn), BucketEdges::Even(64_000))).into();
         assert_eq!(in_turn.bytes_between, meanwhile.bytes_between);
@@ -320,7 +352,7 @@ fn no_pool_is_larger_than_the_room_for_it() {
     for order in orders() {
         for walks in [vec![WalkConfig::default()], ways()].concat() {
             let directory = tempfile::tempdir().unwrap();
-            let table = Table { walks, ..Table::new(&order, 0) };
+            let table = Table::walked(&order, walks, 0);
             table.create(Arc::new(RealDisk), directory.path()).unwrap();
             let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
             let mut buckets = table.buckets(directory.path());
@@ -349,8 +381,47 @@ fn no_sweep_and_too_many_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("expected 1 to 1024"), "{error}");
         let directory = tempfile::tempdir().unwrap();
-        let table =
-            Table { walks: config, ..Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0) };
+        let table = Table::walked(&OrderConfig::new(OrderKind::Beta, 5, 3), config, 0);
         assert!(table.create(Arc::new(RealDisk), directory.path()).is_err());
     }
+}
+
+#[test]
+fn groups_need_members_that_change_and_a_table_of_their_partitions() {
+    let order = OrderConfig::new(OrderKind::Beta, 5, 3);
+    let walks = WalkConfig { rename: true, group: 2, ..WalkConfig::default() };
+    for (group, rename, expected) in
+        [(0, true, "expected 1 to 512"), (513, true, "expected 1 to 512"), (2, false, "keep")]
+    {
+        let config = WalkConfig { group, rename, ..walks };
+        let error = Walks::new(partition_order(&order).unwrap(), config).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table { walks, ..Table::new(&order, 0) };
+    let error = table.create(Arc::new(RealDisk), directory.path()).unwrap_err().to_string();
+    assert!(error.contains("an order of 10 partitions for a table of 5"), "{error}");
+}
+
+#[test]
+fn groups_change_from_walk_to_walk_and_move_no_more() {
+    let order = partition_order(&OrderConfig::new(OrderKind::Optimal, 8, 3)).unwrap();
+    let config = WalkConfig { rename: true, group: 4, seed: 3, ..WalkConfig::default() };
+    let mut walks = Walks::new(order, config).unwrap();
+    // Two partitions are in memory at once in every walk; how many pairs of a group stay one?
+    let pairs = |walk: &Walk| -> HashSet<(usize, usize)> {
+        let groups = walk.states.iter().flat_map(|state| state.resident.chunks(4));
+        let pairs = groups.flat_map(|group| group.iter().map(move |&one| (group, one)));
+        pairs.flat_map(|(group, one)| group.iter().map(move |&other| (one, other))).collect()
+    };
+    let first = pairs(&walks.walk(0).clone());
+    assert_eq!(first.len(), 8 * 16);
+    let second = pairs(&walks.walk(1).clone());
+    let kept = second.intersection(&first).filter(|(one, other)| one != other).count();
+    // Three groups of twelve pairs stay in memory; of the others few meet again.
+    assert!((36..60).contains(&kept), "{kept}");
+    let tenth = pairs(&walks.walk(10).clone());
+    let kept = tenth.intersection(&first).filter(|(one, other)| one != other).count();
+    assert!(kept < 24, "{kept}");
 }

@@ -194,6 +194,13 @@ Rename = Annotated[
         rich_help_panel=_MEMORY,
     ),
 ]
+Group = Annotated[
+    int | None,
+    typer.Option(
+        help="Parts of a partition, put together anew from walk to walk; 0 goes by the entities.",
+        rich_help_panel=_MEMORY,
+    ),
+]
 HeldOut = Annotated[
     float | None,
     typer.Option(

@@ -38,6 +38,7 @@ def plan_embed(
     sweeps: embed_options.Sweeps = None,
     spread: embed_options.Spread = None,
     rename: embed_options.Rename = None,
+    group: embed_options.Group = None,
     held_out: embed_options.HeldOut = None,
     seed: embed_options.Seed = None,
     threads: embed_options.Threads = None,
@@ -96,6 +97,7 @@ def plan_embed(
         sweeps=sweeps,
         spread=spread,
         rename=rename,
+        group=group,
         held_out=held_out,
         seed=seed,
         threads=threads,
@@ -141,6 +143,9 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
         sweeps = planned["walks"]["sweeps"]
         mixed = [name for name in ("spread", "rename") if planned["walks"][name]]
+        group = planned["walks"]["group"]
+        if group > 1:
+            mixed.append(f"partitions of {group} parts")
         walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
         rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
     measured = ", measured" if rates.get("triples_measured") else ""

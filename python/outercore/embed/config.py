@@ -204,6 +204,12 @@ class BudgetConfig:
     """
     rename: bool = True
     """Whether partitions change their places in the order at random from walk to walk."""
+    group: int = 0
+    """Parts of a partition; which parts make one is drawn anew from walk to walk.
+
+    The more, the closer to an epoch with everything in memory: entities that are in memory together
+    in one walk are not in another. Needs `rename`. 0: eight or fewer, by the number of entities.
+    """
     threads: int | None = None
     """Of PyTorch; absent, as many as it takes."""
 
@@ -211,6 +217,12 @@ class BudgetConfig:
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
         within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
+        within("budget.group", self.group, 0, 512)
+        if self.group > 1 and not self.rename:
+            raise InvalidError(
+                f"budget.group: {self.group} parts of partitions that keep their places from walk "
+                "to walk\nhint: `rename` as well, or `group` 1"
+            )
         if self.threads is not None:
             positive("budget.threads", self.threads)
 

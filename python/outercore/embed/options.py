@@ -54,6 +54,7 @@ PLACES: dict[str, tuple[str, str]] = {
     "sweeps": ("budget", "sweeps"),
     "spread": ("budget", "spread"),
     "rename": ("budget", "rename"),
+    "group": ("budget", "group"),
     "threads": ("budget", "threads"),
     "candidates": ("evaluation", "candidates"),
     "candidate_count": ("evaluation", "count"),

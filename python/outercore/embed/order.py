@@ -33,8 +33,11 @@ class Walks:
     """Whether partitions change their places at random from walk to walk."""
     in_turn: bool = False
     """Whether a state is trained as a whole and swaps wait for it, where they are in place."""
+    group: int = 1
+    """Partitions of the table that one of the order consists of: which ones is drawn anew for
+    every walk, but for those that are in memory when it begins."""
     seed: int = 0
-    """Of places and parts."""
+    """Of places, groups and parts."""
 
 
 Bucket = tuple[int, int]

@@ -106,7 +106,8 @@ class PartitionStore:
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
-        An epoch goes through `order` as `walks` says, once and as it is by default.
+        An epoch goes through `order` as `walks` says, once and as it is by default; the table has
+        as many partitions as the order, times those of a group.
         `start` and `relations` give first rows; one that is not a number is the model's own.
         `degrees` as in `open`.
 
@@ -115,15 +116,16 @@ class PartitionStore:
         range, which is named; `BudgetError` says the least memory.
         """
         rows, state = layout.new_relations(seed, _CPU, relations)
+        walks = walks or Walks()
         creation = {
             "nodes": entity_count,
             "relations": relation_count,
-            "partitions": order.partitions,
+            "partitions": order.partitions * walks.group,
             "seed": seed,
             "dim": layout.width,
             "state_width": layout.state_width,
             "source": source.to_core(),
-            "walks": asdict(walks or Walks()),
+            "walks": asdict(walks),
             "memory": memory,
         }
 

@@ -24,6 +24,12 @@ _SWAPS: tuple[Swap, ...] = ("in-place", "spare-slot")
 """Ways to swap that are tried: those that hide it."""
 _SWEEPS = (16, 8, 4, 2)
 """Numbers of walks an epoch that are tried."""
+_GROUPS = (8, 4, 2)
+"""Numbers of parts of a partition that are tried."""
+_MOST_PARTS = 64
+"""Of all partitions: a bucket for every two of them has to have triples."""
+_PADDED = 1.125
+"""Parts have no more rows than entities, by this factor: they are whole pages."""
 _HIDDEN = 1.1
 """I/O is hidden where an epoch takes no longer than computing by this factor."""
 _BATCH_PARTS = 4
@@ -91,6 +97,8 @@ class Placement:
     """Whether swaps in place wait for training, and training for them."""
     sweeps: int = 1
     """Walks through the order that make an epoch."""
+    group: int = 1
+    """Parts of a partition, put together anew from walk to walk."""
     parts: dict[str, int] = field(default_factory=dict)
     """Bytes by purpose."""
 
@@ -172,8 +180,9 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if not possible:
         raise InvalidError(
             f"budget: {config.budget.partitions or 'any number of'} partitions of "
-            f"{size.entities:,} entities in {config.budget.slots or 'any number of'} slots: "
-            "there is no such order\nhint: choose other `partitions` or `slots`"
+            f"{size.entities:,} entities, {config.budget.group or 'some'} parts each, in "
+            f"{config.budget.slots or 'any number of'} slots: there is no such order\n"
+            "hint: choose other `partitions` or `slots`"
         )
     fitting = [one for one in possible if one.needed <= budget]
     if not fitting:
@@ -210,8 +219,14 @@ def order_of(config: EmbedConfig, placement: Placement, work: int | None = None)
 
 def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How the epochs of a run go through its order."""
-    rename = config.budget.rename
-    return Walks(placement.sweeps, _spreads(config), rename, placement.in_turn, config.run.seed)
+    return Walks(
+        placement.sweeps,
+        spread=_spreads(config),
+        rename=config.budget.rename,
+        in_turn=placement.in_turn,
+        group=placement.group,
+        seed=config.run.seed,
+    )
 
 
 def _spreads(config: EmbedConfig) -> bool:
@@ -233,6 +248,7 @@ def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
         slots=placement.slots,
         swap=swap,
         sweeps=placement.sweeps,
+        group=placement.group,
     )
     return replace(config, budget=budget)
 
@@ -257,38 +273,38 @@ def partitioned(
     config: EmbedConfig, size: Size, budget: int, partitions: int, slots: int, swap: Swap
 ) -> Placement:
     """So many partitions in so many slots, whatever that takes."""
-    dim = config.model.dim
     # What a state enables: at most the buckets between what was loaded and what is there, both
     # ways, and its own; the first state enables all of its partitions'.
     spare = swap == "spare-slot"
     there = slots - 1 if spare else slots
     buckets = max(there * there, 2 * there - 1)
     sweeps = max(1, config.budget.sweeps)
-    pool = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets
+    group = _group(config, size, partitions)
+    pool = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets * group**2
     # Where pools have parts of buckets, one is read whole.
     whole = 0
     if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
-        whole = int(_SPREAD * size.triples / partitions**2) + 1
+        whole = int(_SPREAD * size.triples / (partitions * group) ** 2) + 1
     # As they are read; then as training takes them, with their order.
     read, trained = size.triple_bytes, 24 + 8 + (4 if size.weighted else 0)
     if config.negatives.filter == "known":
         trained += 2 * (8 + 16)
-    slot_rows = _slot_rows(-(-size.entities // partitions), dim, config)
-    draws = draws_of(config, there, swap)
-    groups = there if _spreads(config) and not trained_by_core(config) else draws
+    rows = _partition_rows(config, size, partitions, group)
+    draws = draws_of(config, there * group, swap)
+    groups = there * group if _spreads(config) and not trained_by_core(config) else draws
     parts = {
-        "slots": slots * slot_rows * row_bytes(config),
-        "triples of a state": read * (pool + whole) + 32 * partitions**2,
+        "slots": slots * rows * row_bytes(config),
+        "triples of a state": read * (pool + whole) + 32 * (partitions * group) ** 2,
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
-        **_shared(config, size, groups=groups, rows=there * slot_rows),
+        **_shared(config, size, groups=groups, rows=there * rows),
     }
     if config.negatives.degree_share:
-        of_draws = _DRAW * draws * there * slot_rows
-        parts["degrees"] = 8 * size.entities + 4 * slots * slot_rows + of_draws
+        of_draws = _DRAW * draws * there * rows
+        parts["degrees"] = 8 * size.entities + 4 * slots * rows + of_draws
     in_turn = swap == "in-turn"
-    return Placement(budget, partitions, slots, spare, in_turn, sweeps, parts)
+    return Placement(budget, partitions, slots, spare, in_turn, sweeps, group, parts)
 
 
 def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
@@ -296,7 +312,7 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
     asked = config.budget
     counts = [asked.partitions] if asked.partitions else _COUNTS
     for partitions in counts:
-        if partitions > size.entities:
+        if partitions * max(asked.group, 1) > size.entities:
             continue
         for swap in _SWAPS if asked.swap == "auto" else (asked.swap,):
             spare = swap == "spare-slot"
@@ -392,8 +408,9 @@ def _shared(
 
 
 def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
-    """Draws of negatives for a chunk: anchors share one if their answers are in the same
-    partitions, and as likely in each or a bias says how likely."""
+    """Draws of negatives for a chunk, of which so many parts of the table are in memory: anchors
+    share one if their answers are in the same partitions, and as likely in each or a bias says how
+    likely."""
     if _spreads(config) and not config.bias_weighs:
         return there
     # In place the anchors in the partition that leaves have answers in all, others in that alone;
@@ -423,8 +440,31 @@ def _ranked(config: EmbedConfig, size: Size) -> int:
     return int(40 * size.held_out + 12 * min(answers, 2 * size.triples))
 
 
+def _group(config: EmbedConfig, size: Size, partitions: int) -> int:
+    """Parts of a partition: as asked, or as many as there are rows for.
+
+    How often two parts meet differs, and so do the negatives of their anchors. Unless the core
+    counts them by a bias, each part would have negatives of its own; then a partition is one.
+    """
+    asked = config.budget.group
+    shared = config.bias_weighs and trained_by_core(config)
+    if asked or not config.budget.rename or (_spreads(config) and not shared):
+        return asked or 1
+    for group in _GROUPS:
+        rows = partitions * _partition_rows(config, size, partitions, group)
+        if partitions * group <= _MOST_PARTS and rows <= _PADDED * size.entities:
+            return group
+    return 1
+
+
+def _partition_rows(config: EmbedConfig, size: Size, partitions: int, group: int) -> int:
+    """Rows of memory that a partition of so many parts takes."""
+    parts = partitions * group
+    return group * _slot_rows(-(-size.entities // parts), config.model.dim, config)
+
+
 def _slot_rows(rows: int, dim: int, config: EmbedConfig) -> int:
-    """Rows of a slot: whole pages of embeddings and of state."""
+    """Rows of a part of the table in memory: whole pages of embeddings and of state."""
 
     def step(width: int) -> int:
         return _PAGE_NUMBERS // min(width & -width, _PAGE_NUMBERS)

@@ -86,7 +86,10 @@ class EmbedDirectory(AnyRunDirectory):
 
     def config(self) -> EmbedConfig:
         """The run's configuration."""
-        return EmbedConfig.from_dict(self._described()["config"])
+        values = self._described()["config"]
+        # Runs of releases that knew no groups have none.
+        budget = {"group": 1, **values.get("budget", {})}
+        return EmbedConfig.from_dict({**values, "budget": budget})
 
     @property
     def started_from(self) -> Path | None:

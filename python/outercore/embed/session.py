@@ -235,7 +235,7 @@ class Session:
             return plan
         order = order_of(self._config, self._placement)
         walks = Walks(**self._store.shape["walks"])
-        partition = self._store.shape["partition_bytes"]
+        partition = self._store.shape["partition_bytes"] * walks.group
         # With a spare slot the first swap of a walk finds what it loads there still.
         moved = order.swaps - (order.spare and order.swaps > 0)
         return {

@@ -243,7 +243,8 @@ impl Buckets {
             let pools = [0, 1].map(|epoch| pools(&mut walks, epoch));
             return pools.into_iter().flatten().map(size).max().unwrap_or(0);
         }
-        let resident = walks.order(0).states.first().map_or(0, |state| state.resident.len());
+        let there = walks.order(0).states.first().map_or(0, |state| state.resident.len());
+        let resident = there * config.group();
         let largest = self.entries.iter().map(|entry| entry.count).max().unwrap_or(0);
         self.most_among(resident, u64::from(config.sweeps)) + largest
     }

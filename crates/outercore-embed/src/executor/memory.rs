@@ -56,10 +56,9 @@ pub fn plan_memory(
     buckets: &Buckets,
     memory: Bytes,
 ) -> Result<ExecutorMemory> {
-    let order = walks.order(0);
-    let slots = order.slots.min(order.partitions);
+    let slots = walks.slots();
     let weighted = buckets.weighted();
-    let table = BUCKET * (order.partitions as u64).pow(2);
+    let table = BUCKET * (walks.partitions() as u64).pow(2);
     let mut plan = ExecutorMemory {
         slots: Bytes(layout.partition_bytes().0 * slots as u64),
         staging: Bytes(LEAST_STAGING),

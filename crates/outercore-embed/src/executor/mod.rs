@@ -27,9 +27,9 @@ use outercore_io::{Disk, FileLock};
 
 use crate::journal::Position;
 use crate::layout::TableLayout;
-use crate::order::{Order, State};
+use crate::order::Order;
 use crate::partition::{Slot, SlotMemory};
-use crate::walk::{EpochVisits, WalkConfig, Walks};
+use crate::walk::{EpochVisits, Walk, WalkConfig, WalkState, Walks};
 
 pub use counters::ExecutorCounters;
 pub use memory::{ExecutorMemory, plan_memory};
@@ -45,7 +45,7 @@ use worker::Worker;
 /// An epoch is one walk through the order, or several ([`Walks`]). Each begins with what the one
 /// before left in memory: odd ones go backwards, unless partitions are renamed.
 ///
-/// **Memory**: the order's slots times [`TableLayout::partition_bytes`], and the engine's staging.
+/// **Memory**: the slots times [`TableLayout::partition_bytes`], and the engine's staging.
 /// [`plan_memory`] adds them up.
 ///
 /// # Example
@@ -82,7 +82,7 @@ pub struct Executor {
     layout: TableLayout,
     walks: Walks,
     /// The walk that the position is in.
-    walk: Order,
+    walk: Walk,
     /// Which parts of its buckets the epoch has trained; none before its first step.
     visits: Option<EpochVisits>,
     order_checksum: String,
@@ -101,7 +101,8 @@ pub struct Executor {
     current: Vec<Resident>,
     /// Whether the swap to the next state has begun.
     swap_begun: bool,
-    in_flight: Option<Flight>,
+    /// In the order in which the worker answers.
+    in_flight: VecDeque<Flight>,
     /// What lay in the slots before a pass over the whole table emptied them.
     brings_back: Option<Vec<Option<usize>>>,
     /// An epoch has ended and the caller has not been told.
@@ -205,7 +206,7 @@ impl Executor {
         self.walks.place_of(self.position.epoch, self.position.state).1
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &WalkState {
         &self.walk.states[self.index()]
     }
 

@@ -55,15 +55,15 @@ impl Executor {
         prepare: &mut dyn FnMut() -> Result<()>,
         fill: Fill<'_>,
     ) -> Result<()> {
-        let (found, expected) = (order.partitions, layout.partitioning().partitions());
+        walks.validate()?;
+        let (found, expected) = (walks.partitions(order), layout.partitioning().partitions());
         if found != expected {
             return Err(Error::invalid(format!(
                 "an order of {found} partitions for a table of {expected}"
             )));
         }
         crate::order::check(order)?;
-        walks.validate()?;
-        let slots = order.slots.min(order.partitions);
+        let slots = walks.slots(order);
         if layout.slot_rows().saturating_mul(slots as u64) > u64::from(u32::MAX) {
             return Err(Error::invalid(format!(
                 "{slots} slots of {} rows: expected fewer than 2^32 rows in memory",
@@ -104,9 +104,9 @@ impl Executor {
         let resident = journal.load_resident(directory)?;
         let order = journal::load_order(directory, &journal)?;
         let layout = journal.layout;
-        let mut walks = Walks::new(order.clone(), journal.walks)?;
-        let fits = order.partitions == journal.partitions.len()
-            && journal.slots.len() == order.slots.min(order.partitions)
+        let mut walks = Walks::new(order, journal.walks)?;
+        let fits = walks.partitions() == journal.partitions.len()
+            && journal.slots.len() == walks.slots()
             && journal.position.state < walks.states();
         if !fits {
             return Err(Error::corrupt(format!(
@@ -138,7 +138,7 @@ impl Executor {
             parts: VecDeque::new(),
             current: Vec::new(),
             swap_begun: false,
-            in_flight: None,
+            in_flight: VecDeque::new(),
             brings_back: None,
             epoch_ended: false,
             failed: false,

@@ -112,28 +112,32 @@ impl Executor {
         Ok(())
     }
 
-    /// Begins the swap to the next state, unless it has begun or there is none.
+    /// Begins the swaps to the next state, unless they have begun or there are none.
     fn begin_swap(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.swap_begun, true) {
             return Ok(());
         }
-        let next = self.walk.states.get(self.index() + 1).and_then(|next| next.swap);
-        let Some(swap) = next else {
-            return Ok(());
-        };
-        let slot = match self.walk.mode {
-            SwapMode::InPlace => self.slot_of(swap.evicted),
-            SwapMode::SpareSlot => {
-                let resident = &self.state().resident;
-                let stays = |held: Held| resident.contains(&held.partition);
-                self.held.iter().position(|held| !held.is_some_and(stays))
+        for swap in self.walk.swaps_after(self.index()).to_vec() {
+            // With a spare slot it may be there still: a walk wants first what left last.
+            if self.slot_of(swap.loaded).is_some() {
+                continue;
             }
-        };
-        let slot = slot.ok_or_else(|| Error::internal(format!("no slot for {swap:?}")))?;
-        // With a spare slot it may be there still: a walk wants first what left last.
-        if self.held[slot].is_some_and(|held| held.partition == swap.loaded) {
-            return Ok(());
+            let slot = match self.walk.mode {
+                SwapMode::InPlace => self.slot_of(swap.evicted),
+                SwapMode::SpareSlot => self.spare_slot(),
+            };
+            let slot = slot.ok_or_else(|| Error::internal(format!("no slot for {swap:?}")))?;
+            self.begin(slot, Some(swap.loaded))?;
         }
-        self.begin(slot, Some(swap.loaded))
+        Ok(())
+    }
+
+    /// A slot that nothing of the state lies in, and that is not in flight.
+    fn spare_slot(&self) -> Option<usize> {
+        let resident = &self.state().resident;
+        let stays = |held: Held| resident.contains(&held.partition);
+        let spare =
+            |slot: &usize| self.slots[*slot].is_some() && !self.held[*slot].is_some_and(stays);
+        (0..self.slots.len()).find(spare)
     }
 }

@@ -53,15 +53,20 @@ impl Executor {
         let store = stores
             .map(|partition| Store { partition, copy: 1 - self.copies[partition].committed.copy });
         let read = load.map(|partition| self.read_of(partition));
-        self.in_flight = Some(Flight { slot, stores, loads: load });
+        self.in_flight.push_back(Flight { slot, stores, loads: load });
         self.worker.ask(Job::Swap { slot: memory, store, load: read })
     }
 
-    /// Waits for the slot in flight, if there is one.
+    /// Waits for the slots in flight.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let Some(Flight { slot, stores, loads }) = self.in_flight.take() else {
-            return Ok(());
-        };
+        while let Some(flight) = self.in_flight.pop_front() {
+            self.land(flight)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a slot, the first of those in flight.
+    fn land(&mut self, Flight { slot, stores, loads }: Flight) -> Result<()> {
         let start = Instant::now();
         let Answer::Swap(Swapped {
             slot: memory,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use outercore_core::{Bytes, Result, Stream};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    Bucket, Buckets, Executor, MemoryTriples, Order, OrderConfig, Partitioning, Share, State, Step,
+    Bucket, Buckets, Executor, MemoryTriples, Order, OrderConfig, Partitioning, Share, Step,
     SwapMode, TableLayout, TriplePool, Visit, Visits, WalkConfig, Walks, build_buckets,
     partition_order,
 };
@@ -25,11 +25,23 @@ pub struct Table {
 
 impl Table {
     pub fn new(order: &OrderConfig, state_width: usize) -> Self {
-        Self::shaped(order, 97, 5, state_width, 7)
+        Self::walked(order, WalkConfig::default(), state_width)
     }
 
-    pub fn shaped(order: &OrderConfig, nodes: u64, dim: usize, state: usize, seed: u64) -> Self {
-        let partitioning = Partitioning::new(nodes, order.partitions, seed).unwrap();
+    pub fn walked(order: &OrderConfig, walks: WalkConfig, state_width: usize) -> Self {
+        Self::shaped(order, walks, 97, 5, state_width, 7)
+    }
+
+    pub fn shaped(
+        order: &OrderConfig,
+        walks: WalkConfig,
+        nodes: u64,
+        dim: usize,
+        state: usize,
+        seed: u64,
+    ) -> Self {
+        let partitions = order.partitions * walks.group as usize;
+        let partitioning = Partitioning::new(nodes, partitions, seed).unwrap();
         let draw = |at: u64| {
             let mut draws = Stream::new(seed, 1).uniform(0, 0, at);
             [nodes, RELATIONS, nodes].map(|bound| draws.below(bound) as i64)
@@ -37,7 +49,7 @@ impl Table {
         Self {
             layout: TableLayout::new(partitioning, dim, state).unwrap(),
             order: partition_order(order).unwrap(),
-            walks: WalkConfig::default(),
+            walks,
             triples: (0..400).map(draw).collect(),
         }
     }
@@ -214,53 +226,50 @@ impl Naive {
             let order =
                 if epoch.is_multiple_of(2) { table.order.clone() } else { table.order.reversed() };
             let whole = |buckets: &[Bucket]| buckets.iter().map(|&b| (b, Share::WHOLE)).collect();
-            self.walk(table, &order, epoch, 0, &mut |state| Visits {
-                before_swap: whole(state.before_swap()),
-                during_swap: whole(state.during_swap()),
-            });
+            for (index, state) in order.states.iter().enumerate() {
+                let visits = Visits {
+                    before_swap: whole(state.before_swap()),
+                    during_swap: whole(state.during_swap()),
+                };
+                let next = order.states.get(index + 1).and_then(|next| next.swap);
+                let leave: Vec<usize> = next.iter().map(|next| next.evicted).collect();
+                self.state(table, order.mode, &state.resident, &leave, visits, (epoch, index));
+            }
             return;
         }
         let mut walks = Walks::new(table.order.clone(), table.walks).unwrap();
         let mut visits = walks.epoch(epoch);
-        for sweep in 0..table.walks.sweeps as usize {
-            let states = walks.states_of_walk();
-            let (number, _) = walks.place_of(epoch, sweep * states);
-            let order = walks.walk(number).clone();
-            let mut index = 0;
-            self.walk(table, &order, epoch, sweep * states, &mut |_| {
-                index += 1;
-                visits.state(&order, index - 1)
-            });
+        for index in 0..walks.states() {
+            let (number, state) = walks.place_of(epoch, index);
+            let walk = walks.walk(number).clone();
+            let leave: Vec<usize> =
+                walk.swaps_after(state).iter().map(|next| next.evicted).collect();
+            let found = visits.state(&walk, state);
+            let resident = &walk.states[state].resident;
+            self.state(table, walk.mode, resident, &leave, found, (epoch, index));
         }
     }
 
-    /// One walk; its first state is state `first` of the epoch.
-    fn walk(
+    /// A buffer state, by its number in the epoch: one step or two, after which some leave.
+    fn state(
         &mut self,
         table: &Table,
-        order: &Order,
-        epoch: u64,
-        first: usize,
-        visits_of: &mut dyn FnMut(&State) -> Visits,
+        mode: SwapMode,
+        resident: &[usize],
+        leave: &[usize],
+        mut visits: Visits,
+        (epoch, index): (u64, usize),
     ) {
-        for (index, state) in order.states.iter().enumerate() {
-            let next = order.states.get(index + 1).and_then(|next| next.swap);
-            let number = 2 * (first + index) as u64;
-            let mut visits = visits_of(state);
-            if order.mode == SwapMode::SpareSlot {
-                visits.before_swap.append(&mut visits.during_swap);
-                self.train(table, &state.resident, &visits.before_swap, (epoch, number + 1));
-                continue;
-            }
-            self.train(table, &state.resident, &visits.before_swap, (epoch, number));
-            let stay: Vec<usize> = state
-                .resident
-                .iter()
-                .copied()
-                .filter(|&partition| next.is_none_or(|next| next.evicted != partition))
-                .collect();
-            self.train(table, &stay, &visits.during_swap, (epoch, number + 1));
+        let number = 2 * index as u64;
+        if mode == SwapMode::SpareSlot {
+            visits.before_swap.append(&mut visits.during_swap);
+            self.train(table, resident, &visits.before_swap, (epoch, number + 1));
+            return;
         }
+        self.train(table, resident, &visits.before_swap, (epoch, number));
+        let stay: Vec<usize> =
+            resident.iter().copied().filter(|partition| !leave.contains(partition)).collect();
+        self.train(table, &stay, &visits.during_swap, (epoch, number + 1));
     }
 
     fn train(&mut self, table: &Table, there: &[usize], visits: &[Visit], at: (u64, u64)) {
