@@ -216,13 +216,16 @@ impl PartitionFile {
         Ok(Self { path, layout: *layout, file, engine, id })
     }
 
-    /// Writes a partition and makes it durable: what lies in the page cache is memory that no
-    /// budget knows of.
+    /// Writes a partition, for [`PartitionFile::sync`] to follow soon: what lies in the page cache
+    /// is memory that no budget knows of.
     pub fn store(&mut self, partition: usize, copy: CopyIndex, slot: &Slot) -> Result<Sums> {
-        let sums = write(&mut *self.file, &self.layout, partition, copy, slot)
-            .with_context(|| format!("write back partition {partition}"))?;
-        self.file.sync().with_context(|| format!("write back partition {partition}"))?;
-        Ok(sums)
+        write(&mut *self.file, &self.layout, partition, copy, slot)
+            .with_context(|| format!("write back partition {partition}"))
+    }
+
+    /// Makes what was stored durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.file.sync().with_context(|| "write back partitions".to_owned())
     }
 
     /// Reads a partition and compares it with its checksums.

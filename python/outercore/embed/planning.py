@@ -39,8 +39,9 @@ _SEARCH = 2_000_000
 _PAGE_NUMBERS = 1024
 _DRAW = 24
 """Bytes a row to draw by degree: degrees as they are put together, their powers, running sums."""
-_A_DRAW = 64
-"""Bytes of a negative besides its row: ids, bias, what puts equal rows together."""
+_A_DRAW, _A_BIAS = 64, 4
+"""Bytes of a negative besides its row: ids and what puts equal rows together; its bias for a kind
+of anchors."""
 _BILINEAR = ("dot", "distmult", "complex", "simple")
 """Models whose batches the core trains whole."""
 _SPREAD = 1.5
@@ -291,14 +292,15 @@ def partitioned(
         trained += 2 * (8 + 16)
     rows = _partition_rows(config, size, partitions, group)
     draws = draws_of(config, there * group, swap)
-    groups = there * group if _spreads(config) and not trained_by_core(config) else draws
+    kinds = there * group if _spreads(config) else 1
+    groups = draws if trained_by_core(config) else max(draws, kinds)
     parts = {
         "slots": slots * rows * row_bytes(config),
         "triples of a state": read * (pool + whole) + 32 * (partitions * group) ** 2,
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
-        **_shared(config, size, groups=groups, rows=there * rows),
+        **_shared(config, size, groups=groups, kinds=kinds, rows=there * rows),
     }
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * rows
@@ -382,10 +384,11 @@ def _filled(placement: Placement) -> Placement:
 
 
 def _shared(
-    config: EmbedConfig, size: Size, *, groups: int = 1, rows: int | None = None
+    config: EmbedConfig, size: Size, *, groups: int = 1, kinds: int = 1, rows: int | None = None
 ) -> dict[str, int]:
     """What is in memory with and without partitions: a batch's triples are of so many groups with
-    negatives of their own, drawn from so many rows, by default from all."""
+    negatives of their own, which count differently for so many kinds of anchors, and are drawn
+    from so many rows, by default from all."""
     dim, options = config.model.dim, config.optimiser
     width = relation_width(config.model)
     relations = size.relations * (2 if config.model.reciprocal else 1)
@@ -396,10 +399,11 @@ def _shared(
     # Of every side: gradients of anchors, relations, targets and candidates; then the rows that
     # they touch, their state and what is computed of them; scores twice. Groups beyond the first
     # need memory for their candidates alone.
+    a_draw = _A_DRAW + _A_BIAS * kinds
     gradients = 2 * (3 * chunk * (chunks - groups + 1) + chunks * negatives) * dim * 4
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
-        "a batch": 3 * gradients + 2 * _A_DRAW * chunks * negatives + 2 * 4 * chunk * negatives,
+        "a batch": 3 * gradients + 2 * negatives * (a_draw * chunks + 4 * chunk),
         "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         **_autograd(config, chunk, negatives),

@@ -34,12 +34,7 @@ impl Executor {
             self.leave()?;
         }
         let (start, before) = (Instant::now(), self.counters);
-        for slot in 0..self.slots.len() {
-            if self.held[slot].is_some_and(|held| held.changed) {
-                self.begin(slot, None)?;
-                self.finish()?;
-            }
-        }
+        self.write_back()?;
         let generation = self.generation + 1;
         let record = |copies: &Copies| {
             if copies.newer {

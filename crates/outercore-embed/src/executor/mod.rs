@@ -101,8 +101,7 @@ pub struct Executor {
     current: Vec<Resident>,
     /// Whether the swap to the next state has begun.
     swap_begun: bool,
-    /// In the order in which the worker answers.
-    in_flight: VecDeque<Flight>,
+    in_flight: Vec<Flight>,
     /// What lay in the slots before a pass over the whole table emptied them.
     brings_back: Option<Vec<Option<usize>>>,
     /// An epoch has ended and the caller has not been told.

@@ -138,7 +138,7 @@ impl Executor {
             parts: VecDeque::new(),
             current: Vec::new(),
             swap_begun: false,
-            in_flight: VecDeque::new(),
+            in_flight: Vec::new(),
             brings_back: None,
             epoch_ended: false,
             failed: false,

@@ -138,8 +138,7 @@ impl Executor {
                 None => {
                     // Any slot does: the next partition writes it back.
                     let slot = partition % self.slots.len();
-                    self.begin(slot, Some(partition))?;
-                    self.finish()?;
+                    self.exchange(&[(slot, Some(partition))])?;
                     slot
                 }
             };
@@ -155,12 +154,7 @@ impl Executor {
     /// Writes back what has changed and forgets what the slots hold; the next step finds
     /// `partitions` where they were.
     fn empty_slots(&mut self, partitions: Vec<Option<usize>>) -> Result<()> {
-        for slot in 0..self.slots.len() {
-            if self.held[slot].is_some_and(|held| held.changed) {
-                self.begin(slot, None)?;
-                self.finish()?;
-            }
-        }
+        self.write_back()?;
         self.held.fill(None);
         self.brings_back.get_or_insert(partitions);
         Ok(())

@@ -41,8 +41,7 @@ impl Executor {
                 let slot = empty
                     .or_else(|| self.held.iter().position(free))
                     .ok_or_else(|| Error::internal(format!("no slot for partition {partition}")))?;
-                self.begin(slot, Some(partition))?;
-                self.finish()?;
+                self.exchange(&[(slot, Some(partition))])?;
             }
         }
         let Position { epoch, state } = self.position;
@@ -117,27 +116,28 @@ impl Executor {
         if std::mem::replace(&mut self.swap_begun, true) {
             return Ok(());
         }
-        for swap in self.walk.swaps_after(self.index()).to_vec() {
+        let swaps = self.walk.swaps_after(self.index());
+        let mut spare = self.spare_slots().into_iter();
+        let mut exchanges = Vec::with_capacity(swaps.len());
+        for swap in swaps {
             // With a spare slot it may be there still: a walk wants first what left last.
             if self.slot_of(swap.loaded).is_some() {
                 continue;
             }
             let slot = match self.walk.mode {
                 SwapMode::InPlace => self.slot_of(swap.evicted),
-                SwapMode::SpareSlot => self.spare_slot(),
+                SwapMode::SpareSlot => spare.next(),
             };
             let slot = slot.ok_or_else(|| Error::internal(format!("no slot for {swap:?}")))?;
-            self.begin(slot, Some(swap.loaded))?;
+            exchanges.push((slot, Some(swap.loaded)));
         }
-        Ok(())
+        self.begin(&exchanges)
     }
 
-    /// A slot that nothing of the state lies in, and that is not in flight.
-    fn spare_slot(&self) -> Option<usize> {
+    /// The slots that nothing of the state lies in.
+    fn spare_slots(&self) -> Vec<usize> {
         let resident = &self.state().resident;
         let stays = |held: Held| resident.contains(&held.partition);
-        let spare =
-            |slot: &usize| self.slots[*slot].is_some() && !self.held[*slot].is_some_and(stays);
-        (0..self.slots.len()).find(spare)
+        (0..self.slots.len()).filter(|&slot| !self.held[slot].is_some_and(stays)).collect()
     }
 }

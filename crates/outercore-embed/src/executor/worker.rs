@@ -8,6 +8,13 @@ use outercore_core::{Error, Result};
 
 use crate::partition::{CopyIndex, PartitionFile, Slot, Sums};
 
+/// What is to be done with a slot: to write what it holds, then to read something else into it.
+pub(super) struct Exchange {
+    pub slot: Slot,
+    pub store: Option<Store>,
+    pub load: Option<Load>,
+}
+
 /// A copy of a partition to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
@@ -26,8 +33,8 @@ pub(super) struct Load {
 /// What the thread is asked for. Memory goes with the question and comes back with the answer, so
 /// nobody else can look at it meanwhile.
 pub(super) enum Job {
-    /// Write what the slot holds, then read something else into it.
-    Swap { slot: Slot, store: Option<Store>, load: Option<Load> },
+    /// Exchange what slots hold: all is written and durable before anything is read.
+    Swap(Vec<Exchange>),
     /// Read embeddings from a row on.
     Rows { load: Load, first_row: u64, rows: Vec<f32> },
 }
@@ -38,9 +45,8 @@ pub(super) enum Answer {
 }
 
 pub(super) struct Swapped {
-    pub slot: Slot,
-    /// Checksums of what was written.
-    pub stored: Option<Sums>,
+    /// In the order in which they were given, with checksums of what was written.
+    pub slots: Vec<(Slot, Option<Sums>)>,
     pub result: Result<()>,
     pub busy_s: f64,
     pub bytes_read: u64,
@@ -92,9 +98,7 @@ fn gone() -> Error {
 fn run(mut file: PartitionFile, bytes: u64, jobs: &Receiver<Job>, done: &Sender<Answer>) {
     while let Ok(job) = jobs.recv() {
         let answer = match job {
-            Job::Swap { slot, store, load } => {
-                Answer::Swap(swap(&mut file, bytes, slot, store, load))
-            }
+            Job::Swap(exchanges) => Answer::Swap(swap(&mut file, bytes, exchanges)),
             Job::Rows { load, first_row, mut rows } => {
                 let Load { partition, copy, sums } = load;
                 let read = file.load_rows(partition, copy, &sums, first_row, &mut rows);
@@ -107,29 +111,30 @@ fn run(mut file: PartitionFile, bytes: u64, jobs: &Receiver<Job>, done: &Sender<
     }
 }
 
-fn swap(
-    file: &mut PartitionFile,
-    bytes: u64,
-    mut slot: Slot,
-    store: Option<Store>,
-    load: Option<Load>,
-) -> Swapped {
+fn swap(file: &mut PartitionFile, bytes: u64, mut exchanges: Vec<Exchange>) -> Swapped {
     let start = Instant::now();
-    let (mut stored, mut bytes_read, mut bytes_written) = (None, 0, 0);
-    let work = || -> Result<()> {
-        if let Some(Store { partition, copy }) = store {
-            stored = Some(file.store(partition, copy, &slot)?);
-            bytes_written += bytes;
+    let (mut bytes_read, mut bytes_written) = (0, 0);
+    let mut stored = vec![None; exchanges.len()];
+    let mut work = || -> Result<()> {
+        for (exchange, sums) in exchanges.iter().zip(&mut stored) {
+            if let Some(Store { partition, copy }) = exchange.store {
+                *sums = Some(file.store(partition, copy, &exchange.slot)?);
+                bytes_written += bytes;
+            }
         }
-        if let Some(Load { partition, copy, sums }) = load {
-            bytes_read += file.load(partition, copy, &sums, &mut slot)?.bytes;
+        if bytes_written > 0 {
+            file.sync()?;
+        }
+        for exchange in &mut exchanges {
+            if let Some(Load { partition, copy, sums }) = &exchange.load {
+                bytes_read += file.load(*partition, *copy, sums, &mut exchange.slot)?.bytes;
+            }
         }
         Ok(())
     };
     let result = work();
     Swapped {
-        slot,
-        stored,
+        slots: exchanges.into_iter().map(|exchange| exchange.slot).zip(stored).collect(),
         result,
         busy_s: start.elapsed().as_secs_f64(),
         bytes_read,
