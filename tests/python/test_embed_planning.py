@@ -203,6 +203,8 @@ def test_partitions_have_as_many_parts_as_there_are_rows_for() -> None:
     assert [group(40_000, partitions) for partitions in (8, 16, 32, 64)] == [8, 4, 2, 1]
     # Parts are whole pages: rows of 100 numbers come 256 at a time.
     assert [group(entities, 8, dim=100) for entities in (8_192, 4_096, 2_048)] == [4, 2, 1]
+    # A partition in one piece takes them, too.
+    assert [group(entities, 8, dim=100) for entities in (14_541, 14_336)] == [8, 1]
     # As asked.
     assert group(40_000, 8, budget={"group": 3}) == 3
     # Parts that stay together are one; other losses have no bias for how often two meet, and

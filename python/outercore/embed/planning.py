@@ -29,7 +29,7 @@ _GROUPS = (8, 4, 2)
 _MOST_PARTS = 64
 """Of all partitions: a bucket for every two of them has to have triples."""
 _PADDED = 1.125
-"""Parts have no more rows than entities, by this factor: they are whole pages."""
+"""Parts take no more rows than a partition in one piece, by this factor: they are whole pages."""
 _HIDDEN = 1.1
 """I/O is hidden where an epoch takes no longer than computing by this factor."""
 _BATCH_PARTS = 4
@@ -454,9 +454,10 @@ def _group(config: EmbedConfig, size: Size, partitions: int) -> int:
     shared = config.bias_weighs and trained_by_core(config)
     if asked or not config.budget.rename or (_spreads(config) and not shared):
         return asked or 1
+    most = _PADDED * _partition_rows(config, size, partitions, 1)
     for group in _GROUPS:
-        rows = partitions * _partition_rows(config, size, partitions, group)
-        if partitions * group <= _MOST_PARTS and rows <= _PADDED * size.entities:
+        rows = _partition_rows(config, size, partitions, group)
+        if partitions * group <= _MOST_PARTS and rows <= most:
             return group
     return 1
 
