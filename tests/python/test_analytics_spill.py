@@ -44,6 +44,7 @@ def little(algorithm: str, graph: Path, **options: object) -> int:
     with pytest.raises(oc.BudgetError, match="the least that works is") as caught:
         analytics.plan(algorithm, graph, memory=1, threads=2, **options)
     least = oc.sizes.parse_size(str(caught.value).split("works is ")[1].split("\n")[0])
+    assert analytics.plan(algorithm, graph, memory=least, threads=2, **options)["spill"]
     return least + least // 10
 
 

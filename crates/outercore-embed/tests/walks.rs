@@ -405,11 +405,11 @@ fn groups_need_members_that_change_and_a_table_of_their_partitions() {
 }
 
 #[test]
-fn groups_change_from_walk_to_walk_and_move_no_more() {
+fn groups_change_from_walk_to_walk() {
     let order = partition_order(&OrderConfig::new(OrderKind::Optimal, 8, 3)).unwrap();
     let config = WalkConfig { rename: true, group: 4, seed: 3, ..WalkConfig::default() };
     let mut walks = Walks::new(order, config).unwrap();
-    // Two partitions are in memory at once in every walk; how many pairs of a group stay one?
+    // How many pairs of partitions that are in one group still are in a later walk?
     let pairs = |walk: &Walk| -> HashSet<(usize, usize)> {
         let groups = walk.states.iter().flat_map(|state| state.resident.chunks(4));
         let pairs = groups.flat_map(|group| group.iter().map(move |&one| (group, one)));
@@ -424,4 +424,23 @@ fn groups_change_from_walk_to_walk_and_move_no_more() {
     let tenth = pairs(&walks.walk(10).clone());
     let kept = tenth.intersection(&first).filter(|(one, other)| one != other).count();
     assert!(kept < 24, "{kept}");
+}
+
+#[test]
+fn a_table_of_before_there_were_groups_goes_on_without_any() {
+    let walks = WalkConfig { sweeps: 2, spread: true, rename: true, ..WalkConfig::default() };
+    let table = Table::walked(&OrderConfig::new(OrderKind::Optimal, 5, 3), walks, 1);
+    let directory = tempfile::tempdir().unwrap();
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let path = directory.path().join("journal.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"version\":4") && text.contains("\"group\":1,"), "{text}");
+    let before = text.replace("\"version\":4", "\"version\":3").replace("\"group\":1,", "");
+    std::fs::write(&path, before).unwrap();
+    let mut naive = Naive::new(&table);
+    naive.train_epoch(&table, 0);
+    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    let mut buckets = table.buckets(directory.path());
+    table.train_epoch(&mut executor, &mut buckets, &mut |_| false).unwrap();
+    assert!(table.numbers(&mut executor) == naive.embeddings(&table));
 }
