@@ -293,14 +293,14 @@ def partitioned(
     rows = _partition_rows(config, size, partitions, group)
     draws = draws_of(config, there * group, swap)
     kinds = there * group if _spreads(config) else 1
-    groups = draws if trained_by_core(config) else max(draws, kinds)
+    sets = draws if trained_by_core(config) else max(draws, kinds)
     parts = {
         "slots": slots * rows * row_bytes(config),
         "triples of a state": read * (pool + whole) + 32 * (partitions * group) ** 2,
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
-        **_shared(config, size, groups=groups, kinds=kinds, rows=there * rows),
+        **_shared(config, size, sets=sets, kinds=kinds, rows=there * rows),
     }
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * rows
@@ -384,23 +384,23 @@ def _filled(placement: Placement) -> Placement:
 
 
 def _shared(
-    config: EmbedConfig, size: Size, *, groups: int = 1, kinds: int = 1, rows: int | None = None
+    config: EmbedConfig, size: Size, *, sets: int = 1, kinds: int = 1, rows: int | None = None
 ) -> dict[str, int]:
-    """What is in memory with and without partitions: a batch's triples are of so many groups with
-    negatives of their own, which count differently for so many kinds of anchors, and are drawn
-    from so many rows, by default from all."""
+    """What is in memory with and without partitions: a chunk's triples need so many sets of
+    negatives, which count differently for so many kinds of anchors and are drawn from so many
+    rows, by default from all."""
     dim, options = config.model.dim, config.optimiser
     width = relation_width(config.model)
     relations = size.relations * (2 if config.model.reciprocal else 1)
     every = config.negatives.kind == "all"
     negatives = (size.entities if rows is None else rows) if every else config.negatives.count
     chunk = min(options.chunk_size, options.batch_size)
-    chunks = -(-options.batch_size // chunk) + groups - 1
+    chunks = -(-options.batch_size // chunk) + sets - 1
     # Of every side: gradients of anchors, relations, targets and candidates; then the rows that
-    # they touch, their state and what is computed of them; scores twice. Groups beyond the first
+    # they touch, their state and what is computed of them; scores twice. Sets beyond the first
     # need memory for their candidates alone.
     a_draw = _A_DRAW + _A_BIAS * kinds
-    gradients = 2 * (3 * chunk * (chunks - groups + 1) + chunks * negatives) * dim * 4
+    gradients = 2 * (3 * chunk * (chunks - sets + 1) + chunks * negatives) * dim * 4
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
         "a batch": 3 * gradients + 2 * negatives * (a_draw * chunks + 4 * chunk),
