@@ -40,7 +40,11 @@ class Child:
         command = [sys.executable, "-m", "outercore.children", me, numbers, *arguments]
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with self.output.open("wb") as out, self.errors.open("wb") as errors:
+            with (
+                self.output.open("wb") as out,
+                self.errors.open("wb") as errors,
+                _interrupts_held(),
+            ):
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -147,6 +151,19 @@ def terminate_like_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Within the block Ctrl-C waits, here and in processes that are started, until they let it.
+
+    A process that is interrupted while it imports ends in whatever way the import fails.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _main() -> None:
     """The child's side: its cores before anything starts a thread, then the command."""
     parent, cores, *arguments = sys.argv[1:]
@@ -161,9 +178,10 @@ def _main() -> None:
     try:
         from outercore.cli import main
 
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         main()
     except KeyboardInterrupt:
-        # Asked to stop while it was still importing.
+        # Asked to stop before there was a command.
         sys.exit(130)
 
 

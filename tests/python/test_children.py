@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,8 +76,14 @@ def test_a_child_says_what_went_wrong(tmp_path: Path) -> None:
 def test_children_end_cleanly_when_they_are_asked_to(endless: list[Child]) -> None:
     started(endless[0])
     stop_all(endless)
-    # While Python starts, nothing is there yet that could end cleanly.
-    assert all(child.code in (130, -signal.SIGINT) for child in endless)
+    assert [child.code for child in endless] == [130, 130]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.1, 0.2, 0.4])
+def test_children_end_cleanly_while_they_start(endless: list[Child], after: float) -> None:
+    time.sleep(after)
+    stop_all(endless)
+    assert [(child.code, child.errors.read_text()) for child in endless] == [(130, "")] * 2
 
 
 def test_a_child_that_takes_too_long_is_ended(endless: list[Child]) -> None:
