@@ -129,6 +129,28 @@ fn a_grid_is_the_same_for_every_budget_and_number_of_threads() {
 }
 
 #[test]
+fn builds_at_once_write_one_after_the_other_and_what_one_built_the_others_take() {
+    let edges: Vec<(u64, u64)> = (0..40_000).map(|at| (at * at % 2999, at * 31 % 2000)).collect();
+    let made = Made::directed(3000, &edges);
+    for overwrite in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let data_set = made.write(directory.path());
+        let options = BuildOptions { overwrite, ..options(None, Some(5)) };
+        let written: Vec<Bytes> = std::thread::scope(|scope| {
+            let one = || build(&RealDisk, &data_set, &options, &mut quiet).unwrap().written;
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let builds = written.iter().filter(|bytes| bytes.0 > 0).count();
+        assert_eq!(builds, if overwrite { 4 } else { 1 });
+        let data_set = DataSet::open(directory.path()).unwrap();
+        let grid = Grid::open(&data_set).unwrap();
+        assert_eq!(grid_arcs(&data_set, &grid), arcs_of(&made));
+        assert!(!directory.path().join(".grid").exists());
+    }
+}
+
+#[test]
 fn weights_follow_their_edges() {
     for (name, made) in zoo() {
         let weights = (0..made.rows).map(|id| (id % 97) as f32 - 5.5).collect();

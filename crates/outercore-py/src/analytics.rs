@@ -40,6 +40,7 @@ fn check_key(key: &str) -> PyResult<()> {
 }
 
 /// Writes an array under `key`, replacing one that is there; `origin` goes into the provenance.
+/// Waits while somebody else writes to the data set.
 #[pyfunction]
 fn add_array(
     py: Python<'_>,
@@ -51,11 +52,12 @@ fn add_array(
     origin: &str,
 ) -> PyResult<()> {
     let bytes = bytes.as_slice()?;
-    py.detach(|| -> Result<()> {
+    let mut signals = Callback::new(None);
+    let result = py.detach(|| -> Result<()> {
         let dtype: DType = dtype.parse()?;
         let root = Path::new(path);
         keys::validate(key).with_context(|| format!("array `{key}`"))?;
-        let mut editor = ManifestEditor::open(&RealDisk, root)?;
+        let mut editor = ManifestEditor::wait(&RealDisk, root, &mut || signals.call("", 0, 0, ""))?;
         let file = editor.free_file(key);
         let mut writer = ArrayWriter::create(&RealDisk, root, &file, dtype, &row_shape)?;
         writer.write(bytes)?;
@@ -64,8 +66,8 @@ fn add_array(
             editor.manifest_mut().provenance.options.insert(key.to_owned(), origin.into());
         }
         editor.commit()
-    })
-    .map_err(to_python)
+    });
+    signals.settle(result, to_python)
 }
 
 /// How a grid is built, as JSON.

@@ -1,8 +1,10 @@
 //! Changing what a data set holds: one atomic replacement of the manifest.
 
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
@@ -59,8 +61,14 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
     }
 }
 
+/// Between two looks whether a data set is free.
+const WAIT: Duration = Duration::from_millis(50);
+
 /// A change of an existing data set: open, write new arrays under [`ManifestEditor::free_file`],
 /// enter them, commit.
+///
+/// There is one editor of a data set at a time, in whatever process, since two would write to the
+/// same free files. The system lets go of the data set when the process ends, however it ends.
 ///
 /// # Example
 /// ```
@@ -94,18 +102,49 @@ pub struct ManifestEditor<'a> {
     /// Files of the manifest as it was, which a reader may be using until the commit.
     files: BTreeSet<String>,
     manifest: Manifest,
+    /// The directory, locked.
+    _held: File,
 }
 
 impl<'a> ManifestEditor<'a> {
     /// Reads the manifest in `root`.
     ///
     /// # Errors
-    /// As [`DataSet::read_manifest`].
+    /// `Invalid` while there is another editor. As [`DataSet::read_manifest`].
     pub fn open(disk: &'a dyn Disk, root: &Path) -> Result<Self> {
+        Self::try_open(disk, root)?.ok_or_else(|| {
+            Error::invalid(format!("data set `{}`: somebody else writes to it", root.display()))
+                .hint("wait until they have ended, and run the command again")
+        })
+    }
+
+    /// As [`ManifestEditor::open`], but waits until there is no other editor. Calls `on_wait` again
+    /// and again meanwhile; an error of its ends the wait.
+    ///
+    /// # Errors
+    /// Those of `on_wait`. As [`DataSet::read_manifest`].
+    pub fn wait(
+        disk: &'a dyn Disk,
+        root: &Path,
+        on_wait: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        loop {
+            if let Some(editor) = Self::try_open(disk, root)? {
+                return Ok(editor);
+            }
+            on_wait()?;
+            std::thread::sleep(WAIT);
+        }
+    }
+
+    fn try_open(disk: &'a dyn Disk, root: &Path) -> Result<Option<Self>> {
+        // Says what is wrong with a place that is no data set.
+        DataSet::read_manifest(root)?;
+        let Some(held) = lock(root)? else { return Ok(None) };
         let manifest = DataSet::read_manifest(root)?;
         let before = read_manifest_bytes(root)?;
         let files = inside(&manifest);
-        Ok(Self { disk, root: root.to_owned(), before, files, manifest })
+        Ok(Some(Self { disk, root: root.to_owned(), before, files, manifest, _held: held }))
     }
 
     /// The manifest as it will be.
@@ -152,6 +191,16 @@ impl<'a> ManifestEditor<'a> {
             let _ = self.disk.remove_file(&self.root.join(file));
         }
         Ok(())
+    }
+}
+
+/// The directory, locked until it is dropped; `None` where somebody else has it locked.
+fn lock(root: &Path) -> Result<Option<File>> {
+    let directory = File::open(root).with_context(|| format!("data set `{}`", root.display()))?;
+    match directory.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(None),
+        // Where the file system has no locks, a commit still notices another one.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(directory)),
     }
 }
 

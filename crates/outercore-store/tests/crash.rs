@@ -4,13 +4,13 @@ mod tiny;
 
 use std::path::Path;
 
-use outercore_core::{ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{DType, Manifest};
 use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
 use outercore_store::arrays::{ArrayBuilder, ArraySpec, Target};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
-use outercore_store::editor::ManifestEditor;
+use outercore_store::editor::{ManifestEditor, commit};
 
 /// The tearing of a crash depends on its place alone; counted operations before the task move it.
 const TEARINGS: u64 = 4;
@@ -169,10 +169,36 @@ fn a_reader_of_the_old_manifest_keeps_its_files_until_the_commit() {
 }
 
 #[test]
-fn two_changes_at_once_are_refused_rather_than_one_lost() {
+fn one_changes_a_data_set_and_others_are_refused_or_wait() {
     let (_directory, root) = tiny::on_disk();
     let editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    let error = change(&tiny::unsynced(&root), &root).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("somebody else writes to it"), "{error}");
+
+    let give_up = &mut || Err(Error::new(ErrorKind::Interrupted, "enough"));
+    let error = ManifestEditor::wait(&RealDisk, &root, give_up).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+
+    let mut editor = Some(editor);
+    let mut let_go = || {
+        editor.take();
+        Ok(())
+    };
+    drop(ManifestEditor::wait(&RealDisk, &root, &mut let_go).unwrap());
+    assert!(editor.is_none());
     change(&tiny::unsynced(&root), &root).unwrap();
+    assert_sound(&root, "after all");
+}
+
+#[test]
+fn a_change_that_overlooks_another_is_refused() {
+    let (_directory, root) = tiny::on_disk();
+    let editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    // By somebody who takes no lock.
+    let mut other = DataSet::read_manifest(&root).unwrap();
+    other.arrays.remove("nodes/node/year");
+    commit(&RealDisk, &root, &other).unwrap();
     let error = editor.commit().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("changed by somebody else"), "{error}");

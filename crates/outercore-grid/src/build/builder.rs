@@ -75,10 +75,13 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Writes the grid beside what the manifest names, then changes the manifest.
-    pub(super) fn build(&mut self, on_progress: OnProgress<'_>) -> Result<BuildSummary> {
+    /// Writes the grid beside what the manifest names, and enters it into the new manifest.
+    pub(super) fn write(
+        &mut self,
+        editor: &mut ManifestEditor<'_>,
+        on_progress: OnProgress<'_>,
+    ) -> Result<BuildSummary> {
         let weight_rows = self.weight_rows();
-        let mut editor = ManifestEditor::open(self.disk, self.data_set.root())?;
         for key in header::ALL {
             editor.manifest_mut().arrays.remove(key);
         }
@@ -118,20 +121,20 @@ impl<'a> Builder<'a> {
             .hint("leave out `--partition-log2`, or make it larger"));
         }
         let ranks = Ranks::new(order, &degrees);
-        self.write_nodes(&editor, &ranks, &degrees, on_progress)?;
+        self.write_nodes(editor, &ranks, &degrees, on_progress)?;
         let (into, places) = ranks.places(degrees, &shape);
         let topology = header::topology(self.data_set.manifest(), name);
         let mut header = GridHeader::new(&shape, topology);
         header.weights = name.map(str::to_owned);
         let written = match name {
             None => {
-                self.blocks::<u32>(&editor, &facts, into, places, weights, &mut header, on_progress)
+                self.blocks::<u32>(editor, &facts, into, places, weights, &mut header, on_progress)
             }
             Some(_) => {
-                self.blocks::<u64>(&editor, &facts, into, places, weights, &mut header, on_progress)
+                self.blocks::<u64>(editor, &facts, into, places, weights, &mut header, on_progress)
             }
         }?;
-        let mut writer = self.create(&editor, HEADER, DType::U8, &[])?;
+        let mut writer = self.create(editor, HEADER, DType::U8, &[])?;
         writer.write(&header.to_json()?)?;
         self.finish(HEADER, writer)?;
         let bytes = self.entries.iter().map(|(_, entry)| {
@@ -142,9 +145,6 @@ impl<'a> Builder<'a> {
         for (key, entry) in self.entries.drain(..) {
             editor.insert(key, entry);
         }
-        // From here on the files may be the data set's.
-        self.files.clear();
-        editor.commit()?;
         Ok(summary(&header.shape(), &written, input, bytes))
     }
 

@@ -20,6 +20,7 @@ use std::time::Instant;
 use outercore_core::{Error, Result};
 use outercore_io::Disk;
 use outercore_store::dataset::DataSet;
+use outercore_store::editor::ManifestEditor;
 
 use self::builder::Builder;
 use self::keep::keep;
@@ -42,7 +43,8 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 ///
 /// **Cost**: reads the sources two or three times; writes 4 bytes a stored edge (8 with weights) to a
 /// temporary file unless half the memory holds them, and the grid. Memory: 12 bytes a node (8 in
-/// natural order), 4 bytes a row of the weights, buffers.
+/// natural order), 4 bytes a row of the weights, buffers. While somebody else writes to the data set
+/// it waits; where they built the grid, it is taken.
 ///
 /// # Errors
 /// `Budget`, with the least that works. `Invalid`: a stale grid or one built with other options is
@@ -82,26 +84,40 @@ pub fn build(
         )));
     }
     if Grid::is_built(data_set) && !options.overwrite {
-        let mut summary = keep(data_set, options)?;
-        summary.seconds = started.elapsed().as_secs_f64();
-        return Ok(summary);
+        return kept(data_set, options, started);
+    }
+    let root = data_set.root();
+    let waits = &mut || on_progress("waiting for another writer", 0, 0, "");
+    let mut editor = ManifestEditor::wait(disk, root, waits)?;
+    // Whoever wrote to it may have built the grid.
+    let data_set = &DataSet::open(root)?;
+    if Grid::is_built(data_set) && !options.overwrite {
+        return kept(data_set, options, started);
     }
     let mut builder = Builder::new(disk, data_set, options)?;
-    let done = builder.build(on_progress);
+    let done = builder.write(&mut editor, on_progress);
     // What cannot be removed now is removed by the next build.
-    let _ = disk.remove_dir_all(&data_set.root().join(TEMPORARY));
-    match done {
-        Ok(mut summary) => {
-            summary.seconds = started.elapsed().as_secs_f64();
-            Ok(summary)
-        }
+    let _ = disk.remove_dir_all(&root.join(TEMPORARY));
+    let done = match done {
+        // From here on the files may be the data set's.
+        Ok(summary) => editor.commit().map(|()| summary),
         Err(error) => {
             for path in &builder.files {
                 let _ = disk.remove_file(path);
             }
-            Err(explain(error).context(format!("grid of `{}`", data_set.root().display())))
+            Err(error)
         }
-    }
+    };
+    let mut summary =
+        done.map_err(|error| explain(error).context(format!("grid of `{}`", root.display())))?;
+    summary.seconds = started.elapsed().as_secs_f64();
+    Ok(summary)
+}
+
+fn kept(data_set: &DataSet, options: &BuildOptions, started: Instant) -> Result<BuildSummary> {
+    let mut summary = keep(data_set, options)?;
+    summary.seconds = started.elapsed().as_secs_f64();
+    Ok(summary)
 }
 
 /// Says what to do about a data set that may not be written to.
