@@ -104,6 +104,10 @@ class Child:
     def stop(self, grace_s: float = GRACE_S) -> int:
         """Asks it to stop, kills it where it does not; returns its exit code."""
         self.ask_to_stop()
+        return self.end(grace_s)
+
+    def end(self, grace_s: float) -> int:
+        """Kills it where it does not end by itself; returns its exit code."""
         try:
             return self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -132,7 +136,8 @@ def stop_all(children: Sequence[Child]) -> None:
         child.ask_to_stop()
     end = time.monotonic() + GRACE_S
     for child in children:
-        child.stop(max(end - time.monotonic(), 0.1))
+        # Asked again, one that is about to end would end by the signal.
+        child.end(max(end - time.monotonic(), 0.1))
 
 
 @contextlib.contextmanager
