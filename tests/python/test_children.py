@@ -76,14 +76,14 @@ def test_a_child_says_what_went_wrong(tmp_path: Path) -> None:
 def test_children_end_cleanly_when_they_are_asked_to(endless: list[Child]) -> None:
     started(endless[0])
     stop_all(endless)
-    assert [child.code for child in endless] == [130, 130]
+    assert all(ended_cleanly(child) for child in endless)
 
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.1, 0.2, 0.4])
 def test_children_end_cleanly_while_they_start(endless: list[Child], after: float) -> None:
     time.sleep(after)
     stop_all(endless)
-    assert [(child.code, child.errors.read_text()) for child in endless] == [(130, "")] * 2
+    assert all(ended_cleanly(child) for child in endless)
 
 
 def test_a_child_that_takes_too_long_is_ended(endless: list[Child]) -> None:
@@ -128,6 +128,12 @@ def test_sigterm_is_like_ctrl_c_within_the_block_alone() -> None:
     with pytest.raises(KeyboardInterrupt), terminate_like_interrupt():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def ended_cleanly(child: Child) -> bool:
+    """Whether it says nothing but that it was stopped, if it came so far."""
+    said = child.last_error().startswith(("stopped: ", "ended with code "))
+    return said and child.code in (130, -signal.SIGINT)
 
 
 def started(child: Child) -> None:
