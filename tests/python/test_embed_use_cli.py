@@ -80,6 +80,59 @@ def test_a_part_that_is_not_there_is_named(root: Path, outcome: Any) -> None:
     assert "it has train, valid" in err
 
 
+def test_ranks_one_by_one_make_the_figures(root: Path) -> None:
+    embedding = Embedding.open(root / "run")
+    recorded = next(one for one in embedding.metrics if one["part"] == "valid")
+    found = embedding.ranks(part="valid")
+    heads, relations, tails = found.triples.T
+    named = zip(
+        embedding.entity_names(heads),
+        embedding.relation_names(relations),
+        embedding.entity_names(tails),
+        strict=True,
+    )
+    assert list(named) == held(random_triples(2), random_triples(1))
+    assert found.reciprocal.shape == (len(found.triples), 2)
+    by_side = recorded["filtered_by_side"]
+    expected = [by_side["tail"]["mrr"], by_side["head"]["mrr"]]
+    assert found.reciprocal.mean(axis=0) == pytest.approx(expected)
+    raw = embedding.ranks(part="valid", filtered=False)
+    assert raw.reciprocal.mean() == pytest.approx(recorded["raw"]["mrr"])
+
+
+def test_two_runs_are_compared_triple_by_triple(root: Path, outcome: Any, tmp_path: Path) -> None:
+    oc.embed(root / "facts", out=tmp_path / "other", **{**OPTIONS, "epochs": 1})
+    one, other = Embedding.open(root / "run"), Embedding.open(tmp_path / "other")
+    arguments = ("embedding", "compare", root / "run", tmp_path / "other", "--part", "valid")
+    code, out, _ = outcome(*arguments, "--json")
+    found = json.loads(out)
+    assert code == 0
+    gains = (other.ranks(part="valid").reciprocal - one.ranks(part="valid").reciprocal).mean(axis=1)
+    assert found["difference"] == pytest.approx(gains.mean())
+    assert found["difference"] == pytest.approx(found["other_mrr"] - found["mrr"])
+    assert found["error"] == pytest.approx(gains.std(ddof=1) / len(gains) ** 0.5)
+    assert found["better"] == np.mean(gains > 0)
+    assert found["worse"] == np.mean(gains < 0)
+    assert found["within_noise"] == (abs(found["difference"]) <= 1.96 * found["error"])
+    code, out, _ = outcome(*arguments)
+    assert code == 0
+    assert f"MRR {found['other_mrr']:.4f}" in out
+    assert "than chance" in out
+
+    same = one.compare(one, part="valid")
+    assert (same.difference, same.error, same.better, same.worse) == (0, 0, 0, 0)
+    assert same.within_noise
+
+
+def test_runs_that_rank_something_else_are_not_compared(root: Path, tmp_path: Path) -> None:
+    train = random_triples(1)
+    facts(tmp_path / "facts", train, held(random_triples(3), train))
+    oc.embed(tmp_path / "facts", out=tmp_path / "run", **OPTIONS)
+    one, other = Embedding.open(root / "run"), Embedding.open(tmp_path / "run")
+    with pytest.raises(InvalidError, match="other triples are held out"):
+        one.compare(other, part="valid")
+
+
 def test_neighbours_are_shown_and_written(root: Path, outcome: Any) -> None:
     embedding = Embedding.open(root / "run")
     expected = embedding.neighbours("n3", 4)

@@ -285,6 +285,60 @@ def evaluate(
     show(figures)
 
 
+@embedding.command("compare", no_args_is_help=True)
+def compare(
+    run: Run,
+    other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)],
+    part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test",
+    candidates: Annotated[
+        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
+    ] = "auto",
+    count: Annotated[int, typer.Option(help="Candidates that are drawn.")] = 1000,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
+    ] = False,
+    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    memory: options.Memory = "256MiB",
+    data: Data = None,
+    score: Score = None,
+    json: options.Json = False,
+) -> None:
+    """Tell whether two runs rank the same triples equally well, or differ by more than chance.
+
+    **Example**
+
+        outercore embedding compare runs/memory runs/partitions --part test
+    """
+    from outercore.cli.embed_watch import EmbedWatch
+
+    ranked: Any = part
+    among: Any = candidates
+    with EmbedWatch(quiet=json) as watch:
+        found = _open(run, data, score).compare(
+            _open(other, data, score),
+            part=ranked,
+            candidates=among,
+            count=count,
+            filtered=not raw,
+            triples=triples,
+            seed=seed,
+            memory=memory,
+            observer=watch,
+        )
+    if json:
+        console.json_data(found.to_dict())
+        return
+    verdict = "no more than chance" if found.within_noise else "more than chance"
+    console.data(f"{part}: {found.protocol}")
+    console.data(f"  {run}  MRR {found.mrr:.4f}")
+    console.data(f"  {other}  MRR {found.other_mrr:.4f}")
+    console.data(
+        f"  difference {found.difference:+.4f}, standard error {found.error:.4f}: {verdict}; "
+        f"{found.better:.1%} of the triples better, {found.worse:.1%} worse"
+    )
+
+
 @embedding.command("features", no_args_is_help=True)
 def features(
     run: Run,

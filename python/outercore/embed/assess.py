@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
@@ -79,15 +82,63 @@ def assess(
         InvalidError: a row that is not finite; a plain graph's run without its configuration.
         InterruptError: somebody asked to stop.
     """
+    evaluation = EvaluationConfig(candidates, count, also=tuple(also), filtered=filtered)
+    with _scoring(embedding, parts, evaluation, triples, seed, memory, observer) as scoring:
+        return scoring.final()
+
+
+class Ranked(NamedTuple):
+    """Where the true ends of some triples stand."""
+
+    triples: NDArray[np.int64]
+    """[m, 3]"""
+    reciprocal: NDArray[np.float64]
+    """[m, 2]: one over the rank of the tail, and of the head."""
+    protocol: str
+
+
+def ranks(
+    embedding: Embedding,
+    *,
+    part: Part = "test",
+    candidates: Literal["auto", "all", "uniform", "degree"] = "auto",
+    count: int = 1000,
+    filtered: bool = True,
+    triples: int = 0,
+    seed: int | None = None,
+    memory: str | int = "256MiB",
+    observer: Observer | None = None,
+) -> Ranked:
+    """Ranks the held-out triples one by one: which of them are answered well, and which are not.
+
+    Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
+    """
+    evaluation = EvaluationConfig(candidates, count, filtered=filtered)
+    with _scoring(embedding, (part,), evaluation, triples, seed, memory, observer) as scoring:
+        if not scoring.has(part):
+            raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
+        found = scoring.ranking(part, scoring.candidates(part), part)
+        held_out = scoring.triples(part)
+    return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
+
+
+@contextmanager
+def _scoring(
+    embedding: Embedding,
+    parts: Sequence[Part],
+    evaluation: EvaluationConfig,
+    triples: int,
+    seed: int | None,
+    memory: str | int,
+    observer: Observer | None,
+) -> Iterator[Scoring]:
+    """What ranks these parts of the embedding's data set; Ctrl-C stops it within the block."""
     config = _config(embedding)
     # Before the seed is another one: of a plain graph it says which links are held out.
     data = data_of(embedding.graph, config)
     if seed is not None:
         config = replace(config, run=replace(config.run, seed=seed))
-    kinds = tuple(also)
-    config = replace(
-        config, evaluation=EvaluationConfig(candidates, count, also=kinds, filtered=filtered)
-    )
+    config = replace(config, evaluation=evaluation)
     for part in parts:
         if part not in PARTS:
             raise InvalidError(f"part: expected one of {', '.join(PARTS)}; found `{part}`")
@@ -100,7 +151,7 @@ def assess(
         choose(part, data.parts[part], triples, config.run.seed) for part in dict.fromkeys(parts)
     ]
     degrees = None
-    if "degree" in (candidates, *kinds):
+    if "degree" in (evaluation.candidates, *evaluation.also):
         degrees = torch.from_numpy(data.degrees())
     stop = StopRequest()
     with stop_on_signals(stop):
@@ -116,9 +167,9 @@ def assess(
             observer=observer,
             stop=stop,
         )
-        if filtered:
+        if evaluation.filtered:
             scoring.collect_known(data.answers())
-        return scoring.final()
+        yield scoring
 
 
 def _config(embedding: Embedding) -> EmbedConfig:

@@ -34,6 +34,8 @@ from outercore.names import Names
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from outercore.embed.assess import Ranked
+    from outercore.embed.compare import Comparison
     from outercore.embed.models import Model, ScoreFunction
     from outercore.embed.neighbours import Nearest
     from outercore.embed.predict import Predictions
@@ -262,6 +264,16 @@ class Embedding:
         """Ranks held-out triples again; see `outercore.embed.assess.assess`."""
         figures: list[dict[str, Any]] = scoring("assess", "assess")(self, **options)
         return figures
+
+    def ranks(self, **options: Any) -> Ranked:
+        """Ranks held-out triples one by one; see `outercore.embed.assess.ranks`."""
+        found: Ranked = scoring("assess", "ranks")(self, **options)
+        return found
+
+    def compare(self, other: Embedding, **options: Any) -> Comparison:
+        """Which of two answers better, and by chance; see `outercore.embed.compare.compare`."""
+        found: Comparison = scoring("compare", "compare")(self, other, **options)
+        return found
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> int:
         """Writes a table for other programs; see `outercore.embed.export.export`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,8 +101,8 @@ class Evaluation:
         return "\n".join(lines)
 
 
-class _Ranks(NamedTuple):
-    """Ranks and numbers of candidates, [questions] each."""
+class Ranks(NamedTuple):
+    """Ranks, float64, and numbers of candidates, [questions] each."""
 
     raw: Tensor
     raw_candidates: Tensor
@@ -110,7 +110,50 @@ class _Ranks(NamedTuple):
     filtered_candidates: Tensor
 
 
-def evaluate(
+@dataclass(frozen=True)
+class Ranking:
+    """Where the true end of every triple stands: what figures are made of."""
+
+    protocol: str
+    by_side: dict[Side, Ranks]
+    filtered: bool
+    """Whether other true answers were known."""
+
+    def reciprocal(self) -> Tensor:
+        """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads."""
+        both = (self.by_side[side] for side in _SIDES)
+        ranks = [ranks.filtered if self.filtered else ranks.raw for ranks in both]
+        return torch.stack(ranks, dim=1).reciprocal()
+
+    def evaluation(self) -> Evaluation:
+        """The figures."""
+        columns = zip(*self.by_side.values(), strict=True)
+        everything = Ranks(*(torch.cat(column) for column in columns))
+        by_side = self.by_side.items()
+        clean = {side: _filtered(ranks) for side, ranks in by_side} if self.filtered else {}
+        return Evaluation(
+            protocol=self.protocol,
+            raw=_raw(everything),
+            filtered=_filtered(everything) if self.filtered else None,
+            raw_by_side={side: _raw(ranks) for side, ranks in by_side},
+            filtered_by_side=clean,
+        )
+
+
+def _raw(ranks: Ranks) -> RankMetrics:
+    return RankMetrics.of(ranks.raw, ranks.raw_candidates)
+
+
+def _filtered(ranks: Ranks) -> RankMetrics:
+    return RankMetrics.of(ranks.filtered, ranks.filtered_candidates)
+
+
+def evaluate(store: Store, model: Model, triples: Tensor, **options: Any) -> Evaluation:
+    """The figures of what `rank` finds; it says what the arguments are."""
+    return rank(store, model, triples, **options).evaluation()
+
+
+def rank(
     store: Store,
     model: Model,
     triples: Tensor,
@@ -123,7 +166,7 @@ def evaluate(
     degrees: Tensor | None = None,
     group: int = 1 << 16,
     after_block: Callable[[int], None] | None = None,
-) -> Evaluation:
+) -> Ranking:
     """Ranks the tail and the head of each triple.
 
     `known` need not have more than the triples that share head and relation, or relation and
@@ -145,11 +188,11 @@ def evaluate(
     candidates = candidates or Candidates()
     filtered = bool(known) or known_of is not None
     every = torch.cat(list(known)) if known else None
-    found: dict[Side, _Ranks] = {}
+    found: dict[Side, Ranks] = {}
     with torch.no_grad():
         sampled = _sample(store, candidates, degrees)
         answers = {side: _known(every, side) for side in _SIDES}
-        parts: dict[Side, list[_Ranks]] = {side: [] for side in _SIDES}
+        parts: dict[Side, list[Ranks]] = {side: [] for side in _SIDES}
         for some in triples.split(group):
             if known_of is not None:
                 of_these = known_of(some)
@@ -169,12 +212,9 @@ def evaluate(
             for questions in sides:
                 parts[questions.side].append(questions.ranks())
         for side in _SIDES:
-            found[side] = _Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
-    return _evaluation(
-        found,
-        _protocol(store, candidates, len(triples), filtered=filtered, loops=loops),
-        filtered=filtered,
-    )
+            found[side] = Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
+    protocol = _protocol(store, candidates, len(triples), filtered=filtered, loops=loops)
+    return Ranking(protocol, found, filtered)
 
 
 class _Questions:
@@ -267,10 +307,10 @@ class _Questions:
             total[0, some] += all_of_them.cpu()
             total[1, some] += (all_of_them - the_known).cpu()
 
-    def ranks(self) -> _Ranks:
+    def ranks(self) -> Ranks:
         """The ranks, once all candidates are counted."""
         ranks = 1.0 + (self._higher + self._not_lower).double() / 2.0
-        return _Ranks(ranks[0], self._compared[0], ranks[1], self._compared[1])
+        return Ranks(ranks[0], self._compared[0], ranks[1], self._compared[1])
 
 
 def _known(triples: Tensor | None, side: Side) -> KnownTargets | None:
@@ -321,22 +361,4 @@ def _protocol(
     return (
         f"{triples:,} triples, heads and tails, among {among}; {both}; "
         "ties: mean of the optimistic and the pessimistic rank"
-    )
-
-
-def _evaluation(found: dict[Side, _Ranks], protocol: str, *, filtered: bool) -> Evaluation:
-    everything = _Ranks(*(torch.cat(column) for column in zip(*found.values(), strict=True)))
-
-    def raw(ranks: _Ranks) -> RankMetrics:
-        return RankMetrics.of(ranks.raw, ranks.raw_candidates)
-
-    def clean(ranks: _Ranks) -> RankMetrics:
-        return RankMetrics.of(ranks.filtered, ranks.filtered_candidates)
-
-    return Evaluation(
-        protocol=protocol,
-        raw=raw(everything),
-        filtered=clean(everything) if filtered else None,
-        raw_by_side={side: raw(ranks) for side, ranks in found.items()},
-        filtered_by_side={side: clean(ranks) for side, ranks in found.items()} if filtered else {},
     )

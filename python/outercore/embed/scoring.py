@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig
-from outercore.embed.evaluate import Candidates, Evaluation, evaluate
+from outercore.embed.evaluate import Candidates, Evaluation, Ranking, rank
 from outercore.embed.known import Relevant, pieces, relevant
 from outercore.embed.models import Model
 from outercore.embed.observe import Observer
@@ -121,6 +121,10 @@ class Scoring:
         """Whether there is something to rank."""
         return part in self._held_out
 
+    def triples(self, part: Part) -> Tensor:
+        """The triples of a part that are ranked, int64 [m, 3]."""
+        return self._held_out[part].triples
+
     def validate(self) -> float:
         """The mean reciprocal rank of the validation triples."""
         return self.of("valid", self.candidates("valid"), "validation").mrr
@@ -145,6 +149,13 @@ class Scoring:
         return "all" if products <= _MOST_PRODUCTS else "uniform"
 
     def of(self, part: Part, kind: CandidateKind, title: str = "ranking") -> Evaluation:
+        """The figures of a part among `kind` of candidates.
+
+        Errors: `InterruptError` where somebody asked to stop.
+        """
+        return self.ranking(part, kind, title).evaluation()
+
+    def ranking(self, part: Part, kind: CandidateKind, title: str = "ranking") -> Ranking:
         """Ranks a part's triples among `kind` of candidates.
 
         Errors: `InterruptError` where somebody asked to stop.
@@ -163,7 +174,7 @@ class Scoring:
             self._observer.evaluation_rows(compared)
             self._stop.check()
 
-        found = evaluate(
+        found = rank(
             self._store,
             self._model,
             held.triples,
