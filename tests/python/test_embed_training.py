@@ -535,7 +535,7 @@ def test_a_linear_schedule_is_a_smaller_rate_in_each_epoch() -> None:
         assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", ["dot", "distmult", "complex", "simple"])
+@pytest.mark.parametrize("kind", ["dot", "distmult", "complex", "simple", "transe"])
 @pytest.mark.parametrize(
     "loss", ["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
 )
@@ -566,12 +566,14 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, nu
     weights = torch.rand(500, generator=random) if number else None
     config = EmbedConfig.from_dict(
         {
-            "model": {"kind": kind, "dim": 22, "reciprocal": number > 0, "init_scale": 0.2},
+            "model": {
+                "kind": kind, "norm": 2, "dim": 22, "reciprocal": number > 0, "init_scale": 0.2
+            },
             "loss": {"kind": loss, "margin": 1.0},
             **group,
             "optimiser": {"learning_rate": 0.05, **group["optimiser"]},
         }
-    )
+    )  # fmt: skip
     found = []
     for native in (True, False):
         store = MemoryStore(triples, 90, 5, weights)
@@ -596,9 +598,13 @@ def test_batches_are_alike_in_size(count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(ModelName))
+@pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("filtered", get_args(Filter))
-def test_plans_know_which_batches_the_core_trains(kind: ModelName, filtered: Filter) -> None:
-    config = config_of(model={"kind": kind, "dim": 8}, negatives={"filter": filtered})
+def test_plans_know_which_batches_the_core_trains(
+    kind: ModelName, norm: int, filtered: Filter
+) -> None:
+    model_options = {"kind": kind, "norm": norm, "dim": 8}
+    config = config_of(model=model_options, negatives={"filter": filtered})
     if kind == "custom":
         assert not trained_by_core(config)
         return
@@ -620,7 +626,7 @@ class _InParts(MemoryStore):
         yield replace(whole, ranges=list(self.ranges), pairs=list(self.pairs), shares=self.shares)
 
 
-@pytest.mark.parametrize("kind", ["distmult", "complex"])
+@pytest.mark.parametrize("kind", ["distmult", "complex", "transe"])
 @pytest.mark.parametrize(
     "negatives",
     [
@@ -640,7 +646,7 @@ def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
     paired = torch.tensor([tuple(pair) in _InParts.pairs for pair in owners.tolist()])
     triples = triples[paired]
     config = config_of(
-        model={"kind": kind, "dim": 22, "init_scale": 0.2},
+        model={"kind": kind, "norm": 2, "dim": 22, "init_scale": 0.2},
         negatives=negatives,
         optimiser={"batch_size": 130, "chunk_size": 40, "learning_rate": 0.05},
     )

@@ -7,12 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod bilinear;
 mod distance;
 mod divide;
 mod draw;
 mod lanes;
 mod loss;
+mod model;
 mod parallel;
 mod product;
 mod rows;
@@ -20,11 +20,11 @@ mod scalar;
 mod uses;
 
 pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
-pub use bilinear::{Bilinear, Size};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };
 pub use divide::{Askers, divide};
 pub use draw::{Drawn, Occasion, Population, draw};
 pub use loss::{Loss, loss_rows};
+pub use model::{Model, Similarity, Size};
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

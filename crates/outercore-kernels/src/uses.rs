@@ -2,8 +2,8 @@
 
 use outercore_core::{Error, Result};
 
-use crate::bilinear::{Size, dot};
 use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::model::{Size, dot};
 use crate::parallel::for_each;
 
 /// Rows that a thread takes at a time.

@@ -2,7 +2,7 @@
 
 use outercore_core::Stream;
 use outercore_kernels::{
-    Batch, Bilinear, Chunk, Loss, Objective, Questions, Size, Step, Table, Workspace, train_batch,
+    Batch, Chunk, Loss, Model, Objective, Questions, Size, Step, Table, Workspace, train_batch,
 };
 
 /// State so large that a step of Adagrad by its root is minus the gradient.
@@ -123,24 +123,28 @@ impl Case {
         let (head, tail) = (row(entities, h), row(entities, t));
         let half = self.width / 2;
         let places = 0..self.width;
-        if self.objective.model == Bilinear::Dot {
+        if self.objective.model == Model::Dot {
             return places.map(|i| head[i] * tail[i]).sum();
         }
         let relation = row(relations, r);
         match self.objective.model {
-            Bilinear::ComplEx => (0..half)
+            Model::ComplEx => (0..half)
                 .map(|i| {
                     let (a, b) = (head[i], head[half + i]);
                     let (c, d) = (relation[i], relation[half + i]);
                     (a * c - b * d) * tail[i] + (a * d + b * c) * tail[half + i]
                 })
                 .sum(),
-            Bilinear::SimplE => (0..half)
+            Model::SimplE => (0..half)
                 .map(|i| {
                     let forth = head[i] * relation[i] * tail[half + i];
                     0.5 * (forth + tail[i] * relation[half + i] * head[half + i])
                 })
                 .sum(),
+            Model::TransE => {
+                let apart = places.map(|i| (head[i] + relation[i] - tail[i]).powi(2));
+                -apart.sum::<f64>().sqrt()
+            }
             _ => places.map(|i| head[i] * relation[i] * tail[i]).sum(),
         }
     }
@@ -244,7 +248,7 @@ fn row_loss(loss: Loss, positive: f64, negatives: &[(f64, f64)], chunk: &Chunk) 
     }
 }
 
-fn objective(model: Bilinear, size: Option<Size>, reverse: bool) -> Objective {
+fn objective(model: Model, size: Option<Size>, reverse: bool) -> Objective {
     Objective {
         model,
         loss: Loss::Softmax { contrastive: false },
@@ -289,10 +293,12 @@ fn compare(case: &Case, what: &str) {
 #[test]
 fn a_step_is_minus_the_gradient_of_the_definition() {
     let models = [
-        (Bilinear::Dot, 5, None),
-        (Bilinear::DistMult, 7, Some(Size::Cubes)),
-        (Bilinear::ComplEx, 6, Some(Size::CubesOfModuli)),
-        (Bilinear::SimplE, 8, Some(Size::Squares)),
+        (Model::Dot, 5, None),
+        (Model::DistMult, 7, Some(Size::Cubes)),
+        (Model::ComplEx, 6, Some(Size::CubesOfModuli)),
+        (Model::SimplE, 8, Some(Size::Squares)),
+        (Model::TransE, 7, None),
+        (Model::TransE, 40, Some(Size::Cubes)),
     ];
     for (model, width, size) in models {
         for reverse in [false, true] {
@@ -317,7 +323,7 @@ fn every_loss_is_the_one_of_the_definition() {
         Loss::SelfAdversarial { margin: 0.5, temperature: 2.0 },
     ];
     for loss in losses {
-        for (model, width) in [(Bilinear::DistMult, 7), (Bilinear::ComplEx, 6)] {
+        for (model, width) in [(Model::DistMult, 7), (Model::ComplEx, 6), (Model::TransE, 6)] {
             for reverse in [false, true] {
                 let sizes = Sizes { entities: 9, width, triples: 13, chunk: 4, negatives: 6 };
                 let of = Objective { loss, ..objective(model, None, reverse) };
@@ -336,12 +342,14 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
         Sizes { entities: 4000, width: 2, triples: 300, chunk: 250, negatives: 3000 },
     ];
     for (number, sizes) in shapes.iter().enumerate() {
-        let of = objective(Bilinear::ComplEx, Some(Size::CubesOfModuli), true);
-        let case = Case::new(of, sizes, 11);
-        let alone = case.train(1);
-        assert!(alone.0.is_some(), "shape {number}");
-        for threads in [2, 3, 8] {
-            assert_eq!(case.train(threads), alone, "shape {number}, {threads} threads");
+        for (model, size) in [(Model::ComplEx, Size::CubesOfModuli), (Model::TransE, Size::Cubes)] {
+            let case = Case::new(objective(model, Some(size), true), sizes, 11);
+            let alone = case.train(1);
+            assert!(alone.0.is_some(), "{model:?}, shape {number}");
+            for threads in [2, 3, 8] {
+                let found = case.train(threads);
+                assert_eq!(found, alone, "{model:?}, shape {number}, {threads} threads");
+            }
         }
     }
 }
@@ -392,14 +400,14 @@ fn what_is_not_finite_moves_nothing() {
         }),
     ];
     for (what, change) in changes {
-        let mut case = Case::new(objective(Bilinear::ComplEx, None, false), &sizes, 3);
+        let mut case = Case::new(objective(Model::ComplEx, None, false), &sizes, 3);
         change(&mut case);
         for threads in [1, 2] {
             unmoved(&case, STATE, threads, what);
         }
     }
     // Squares that are finite, and would leave a sum that is not.
-    let mut case = Case::new(objective(Bilinear::ComplEx, None, false), &sizes, 3);
+    let mut case = Case::new(objective(Model::ComplEx, None, false), &sizes, 3);
     linear(&mut case);
     scaled(&mut case, 4e9, 1e-19);
     assert!(case.train(2).0.is_some());
@@ -432,7 +440,7 @@ fn unmoved(case: &Case, state: f32, threads: usize, what: &str) {
 #[test]
 fn sizes_and_rows_that_do_not_fit_are_refused() {
     let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 10 };
-    let good = Case::new(objective(Bilinear::ComplEx, None, false), &sizes, 3);
+    let good = Case::new(objective(Model::ComplEx, None, false), &sizes, 3);
     let refused_with = |missing: [usize; 2], change: &dyn Fn(&mut Case), what: &str| {
         let mut case = good.clone();
         change(&mut case);

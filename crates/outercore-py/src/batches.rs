@@ -1,4 +1,4 @@
-//! Whole batches of bilinear models on NumPy's memory.
+//! Whole batches of models whose scores come from products on NumPy's memory.
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
@@ -6,7 +6,7 @@ use numpy::{
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Askers, Batch, Bilinear, Chunk, Objective, Occasion, Population, Questions, Size, Table,
+    Askers, Batch, Chunk, Model, Objective, Occasion, Population, Questions, Size, Table,
     Workspace, divide, draw, train_batch,
 };
 use pyo3::prelude::*;
@@ -136,7 +136,7 @@ impl BatchTrainer {
     ) -> PyResult<Self> {
         let objective = || {
             Ok(Objective {
-                model: bilinear(model)?,
+                model: known(model)?,
                 loss: loss(objective)?,
                 size: size.map(of_size).transpose()?,
                 strengths,
@@ -182,13 +182,14 @@ impl BatchTrainer {
     }
 }
 
-fn bilinear(name: &str) -> Result<Bilinear> {
+fn known(name: &str) -> Result<Model> {
     match name {
-        "dot" => Ok(Bilinear::Dot),
-        "distmult" => Ok(Bilinear::DistMult),
-        "complex" => Ok(Bilinear::ComplEx),
-        "simple" => Ok(Bilinear::SimplE),
-        _ => Err(Error::invalid(format!("no bilinear model is called `{name}`"))),
+        "dot" => Ok(Model::Dot),
+        "distmult" => Ok(Model::DistMult),
+        "complex" => Ok(Model::ComplEx),
+        "simple" => Ok(Model::SimplE),
+        "transe" => Ok(Model::TransE),
+        _ => Err(Error::invalid(format!("the core trains no model called `{name}`"))),
     }
 }
 

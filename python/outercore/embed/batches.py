@@ -1,4 +1,4 @@
-"""Batches that the core trains whole: bilinear models on a CPU.
+"""Batches that the core trains whole, on a CPU: of models whose scores come from matrix products.
 
 `Trainer` says what a batch is, in PyTorch; here the same is asked of the core, which passes over a
 block of rows once and keeps it in the cache between query, scores, loss, gradient and step.
@@ -12,8 +12,9 @@ from torch import Tensor
 from outercore import _core
 from outercore.embed import native
 from outercore.embed.config import EmbedConfig
+from outercore.embed.kernels import Euclidean
 from outercore.embed.losses import Loss
-from outercore.embed.models import ComplEx, DistMult, Dot, Model, Side, SimplE
+from outercore.embed.models import ComplEx, DistMult, Dot, Model, Side, SimplE, TransE
 from outercore.embed.pool_negatives import Comparison
 from outercore.embed.store import Pool, Store
 
@@ -50,8 +51,7 @@ class CoreBatches:
         config: EmbedConfig, model: Model, loss: Loss, relation_count: int
     ) -> CoreBatches | None:
         """The core's training, where the core knows all that the run is made of."""
-        # A subclass may be another model.
-        if type(model) not in _MODELS or config.negatives.filter == "known":
+        if not _knows(model) or config.negatives.filter == "known":
             return None
         if native.loss_options(loss) is None:
             return None
@@ -83,6 +83,13 @@ class CoreBatches:
             rates,
             torch.get_num_threads(),
         )
+
+
+def _knows(model: Model) -> bool:
+    # A subclass may be another model.
+    if type(model) is TransE:
+        return isinstance(model.similarity, Euclidean)
+    return type(model) in _MODELS
 
 
 def _questions(asked: list[Comparison]) -> _core.Asked:

@@ -424,7 +424,9 @@ def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
 
 def trained_by_core(config: EmbedConfig) -> bool:
     """Whether the core trains whole batches, in which kinds of anchors share their negatives."""
-    return config.model.kind in _BILINEAR and config.negatives.filter != "known"
+    model = config.model
+    by_product = model.kind in _BILINEAR or (model.kind == "transe" and model.norm == 2)
+    return by_product and config.negatives.filter != "known"
 
 
 def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]:

@@ -2,9 +2,9 @@
 
 use super::passes::{Job, first_mut};
 use super::{RowsOf, SideSpace, Tables};
-use crate::bilinear::{Side, dot};
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::loss::row_loss;
+use crate::model::{Side, Similarity, distances, dot, scale_by, squared_distance};
 use crate::product::{Extent, Left, Right, padded, product};
 
 /// Triples that go through all passes at once.
@@ -18,6 +18,7 @@ pub(super) struct Remains<'a> {
     to_anchors: &'a mut [f32],
     to_relations: &'a mut [f32],
     to_positives: &'a mut [f32],
+    pulls: &'a mut [f32],
     values: &'a mut [f32],
 }
 
@@ -30,6 +31,7 @@ impl<'a> Remains<'a> {
             to_anchors: &mut side.to_anchors,
             to_relations: &mut side.to_relations,
             to_positives: &mut side.to_positives,
+            pulls: &mut side.pulls,
             values: &mut side.values,
         }
     }
@@ -61,6 +63,7 @@ impl<'a> Remains<'a> {
             to_anchors: first_mut(&mut self.to_anchors, count * stride),
             to_relations: first_mut(&mut self.to_relations, count * chunk.from.relations.width),
             to_positives: first_mut(&mut self.to_positives, count),
+            pulls: first_mut(&mut self.pulls, count),
             values: first_mut(&mut self.values, count),
             scores,
         }
@@ -79,6 +82,8 @@ pub(super) struct Scored<'a> {
     pub columns: &'a [f32],
     /// Candidates as rows, in panels.
     pub rows: &'a [f32],
+    /// Squares of the candidates, where they are compared by distance.
+    pub squares: &'a [f32],
 }
 
 /// Some triples of a chunk on their way through all passes.
@@ -91,6 +96,7 @@ pub(super) struct Block<'a> {
     to_anchors: &'a mut [f32],
     to_relations: &'a mut [f32],
     to_positives: &'a mut [f32],
+    pulls: &'a mut [f32],
     values: &'a mut [f32],
     scores: &'a mut [f32],
 }
@@ -127,7 +133,11 @@ impl Kernel for Forward<'_, '_> {
             let anchor = from.entity(block.of.anchors[of]);
             let relation = from.relation(block.of.relations[of]);
             from.objective.model.query(side, anchor, relation, query);
-            block.to_positives[place] = dot(lanes, query, from.entity(block.of.targets[of]));
+            let target = from.entity(block.of.targets[of]);
+            block.to_positives[place] = match from.objective.model.similarity() {
+                Similarity::Inner => dot(lanes, query, target),
+                Similarity::Euclidean => -squared_distance(lanes, query, target).sqrt(),
+            };
         }
     }
 }
@@ -141,10 +151,15 @@ impl Kernel for Lose<'_, '_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let block = self.0;
-        let Scored { from, candidates, bias, .. } = block.chunk;
-        let count = candidates.len();
+        let Scored { from, candidates, bias, squares, .. } = block.chunk;
+        let (count, width) = (candidates.len(), from.entities.width);
+        let mut inverses = vec![0.0; squares.len()];
         for (place, scores) in block.scores.chunks_exact_mut(padded(count)).enumerate() {
             let (scores, of) = (&mut scores[..count], block.first + place);
+            if from.by_distance() {
+                let query = &block.queries[place * from.stride()..][..width];
+                distances(lanes, dot(lanes, query, query), squares, scores, &mut inverses);
+            }
             if let Some(bias) = bias {
                 let bias = &bias[block.of.kinds[of] as usize * count..][..count];
                 for (score, bias) in scores.iter_mut().zip(bias) {
@@ -163,6 +178,15 @@ impl Kernel for Lose<'_, '_> {
             let found = row_loss(lanes, from.objective.loss, positive, weight, scores, count);
             block.values[place] = found.value;
             block.to_positives[place] = found.positive;
+            if from.by_distance() {
+                // All derivatives by scores become those by the difference of two rows.
+                block.pulls[place] = scale_by(lanes, scores, &inverses);
+                if positive < 0.0 {
+                    block.to_positives[place] /= -positive;
+                } else {
+                    block.to_positives[place] = 0.0;
+                }
+            }
         }
     }
 }
@@ -184,6 +208,12 @@ impl Kernel for Backward<'_, '_> {
             let target = from.entity(block.of.targets[of]);
             for (number, target) in gradient.iter_mut().zip(target) {
                 *number += slope * target;
+            }
+            if from.by_distance() {
+                let (query, pull) = (&block.queries[place * from.stride()..], block.pulls[place]);
+                for (number, query) in gradient.iter_mut().zip(query) {
+                    *number -= (slope + pull) * query;
+                }
             }
             let anchor = from.entity(block.of.anchors[of]);
             let relation = from.relation(block.of.relations[of]);

@@ -1,4 +1,4 @@
-//! A whole batch of a bilinear model: scores, loss, gradients, and steps of the rows it touched.
+//! A whole batch of a model whose scores come from products: scores, loss, gradients, and steps of the rows it touched.
 //!
 //! Rows go through query, scores, loss and gradient in blocks that stay in the cache. What is cut
 //! into blocks, and in which order anything is added up, follows from the sizes alone: the bits
@@ -12,8 +12,8 @@ use outercore_core::{Error, Result};
 
 use self::passes::{Space, jobs};
 use self::sums::{entity_uses, relation_uses, sum};
-use crate::bilinear::{Bilinear, Size};
 use crate::loss::Loss;
+use crate::model::{Model, Similarity, Size};
 use crate::parallel::{both, in_pool};
 use crate::product::padded;
 use crate::rows::{Step, step_rows};
@@ -23,7 +23,7 @@ use crate::uses::Order;
 #[derive(Clone, Copy, Debug)]
 pub struct Objective {
     /// The score.
-    pub model: Bilinear,
+    pub model: Model,
     /// Of a positive's score against those of the candidates.
     pub loss: Loss,
     /// What the sizes of a triple's rows cost.
@@ -99,6 +99,8 @@ pub struct Workspace {
     scores: Vec<f32>,
     /// Candidates of the chunks at work as columns, and as rows.
     panels: [Vec<f32>; 2],
+    /// Squares of the chunks' candidates, where they are compared by distance.
+    squares: Vec<f32>,
     entities: Summed,
     relations: Summed,
 }
@@ -123,6 +125,8 @@ struct SideSpace {
     /// `[candidates of all chunks, stride]`
     to_candidates: Vec<f32>,
     to_positives: Vec<f32>,
+    /// What a query's gradient has of the query itself, where candidates are compared by distance.
+    pulls: Vec<f32>,
     values: Vec<f32>,
 }
 
@@ -155,6 +159,7 @@ pub fn train_batch(
             sides,
             scores,
             panels,
+            squares,
             entities: of_entities,
             relations: of_relations,
         } = workspace;
@@ -171,7 +176,7 @@ pub fn train_batch(
                 of_relations.order.sort(&relation_uses(rows, shared && objective.reverse.is_none()))
             },
             || {
-                let mut space = Space { rows, sides, scores, panels };
+                let mut space = Space { rows, sides, scores, panels, squares };
                 for group in jobs(batch) {
                     space.score(&from, batch, &group, threads);
                 }
@@ -210,6 +215,10 @@ impl Tables<'_> {
 
     fn relation(&self, row: u32) -> &[f32] {
         &self.relations.rows[row as usize * self.relations.width..][..self.relations.width]
+    }
+
+    fn by_distance(&self) -> bool {
+        self.objective.model.similarity() == Similarity::Euclidean
     }
 
     /// Numbers of a row of entities, and what is missing to whole vectors.
@@ -271,6 +280,7 @@ impl SideSpace {
         grow(&mut self.to_relations, count * from.relations.width);
         grow(&mut self.to_candidates, questions.candidates.len() * stride);
         grow(&mut self.to_positives, count);
+        grow(&mut self.pulls, count);
         self.values.resize(count, 0.0);
     }
 }

@@ -6,12 +6,15 @@ use std::ops::Range;
 
 use super::blocks::{Block, Remains, Scored};
 use super::{Batch, RowsOf, SideSpace, Tables, grow};
-use crate::bilinear::Side;
+use crate::lanes::{Kernel, Lanes, dispatch};
+use crate::model::{Side, dot};
 use crate::parallel::for_each;
 use crate::product::{Extent, Left, Right, Rows, padded, panel_width, product};
 
 /// Candidates whose gradients a thread makes at a time.
 const CANDIDATES_AT_ONCE: usize = 24;
+/// Queries that a thread works on at a time where it only passes over them.
+const QUERIES_AT_ONCE: usize = 128;
 /// Scores that are in memory at once, unless those of one chunk are more.
 const SCORES: usize = 1 << 20;
 
@@ -70,6 +73,7 @@ pub(super) struct Space<'a> {
     pub sides: &'a mut [SideSpace; 2],
     pub scores: &'a mut Vec<f32>,
     pub panels: &'a mut [Vec<f32>; 2],
+    pub squares: &'a mut Vec<f32>,
 }
 
 /// Chunks that go through all passes together, and what they are about.
@@ -109,6 +113,9 @@ impl Space<'_> {
         self.pack(group);
         self.train_blocks(group);
         self.candidate_gradients(group);
+        if from.by_distance() {
+            self.part_queries_from_targets(group);
+        }
     }
 
     /// Writes the candidates' rows into panels, as columns and as rows.
@@ -135,11 +142,19 @@ impl Space<'_> {
                 rows_of(job).pack_rows(number, panel);
             }
         });
+        if group.from.by_distance() {
+            let pieces = cut(self.squares, &group.sizes(|job| job.candidates.len()));
+            let pieces = group.jobs.iter().zip(pieces).collect();
+            for_each(pieces, group.threads, |(job, out)| {
+                dispatch(Squares { from: group.from, rows: group.candidates(job), out });
+            });
+        }
     }
 
     /// Takes blocks of triples through query, scores, loss, and gradients of all but candidates.
     fn train_blocks(&mut self, group: Group<'_>) {
         let (mut columns, mut rows) = (&self.panels[0][..], &self.panels[1][..]);
+        let mut squares = &self.squares[..];
         let [tails, heads] = &mut *self.sides;
         let mut remains = [Remains::new(tails, &self.rows[0]), Remains::new(heads, &self.rows[1])];
         let mut blocks = Vec::new();
@@ -154,6 +169,10 @@ impl Space<'_> {
                 bias: questions.bias.map(|bias| &bias[job.biases.clone()]),
                 columns: first(&mut columns, group.columns(job)),
                 rows: first(&mut rows, group.rows(job)),
+                squares: match group.from.by_distance() {
+                    true => first(&mut squares, job.candidates.len()),
+                    false => &[],
+                },
             };
             remains[job.side].blocks(job, chunk, scores, &mut blocks);
         }
@@ -184,7 +203,78 @@ impl Space<'_> {
             let left = Left::Columns { numbers: scores, stride: job.width(), first };
             let (rows, depth) = (out.len() / stride, job.triples.len());
             product(left, Right::Rows(queries), Extent { rows, depth, width: stride }, out);
+            if group.from.by_distance() {
+                let rows = &group.candidates(job)[first..][..rows];
+                subtract_own(group.from, rows, &scores[first..], job.width(), out);
+            }
         });
+    }
+
+    /// Makes of queries what their targets' gradients are multiples of.
+    fn part_queries_from_targets(&mut self, group: Group<'_>) {
+        let stride = group.from.stride();
+        let mut pieces = Vec::new();
+        for (side, space) in self.sides.iter_mut().enumerate() {
+            let mut rest = &mut space.queries[..];
+            let mut done = 0;
+            for job in group.jobs.iter().filter(|job| job.side == side) {
+                first_mut(&mut rest, (job.triples.start - done) * stride);
+                done = job.triples.end;
+                let queries = first_mut(&mut rest, job.triples.len() * stride);
+                let targets = &self.rows[side].targets[job.triples.clone()];
+                let queries = queries.chunks_mut(QUERIES_AT_ONCE * stride);
+                pieces.extend(queries.zip(targets.chunks(QUERIES_AT_ONCE)));
+            }
+        }
+        for_each(pieces, group.threads, |(queries, targets)| {
+            for (query, &target) in queries.chunks_exact_mut(stride).zip(targets) {
+                for (number, target) in query.iter_mut().zip(group.from.entity(target)) {
+                    *number -= target;
+                }
+            }
+        });
+    }
+}
+
+/// Squares of rows.
+struct Squares<'a> {
+    from: &'a Tables<'a>,
+    rows: &'a [i64],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Squares<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (out, &row) in self.out.iter_mut().zip(self.rows) {
+            let row = self.from.entity(row as u32);
+            *out = dot(lanes, row, row);
+        }
+    }
+}
+
+/// Takes each candidate, as often as all queries pull at it, off its gradient.
+///
+/// `pulls` are columns of a matrix of rows `stride` apart, one for each of the candidates `rows`.
+fn subtract_own(
+    from: &Tables<'_>,
+    rows: &[i64],
+    pulls: &[f32],
+    stride: usize,
+    gradients: &mut [f32],
+) {
+    let mut sums = [0.0_f32; CANDIDATES_AT_ONCE];
+    for pulls in pulls.chunks(stride) {
+        for (sum, pull) in sums.iter_mut().zip(&pulls[..rows.len()]) {
+            *sum += pull;
+        }
+    }
+    for ((gradient, &row), sum) in gradients.chunks_exact_mut(from.stride()).zip(rows).zip(sums) {
+        for (number, own) in gradient.iter_mut().zip(from.entity(row as u32)) {
+            *number -= sum * own;
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Which uses of rows a batch has, and the sums of their gradients.
 
 use super::{RowsOf, SideSpace, Summed, Table, Tables, grow};
-use crate::bilinear::Size;
 use crate::loss::total;
+use crate::model::Size;
 use crate::rows::Step;
 use crate::uses::{Sizes, Source, Sums, Uses};
 

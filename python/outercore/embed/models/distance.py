@@ -35,7 +35,8 @@ class TransE(QueryModel):
         self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
         """See `QueryModel`."""
-        return gradient, gradient if side == "tail" else -gradient
+        # Each has memory of its own, where a regulariser adds to it.
+        return gradient, gradient.clone() if side == "tail" else -gradient
 
 
 class RotatE(QueryModel):

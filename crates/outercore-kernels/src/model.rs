@@ -1,4 +1,4 @@
-//! Scores that are inner products of a candidate and a query, which is made of two rows.
+//! Scores of a candidate and a query, which is made of two rows, by their inner product.
 //!
 //! Complex rows hold all real parts, then all imaginary parts; a row of SimplE is the entity as
 //! head, then as tail, and a relation's is the relation, then its inverse.
@@ -7,7 +7,7 @@ use crate::lanes::Lanes;
 
 /// A score function; see `outercore.embed.models`, which says the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bilinear {
+pub enum Model {
     /// The query is the anchor itself: relations do not count and their rows are empty.
     Dot,
     /// Anchor times relation.
@@ -16,6 +16,18 @@ pub enum Bilinear {
     ComplEx,
     /// The anchor with its roles exchanged times half the relation, in the order of the side.
     SimplE,
+    /// Anchor plus relation, or less it where heads are asked for; by Euclidean distance.
+    TransE,
+}
+
+/// How a candidate is compared with a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Similarity {
+    /// By the inner product.
+    Inner,
+    /// By minus the Euclidean distance, which an inner product is most of. A distance below the
+    /// rounding of that has no gradient: its direction would be noise.
+    Euclidean,
 }
 
 /// The end of a triple that is asked for; the other one is the anchor.
@@ -27,7 +39,13 @@ pub enum Side {
     Tail,
 }
 
-impl Bilinear {
+impl Model {
+    /// How candidates are compared.
+    #[must_use]
+    pub fn similarity(self) -> Similarity {
+        if self == Self::TransE { Similarity::Euclidean } else { Similarity::Inner }
+    }
+
     /// Numbers of a relation's row beside entities' of `width`.
     #[must_use]
     pub fn relation_width(self, width: usize) -> usize {
@@ -72,6 +90,12 @@ impl Bilinear {
                 for place in 0..half {
                     first[place] = 0.5 * tail[place] * own[place];
                     second[place] = 0.5 * head[place] * inverse[place];
+                }
+            }
+            Self::TransE => {
+                let sign = sign(side);
+                for ((out, one), other) in query.iter_mut().zip(anchor).zip(relation) {
+                    *out = one + sign * other;
                 }
             }
         }
@@ -137,6 +161,12 @@ impl Bilinear {
                     to_inverse[place] = y * head[place];
                 }
             }
+            Self::TransE => {
+                let sign = sign(side);
+                for (to, number) in to_relation.iter_mut().zip(&*gradient) {
+                    *to = sign * number;
+                }
+            }
         }
     }
 }
@@ -169,6 +199,72 @@ pub fn dot<L: Lanes>(lanes: L, one: &[f32], other: &[f32]) -> f32 {
         sums = lanes.mul_add_f32s(x, y, sums);
     }
     tail.iter().zip(other_tail).fold(lanes.reduce_sum_f32s(sums), |sum, (x, y)| sum + x * y)
+}
+
+/// The square of the distance of two rows.
+#[inline(always)]
+pub fn squared_distance<L: Lanes>(lanes: L, one: &[f32], other: &[f32]) -> f32 {
+    let (body, tail) = L::as_simd_f32s(one);
+    let (other_body, other_tail) = L::as_simd_f32s(other);
+    let mut sums = lanes.splat(0.0);
+    for (&x, &y) in body.iter().zip(other_body) {
+        let apart = lanes.sub_f32s(x, y);
+        sums = lanes.mul_add_f32s(apart, apart, sums);
+    }
+    let rest = tail.iter().zip(other_tail);
+    rest.fold(lanes.reduce_sum_f32s(sums), |sum, (x, y)| sum + (x - y) * (x - y))
+}
+
+/// Makes the products of a query and candidates minus their distances; `inverses` become one over
+/// these, 0 for a distance below the rounding of a product.
+///
+/// `square` is the query's square and `squares` are those of the candidates.
+#[inline(always)]
+pub fn distances<L: Lanes>(
+    lanes: L,
+    square: f32,
+    squares: &[f32],
+    products: &mut [f32],
+    inverses: &mut [f32],
+) {
+    let (body, tail) = L::as_simd_f32s(squares);
+    let (to, to_tail) = L::as_mut_simd_f32s(products);
+    let (over, over_tail) = L::as_mut_simd_f32s(inverses);
+    let (own, minus_two) = (lanes.splat(square), lanes.splat(-2.0));
+    let (least, unit) = (lanes.splat(f32::MIN_POSITIVE), lanes.splat(f32::EPSILON));
+    let none = lanes.splat(0.0);
+    for ((&other, to), over) in body.iter().zip(to).zip(over) {
+        let sum = lanes.add_f32s(own, other);
+        let found = lanes.max_f32s(lanes.mul_add_f32s(minus_two, *to, sum), none);
+        let inverse = lanes.inverse_root(lanes.max_f32s(found, least));
+        *to = lanes.neg_f32s(lanes.mul_f32s(found, inverse));
+        let noise = lanes.less_than_or_equal_f32s(found, lanes.mul_f32s(unit, sum));
+        *over = lanes.select_f32s(noise, none, inverse);
+    }
+    for ((other, to), over) in tail.iter().zip(to_tail).zip(over_tail) {
+        let sum = square + other;
+        let found = (sum - 2.0 * *to).max(0.0);
+        *to = -found.sqrt();
+        *over = if found <= f32::EPSILON * sum { 0.0 } else { 1.0 / found.sqrt() };
+    }
+}
+
+/// Multiplies numbers by factors; the sum of the products.
+#[inline(always)]
+pub fn scale_by<L: Lanes>(lanes: L, numbers: &mut [f32], factors: &[f32]) -> f32 {
+    let (body, tail) = L::as_mut_simd_f32s(numbers);
+    let (by, by_tail) = L::as_simd_f32s(factors);
+    let mut sums = lanes.splat(0.0);
+    for (number, &factor) in body.iter_mut().zip(by) {
+        *number = lanes.mul_f32s(*number, factor);
+        sums = lanes.add_f32s(sums, *number);
+    }
+    let mut sum = lanes.reduce_sum_f32s(sums);
+    for (number, factor) in tail.iter_mut().zip(by_tail) {
+        *number *= factor;
+        sum += *number;
+    }
+    sum
 }
 
 /// What a row costs by its size.
