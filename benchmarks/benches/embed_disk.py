@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from limits import drop_cached, run_limited
@@ -44,16 +44,27 @@ class Case:
 
 
 def run(settings: Settings) -> Result:
-    """A knowledge graph, and an R-MAT graph whose partitions are worth reading."""
+    """A knowledge graph, and an R-MAT graph whose partitions are worth reading.
+
+    In memory and on disk take turns, so that a machine that others slow down slows both.
+    """
     result = Result("embed_disk", WHAT)
     for case in _cases(settings):
         whole = Series("in memory", case.name, "s an epoch")
-        result.series.append(whole)
+        divided = [
+            _Divided(Series("on disk", f"{case.name}; {name}", "s an epoch"), options)
+            for name, options in PARTS
+        ]
         for turn in range(settings.repeats):
             record = _trained(settings, case, "4GiB", ("--partitions", 1))
             _note(result, whole, turn, record)
-        for name, part in PARTS:
-            _divided(result, settings, case, name, part, whole)
+            for one in divided:
+                record = _trained(settings, case, case.memory, one.options)
+                _note(result, one.epoch, turn, record)
+                one.records.append(record)
+        result.series.append(whole)
+        for one in divided:
+            _compare(result, case, one, whole)
     return result
 
 
@@ -75,27 +86,24 @@ def _cases(settings: Settings) -> list[Case]:
     return [links] if settings.quick else [facts, links]
 
 
-def _divided(
-    result: Result,
-    settings: Settings,
-    case: Case,
-    name: str,
-    options: tuple[object, ...],
-    whole: Series,
-) -> None:
+@dataclass
+class _Divided:
+    """Runs with one number of partitions."""
+
+    epoch: Series
+    options: tuple[object, ...]
+    records: list[dict] = field(default_factory=list)
+
+
+def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> None:
     """One number of partitions against everything in memory."""
-    place = f"{case.name}; {name}"
-    epoch = Series("on disk", place, "s an epoch")
+    place, records, epoch = divided.epoch.case, divided.records, divided.epoch
     waited = Series("on disk", f"{place}: waits", "s an epoch")
     moved = Series("on disk", f"{place}: read", "bytes an epoch")
-    records = []
-    for turn in range(settings.repeats):
-        record = _trained(settings, case, case.memory, options)
-        _note(result, epoch, turn, record)
+    for record in records:
         counted = [one["counters"] for one in record["epochs"][1:]]
         waited.values.append(statistics.mean(one["waited_s"] for one in counted))
         moved.values.append(statistics.mean(one["bytes_read"] for one in counted))
-        records.append(record)
     order = records[0]["plan"]["order"]
     planned = Series("plan", f"{place}: read", "bytes an epoch", [order["bytes_between"]])
     result.series += [epoch, waited, moved, planned]

@@ -43,7 +43,7 @@ _A_DRAW, _A_BIAS = 64, 4
 """Bytes of a negative besides its row: ids and what puts equal rows together; its bias for a kind
 of anchors."""
 _BILINEAR = ("dot", "distmult", "complex", "simple")
-"""Models whose batches the core trains whole."""
+"""Models whose batches the core trains whole, beside TransE by Euclidean distance."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
