@@ -235,18 +235,25 @@ pub fn distances<L: Lanes>(
     let none = lanes.splat(0.0);
     for ((&other, to), over) in body.iter().zip(to).zip(over) {
         let sum = lanes.add_f32s(own, other);
-        let found = lanes.max_f32s(lanes.mul_add_f32s(minus_two, *to, sum), none);
-        let inverse = lanes.inverse_root(lanes.max_f32s(found, least));
+        let found = at_least(lanes, none, lanes.mul_add_f32s(minus_two, *to, sum));
+        let inverse = lanes.inverse_root(at_least(lanes, least, found));
         *to = lanes.neg_f32s(lanes.mul_f32s(found, inverse));
         let noise = lanes.less_than_or_equal_f32s(found, lanes.mul_f32s(unit, sum));
         *over = lanes.select_f32s(noise, none, inverse);
     }
     for ((other, to), over) in tail.iter().zip(to_tail).zip(over_tail) {
         let sum = square + other;
-        let found = (sum - 2.0 * *to).max(0.0);
+        let found = sum - 2.0 * *to;
+        let found = if found < 0.0 { 0.0 } else { found };
         *to = -found.sqrt();
         *over = if found <= f32::EPSILON * sum { 0.0 } else { 1.0 / found.sqrt() };
     }
+}
+
+/// The larger one; what is no number stays so, and no distance becomes the shortest by it.
+#[inline(always)]
+fn at_least<L: Lanes>(lanes: L, least: L::f32s, found: L::f32s) -> L::f32s {
+    lanes.select_f32s(lanes.less_than_f32s(found, least), least, found)
 }
 
 /// Multiplies numbers by factors; the sum of the products.

@@ -414,6 +414,16 @@ fn what_is_not_finite_moves_nothing() {
     unmoved(&case, 3e38, 2, "a state");
 }
 
+#[test]
+fn a_row_whose_square_is_too_large_is_not_the_nearest() {
+    let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 48 };
+    for entity in 0..20 {
+        let mut case = Case::new(objective(Model::TransE, None, false), &sizes, 3);
+        case.entities[6 * entity..6 * entity + 6].fill(1e25);
+        unmoved(&case, 0.5, 2, &format!("entity {entity}"));
+    }
+}
+
 /// Trains a batch, expects no loss, and every number of tables and states as it was.
 fn unmoved(case: &Case, state: f32, threads: usize, what: &str) {
     let bits = |numbers: &[f32]| -> Vec<u32> { numbers.iter().map(|x| x.to_bits()).collect() };

@@ -1,4 +1,5 @@
-//! A whole batch of a model whose scores come from products: scores, loss, gradients, and steps of the rows it touched.
+//! A whole batch of a model whose scores come from products: scores, loss, gradients, and steps of
+//! the rows it touched.
 //!
 //! Rows go through query, scores, loss and gradient in blocks that stay in the cache. What is cut
 //! into blocks, and in which order anything is added up, follows from the sizes alone: the bits
