@@ -10,6 +10,7 @@ mod batch;
 mod distance;
 mod divide;
 mod draw;
+mod euclidean;
 mod lanes;
 mod loss;
 mod model;
@@ -26,5 +27,5 @@ pub use distance::{
 pub use divide::{Askers, divide};
 pub use draw::{Drawn, Occasion, Population, draw};
 pub use loss::{Loss, loss_rows};
-pub use model::{Model, Similarity, Size};
+pub use model::{Model, Size};
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

@@ -53,6 +53,14 @@ Recall = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", help="Write to this `.parquet` or `.tsv` instead.")
 ]
+Candidates = Annotated[
+    str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
+]
+Count = Annotated[int, typer.Option(help="Candidates that are drawn.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
+]
+Triples = Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")]
 OutFile = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there already.")]
 
 
@@ -236,17 +244,13 @@ def evaluate(
         list[str] | None,
         typer.Option("--part", help="`test` (by default), `valid` or `train`; may be repeated."),
     ] = None,
-    candidates: Annotated[
-        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
-    ] = "auto",
-    count: Annotated[int, typer.Option(help="Candidates that are drawn.")] = 1000,
+    candidates: Candidates = "auto",
+    count: Count = 1000,
     also: Annotated[
         list[str] | None, typer.Option("--also", help="A further kind of candidates.")
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
-    ] = False,
-    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0,
+    raw: Raw = False,
+    triples: Triples = 0,
     seed: Annotated[
         int | None, typer.Option(help="Of what is drawn; by default the run's.")
     ] = None,
@@ -290,14 +294,10 @@ def compare(
     run: Run,
     other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)],
     part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test",
-    candidates: Annotated[
-        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
-    ] = "auto",
-    count: Annotated[int, typer.Option(help="Candidates that are drawn.")] = 1000,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
-    ] = False,
-    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0,
+    candidates: Candidates = "auto",
+    count: Count = 1000,
+    raw: Raw = False,
+    triples: Triples = 0,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
     memory: options.Memory = "256MiB",
     data: Data = None,

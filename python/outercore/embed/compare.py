@@ -20,7 +20,7 @@ _NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Mean reciprocal ranks of two embeddings, and how much of their difference is chance.
 
     A triple counts once, by the mean of its tail's and its head's reciprocal rank. Both embeddings
@@ -50,18 +50,18 @@ class Comparison:
 
 
 def compare(
-    first: Embedding, other: Embedding, *, seed: int | None = None, **options: Any
-) -> Comparison:
+    first: Embedding, other: Embedding, *, seed: int = 0, **options: Any
+) -> PairedComparison:
     """Ranks the same held-out triples by two embeddings.
 
-    `options` are those of `assess.ranks`; both draw by `seed`, 0 by default.
+    `options` are those of `assess.ranks`; both draw by `seed`.
 
     Cost: that of ranking twice.
 
     Raises:
         InvalidError: other triples are held out, or they are ranked among other candidates.
     """
-    found, others = (ranks(one, seed=seed or 0, **options) for one in (first, other))
+    found, others = (ranks(one, seed=seed, **options) for one in (first, other))
     if not np.array_equal(found.triples, others.triples):
         raise InvalidError(
             f"`{first.root}` and `{other.root}`: other triples are held out\n"
@@ -75,11 +75,13 @@ def compare(
     return _compared(found.protocol, found.reciprocal, others.reciprocal)
 
 
-def _compared(protocol: str, found: NDArray[np.float64], others: NDArray[np.float64]) -> Comparison:
+def _compared(
+    protocol: str, found: NDArray[np.float64], others: NDArray[np.float64]
+) -> PairedComparison:
     gained = (others - found).mean(axis=1)
     count = len(gained)
     error = float(gained.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf
-    return Comparison(
+    return PairedComparison(
         protocol=protocol,
         triples=count,
         mrr=float(found.mean()),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from outercore.embed.assess import Ranked
-    from outercore.embed.compare import Comparison
+    from outercore.embed.compare import PairedComparison
     from outercore.embed.models import Model, ScoreFunction
     from outercore.embed.neighbours import Nearest
     from outercore.embed.predict import Predictions
@@ -270,9 +270,9 @@ class Embedding:
         found: Ranked = scoring("assess", "ranks")(self, **options)
         return found
 
-    def compare(self, other: Embedding, **options: Any) -> Comparison:
-        """Which of two answers better, and by chance; see `outercore.embed.compare.compare`."""
-        found: Comparison = scoring("compare", "compare")(self, other, **options)
+    def compare(self, other: Embedding, **options: Any) -> PairedComparison:
+        """Whether two differ by more than chance; see `outercore.embed.compare.compare`."""
+        found: PairedComparison = scoring("compare", "compare")(self, other, **options)
         return found
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> int:

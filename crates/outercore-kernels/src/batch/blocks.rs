@@ -2,9 +2,10 @@
 
 use super::passes::{Job, first_mut};
 use super::{RowsOf, SideSpace, Tables};
+use crate::euclidean::{distances, scale_by, squared_distance};
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::loss::row_loss;
-use crate::model::{Side, Similarity, distances, dot, scale_by, squared_distance};
+use crate::model::{Side, Similarity, dot};
 use crate::product::{Extent, Left, Right, padded, product};
 
 /// Triples that go through all passes at once.
