@@ -219,7 +219,7 @@ def test_parts_take_room_for_their_pages_and_buckets() -> None:
     size = Size(entities=4_096, relations=5, triples=400_000)
 
     def placed(group: int) -> Placement:
-        budget = {"memory": "64MiB", "partitions": 8, "slots": 2, "group": group, "sweeps": 1}
+        budget = {"memory": "72MiB", "partitions": 8, "slots": 2, "group": group, "sweeps": 1}
         model = {"kind": "complex", "dim": 100}
         return place(EmbedConfig.from_dict({"model": model, "budget": budget}), size)
 

@@ -121,11 +121,11 @@ Epochs = Annotated[
     int | None, typer.Option(help="Epochs at most; 30 by default.", rich_help_panel=_TRAINING)
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(help="Triples an update.", rich_help_panel=_TRAINING)
+    int | None, typer.Option(help="Triples an update, about.", rich_help_panel=_TRAINING)
 ]
 ChunkSize = Annotated[
     int | None,
-    typer.Option(help="Triples that share their negatives.", rich_help_panel=_TRAINING),
+    typer.Option(help="Triples that share their negatives, about.", rich_help_panel=_TRAINING),
 ]
 Patience = Annotated[
     int | None,

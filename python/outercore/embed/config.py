@@ -119,9 +119,10 @@ class OptimiserConfig:
     """`linear`: both rates fall from epoch to epoch, to a part of `1 / epochs` in the last one."""
     epochs: int = 30
     batch_size: int = 1000
-    """Triples an update, at most: the batches of a pool are alike in size."""
+    """Triples an update, about: the batches of a pool are alike in size, three quarters of this to
+    one and a half times it."""
     chunk_size: int = 1000
-    """Triples that share their negatives; a batch is one chunk or several."""
+    """Triples that share their negatives, about; a batch is one chunk or several."""
     patience: int = 0
     """Validations without a better score before stopping; 0 never stops early."""
     validate_every: int = 5

@@ -13,6 +13,7 @@ from typing import Any
 
 from outercore.embed.config import EmbedConfig, ModelConfig, OptimiserName, Swap
 from outercore.embed.order import OrderPlan, PartitionOrder, Walks, partition_order
+from outercore.embed.pieces import count_pieces, largest_piece
 from outercore.errors import BudgetError, InvalidError
 from outercore.sizes import format_size, parse_size
 
@@ -265,7 +266,7 @@ def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
         "optimiser": (row_bytes(config) - 4 * dim) * entities,
         "triples": each * size.triples,
         "degrees": (8 + (_DRAW if config.negatives.degree_share else 0)) * entities,
-        **_shared(config, size),
+        **_shared(config, size, pool=size.triples),
     }
     return Placement(budget, 1, 1, False, parts=parts)
 
@@ -300,7 +301,7 @@ def partitioned(
         "reads": _STAGING,
         "triples in training": trained * pool,
         "a block of the table": _BLOCK,
-        **_shared(config, size, sets=sets, kinds=kinds, rows=there * rows),
+        **_shared(config, size, pool=pool, sets=sets, kinds=kinds, rows=there * rows),
     }
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * rows
@@ -384,23 +385,30 @@ def _filled(placement: Placement) -> Placement:
 
 
 def _shared(
-    config: EmbedConfig, size: Size, *, sets: int = 1, kinds: int = 1, rows: int | None = None
+    config: EmbedConfig,
+    size: Size,
+    *,
+    pool: int,
+    sets: int = 1,
+    kinds: int = 1,
+    rows: int | None = None,
 ) -> dict[str, int]:
-    """What is in memory with and without partitions: a chunk's triples need so many sets of
-    negatives, which count differently for so many kinds of anchors and are drawn from so many
-    rows, by default from all."""
+    """What is in memory with and without partitions: pools have at most so many triples, and a
+    chunk's need so many sets of negatives, which count differently for so many kinds of anchors
+    and are drawn from so many rows, by default from all."""
     dim, options = config.model.dim, config.optimiser
     width = relation_width(config.model)
     relations = size.relations * (2 if config.model.reciprocal else 1)
     every = config.negatives.kind == "all"
     negatives = (size.entities if rows is None else rows) if every else config.negatives.count
-    chunk = min(options.chunk_size, options.batch_size)
-    chunks = -(-options.batch_size // chunk) + sets - 1
+    batch = min(pool, largest_piece(options.batch_size))
+    chunk = min(largest_piece(options.chunk_size), batch)
+    chunks = count_pieces(batch, options.chunk_size) + sets - 1
     # Of every side: gradients of anchors, relations, targets and candidates; then the rows that
     # they touch, their state and what is computed of them; scores twice. Sets beyond the first
     # need memory for their candidates alone.
     a_draw = _A_DRAW + _A_BIAS * kinds
-    gradients = 2 * (3 * chunk * (chunks - sets + 1) + chunks * negatives) * dim * 4
+    gradients = 2 * (3 * batch + chunks * negatives) * dim * 4
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
         "a batch": 3 * gradients + 2 * negatives * (a_draw * chunks + 4 * chunk),

@@ -13,6 +13,7 @@ from torch import Tensor
 from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.negatives import Draws, Negatives, NegativeSampler
+from outercore.embed.pieces import even_pieces
 
 if TYPE_CHECKING:
     from outercore.embed.models import Side
@@ -47,28 +48,32 @@ class Comparison(NamedTuple):
                 yield places, Negatives(self.rows, bias)
 
 
-class _Answers(NamedTuple):
-    """In which ranges the answers of some anchors are."""
+class _Anchors(NamedTuple):
+    """Ranges whose anchors share one draw."""
 
-    ranges: tuple[int, ...]
-    """Numbers of ranges."""
-    shares: tuple[float, ...]
-    """How likely an entity of each is the answer, by that of the likeliest."""
+    numbers: list[int]
+    """Of the ranges."""
+    kinds: list[int]
+    """The kind of each."""
+    answers: NDArray[np.int64]
+    """[answers]: the ranges in which the answers of all of them are, ascending."""
+    shares: NDArray[np.float64]
+    """[kinds, answers]: how likely an entity of each is the answer, by that of the likeliest."""
 
 
 class _Shared:
     """Negatives of anchors whose answers are in the same ranges, if not as likely in each."""
 
-    def __init__(self, config: NegativesConfig, pool: Pool, kinds: tuple[_Answers, ...]) -> None:
-        ranges = [pool.ranges[number] for number in kinds[0].ranges]
-        shares = np.array([one.shares for one in kinds])
+    def __init__(self, config: NegativesConfig, pool: Pool, anchors: _Anchors) -> None:
+        ranges = [pool.ranges[number] for number in anchors.answers.tolist()]
+        shares = anchors.shares
         # What is likely for one kind is drawn for all.
         drawn = shares.mean(0)
         weighed = pool.shares is not None
         self._sampler = NegativeSampler(
             config, ranges, pool.degrees, drawn.tolist() if weighed else None
         )
-        self.kinds = len(kinds)
+        self.kinds = len(shares)
         self._logs: NDArray[np.float32] | None = None
         if weighed:
             # Corrected scores are those of all entities; others are as many as are drawn, whatever
@@ -102,49 +107,24 @@ class PoolNegatives:
         self._starts = np.array([pool.ranges[number][0] for number in order], np.int64)
         self._shared: dict[Side, list[_Shared]] = {}
         self._owners: dict[Side, NDArray[np.int64]] = {}
-        made: dict[tuple[_Answers, ...], _Shared] = {}
-        for side in ("tail", "head"):
-            answers = self._answers(side)
-            alike = _alike(answers, weighs=weighs)
-            for kinds in alike:
-                if kinds not in made:
-                    made[kinds] = _Shared(config, pool, kinds)
-            self._shared[side] = [made[kinds] for kinds in alike]
-            places = {
-                one: (number, kind)
-                for number, kinds in enumerate(alike)
-                for kind, one in enumerate(kinds)
-            }
+        likely = _likelihoods(pool)
+        sides: dict[Side, NDArray[np.float64]] = {"tail": likely, "head": likely.T}
+        for side, of_anchors in sides.items():
+            alike = _alike(of_anchors, weighs=weighs)
+            self._shared[side] = [_Shared(config, pool, anchors) for anchors in alike]
             # Anchors without answers are those of no triple.
-            by_range = [places.get(answers[number], (0, 0)) for number in order]
-            self._owners[side] = np.array(by_range, np.int64).T.copy()
-
-    def _answers(self, side: Side) -> list[_Answers]:
-        """By range of the anchor: the ranges in which answers for `side` are."""
-        every = range(len(self._pool.ranges))
-        if self._pool.pairs is None:
-            return [_Answers(tuple(every), tuple(1.0 for _ in every))] * len(every)
-        asked = 0 if side == "tail" else 1
-        shares = self._pool.shares or [1.0] * len(self._pool.pairs)
-        found: list[list[tuple[int, float]]] = [[] for _ in every]
-        for pair, share in zip(self._pool.pairs, shares, strict=True):
-            found[pair[asked]].append((pair[1 - asked], share))
-        largest = [max((share for _, share in answers), default=1.0) for answers in found]
-        for answers in found:
-            answers.sort()
-        return [
-            _Answers(
-                tuple(number for number, _ in answers), tuple(share / most for _, share in answers)
-            )
-            for answers, most in zip(found, largest, strict=True)
-        ]
+            owners = np.zeros((2, len(pool.ranges)), np.int64)
+            for group, anchors in enumerate(alike):
+                owners[0, anchors.numbers], owners[1, anchors.numbers] = group, anchors.kinds
+            self._owners[side] = np.ascontiguousarray(owners[:, order])
 
     def ask(self, places: Tensor, side: Side, size: int, draws: Draws) -> Iterator[Comparison]:
-        """Chunks of at most `size` triples at `places`, with their negatives for `side`."""
+        """Chunks of about `size` triples at `places`, with their negatives for `side`."""
         for negatives, some, kinds in self._divided(places, side):
-            for start in range(0, len(some), size):
-                piece = slice(start, start + size)
-                yield negatives.draw(draws, some[piece], None if kinds is None else kinds[piece])
+            pieces = even_pieces(some, size)
+            of_pieces = [None] * len(pieces) if kinds is None else even_pieces(kinds, size)
+            for piece, of_piece in zip(pieces, of_pieces, strict=True):
+                yield negatives.draw(draws, piece, of_piece)
 
     def _divided(
         self, places: Tensor, side: Side
@@ -166,10 +146,31 @@ class PoolNegatives:
             yield negatives, torch.from_numpy(some), torch.from_numpy(kinds)
 
 
-def _alike(answers: list[_Answers], *, weighs: bool) -> list[tuple[_Answers, ...]]:
-    """Distinct answers, together where one draw serves them."""
-    sets: dict[object, list[_Answers]] = {}
-    for one in sorted(set(answers)):
-        if one.ranges:
-            sets.setdefault(one.ranges if weighs else one, []).append(one)
-    return [tuple(kinds) for kinds in sets.values()]
+def _likelihoods(pool: Pool) -> NDArray[np.float64]:
+    """[ranges, ranges]: how likely the tail of a triple whose head is in one range is a given
+    entity of another, beside other pairs of ranges; 0 if it never is."""
+    count = len(pool.ranges)
+    if pool.pairs is None:
+        return np.ones((count, count))
+    likely = np.zeros((count, count))
+    heads, tails = np.array(pool.pairs, np.int64).reshape(-1, 2).T
+    likely[heads, tails] = 1.0 if pool.shares is None else pool.shares
+    return likely
+
+
+def _alike(likely: NDArray[np.float64], *, weighs: bool) -> list[_Anchors]:
+    """Ranges of anchors, the rows of `likely`, together where one draw serves them."""
+    largest = likely.max(axis=1, keepdims=True, initial=0.0)
+    shares = np.ascontiguousarray(likely / np.where(largest > 0.0, largest, 1.0))
+    sets: dict[bytes, list[int]] = {}
+    for number, row in enumerate(shares):
+        if largest[number] > 0.0:
+            sets.setdefault((row > 0.0 if weighs else row).tobytes(), []).append(number)
+    found = []
+    for _, numbers in sorted(sets.items()):
+        answers = shares[numbers[0]].nonzero()[0]
+        rows = [shares[number, answers].tobytes() for number in numbers]
+        kinds = {row: kind for kind, row in enumerate(sorted(set(rows)))}
+        of_kinds = np.frombuffer(b"".join(kinds)).reshape(len(kinds), -1)
+        found.append(_Anchors(numbers, [kinds[row] for row in rows], answers, of_kinds))
+    return found

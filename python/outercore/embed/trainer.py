@@ -19,6 +19,7 @@ from outercore.embed.native import gather_rows
 from outercore.embed.negatives import Draws, KnownTargets, Negatives, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
+from outercore.embed.pieces import even_pieces
 from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.regularizers import build_regulariser
@@ -182,7 +183,7 @@ class Trainer:
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
         random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
         order = torch.randperm(len(pool.triples), generator=random)
-        return enumerate(even_batches(order, self.config.optimiser.batch_size))
+        return enumerate(even_pieces(order, self.config.optimiser.batch_size))
 
     def _step(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> float:
         """Trains one batch and returns its mean loss."""
@@ -313,19 +314,6 @@ class Trainer:
                     rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
                 )
         return cost
-
-
-def even_batches(order: Tensor, most: int) -> tuple[Tensor, ...]:
-    """`order` in the fewest pieces of at most `most`, of sizes that differ by one at most.
-
-    A batch steps as far as any other: a last one of a few triples would count for too much, and a
-    pool of some buckets has few batches.
-
-    Example:
-        >>> [len(piece) for piece in even_batches(torch.arange(250), 100)]
-        [84, 83, 83]
-    """
-    return order.tensor_split(-(-len(order) // most)) if len(order) else ()
 
 
 def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:

@@ -1,0 +1,33 @@
+"""Triples in batches, and batches in chunks, of about the size that was asked for."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
+    """`places` in pieces of about `size`, whose lengths differ by one at most.
+
+    They are as many as `size` goes into the number of places, rounded, so each has three quarters
+    of `size` to one and a half times it, or there are too few for one. A batch steps as far as any
+    other: a last one of a few triples would count for too much. And a batch costs something beside
+    its triples: of pools little larger than one, two halves would cost twice that.
+
+    Example:
+        >>> import torch
+        >>> [len(piece) for piece in even_pieces(torch.arange(260), 100)]
+        [87, 87, 86]
+        >>> [len(piece) for piece in even_pieces(torch.arange(140), 100)]
+        [140]
+    """
+    return places.tensor_split(count_pieces(len(places), size)) if len(places) else ()
+
+
+def count_pieces(count: int, size: int) -> int:
+    """How many pieces of about `size` so many places, 1 or more, are divided into."""
+    return max(1, (2 * count + size) // (2 * size))
+
+
+def largest_piece(size: int) -> int:
+    """The most that a piece of about `size` can have."""
+    return (3 * size - 1) // 2
