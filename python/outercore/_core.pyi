@@ -167,6 +167,12 @@ _Loss = tuple[str, float, float]
 _Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
+At = tuple[int, int, int, int]
+_Ranges = list[tuple[int, int]]
+_Weights = tuple[NDArray[np.float64], NDArray[np.float64]]
+Population = tuple[_Ranges, list[float] | None, _Weights | None]
+Shared = tuple[_Ranges, list[float] | None, _Weights | None, NDArray[np.float32] | None]
+SideOf = tuple[NDArray[np.int64], NDArray[np.int64], list[Shared]]
 Asked = tuple[
     NDArray[np.int64],
     list[tuple[int, int, int]],
@@ -174,6 +180,21 @@ Asked = tuple[
     NDArray[np.float32] | None,
     NDArray[np.int64] | None,
 ]
+
+class PoolComparisons:
+    def __new__(
+        cls,
+        tails: SideOf,
+        heads: SideOf,
+        chunk: int,
+        counts: tuple[int, int],
+        *,
+        every: bool,
+        biased: bool,
+    ) -> PoolComparisons: ...
+    def ask(
+        self, triples: NDArray[np.int64], places: NDArray[np.int64], at: At, threads: int
+    ) -> tuple[Asked, Asked]: ...
 
 class BatchTrainer:
     def __new__(
@@ -193,9 +214,10 @@ class BatchTrainer:
         relations: _Rows,
         triples: NDArray[np.int64],
         weights: NDArray[np.float32] | None,
+        places: NDArray[np.int64],
+        comparisons: PoolComparisons,
+        at: At,
         unit: float,
-        tails: Asked,
-        heads: Asked,
         rates: tuple[float, float],
         threads: int,
     ) -> float | None: ...
@@ -206,18 +228,9 @@ def draw_negatives(
     weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     counts: tuple[int, int],
     occasion: tuple[int, int, int, int, int],
-    logs: NDArray[np.float32] | None,
     *,
     biased: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]: ...
-def divide_triples(
-    triples: NDArray[np.int64],
-    column: int,
-    places: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    owners: NDArray[np.int64],
-    groups: int,
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]: ...
 def kernel_distance_gradients(
     name: str,
     objective: _Loss,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,13 +177,14 @@ def test_ranges_are_repeated_with_their_offsets() -> None:
 
 
 SIDES: tuple[Side, ...] = ("tail", "head")
+AT = (0, 0, 0, 0)
 
 
 def seen(negatives: PoolNegatives, places: Tensor, side: Side) -> dict[int, Negatives]:
     """By place of a triple: the negatives that it is compared with."""
     return {
         place: one
-        for chunk in negatives.ask(places, side, 1000, Draws(0))
+        for chunk in negatives.ask(places, AT)[side]
         for some, one in chunk.apart()
         for place in some.tolist()
     }
@@ -195,7 +197,7 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
     nothing = torch.empty(0)
     pairs = [(0, 1), (1, 2), (2, 0), (0, 0)]
     pool = Pool(0, triples, nothing, nothing, ranges, pairs=pairs)
-    negatives = PoolNegatives(NegativesConfig(kind="all"), pool, weighs=True)
+    negatives = PoolNegatives(NegativesConfig(kind="all"), pool, 1000, weighs=True)
 
     def drawn(side: Side) -> dict[int, list[int]]:
         found = seen(negatives, torch.tensor([4, 0, 1, 2, 3]), side)
@@ -211,9 +213,9 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
         3: [*first, *third],
         4: first,
     }
-    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, pairs=None), weighs=True)
+    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, pairs=None), 1000, weighs=True)
     for side in SIDES:
-        [chunk] = whole.ask(torch.arange(5), side, 5, Draws(0))
+        [chunk] = whole.ask(torch.arange(5), AT)[side]
         assert chunk.places.tolist() == [0, 1, 2, 3, 4]
         assert chunk.kinds is None
         assert chunk.rows.tolist() == second + first + third
@@ -222,7 +224,7 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
 def test_a_range_that_no_bucket_has_is_the_anchors_of_no_triple() -> None:
     pool = Pool(0, torch.tensor([[0, 0, 1]]), *[torch.empty(0)] * 2, [(0, 2), (2, 4)])
     negatives = PoolNegatives(
-        NegativesConfig(kind="all"), replace(pool, pairs=[(0, 0)]), weighs=True
+        NegativesConfig(kind="all"), replace(pool, pairs=[(0, 0)]), 1000, weighs=True
     )
     for side in SIDES:
         assert seen(negatives, torch.tensor([0]), side)[0].rows.tolist() == [0, 1]
@@ -238,49 +240,35 @@ def test_entities_of_buckets_that_a_pool_has_more_of_are_drawn_more_often() -> N
     assert bool(((counts - expected).abs() <= 5 * expected.sqrt()).all())
 
 
-@pytest.mark.parametrize("correction", ["none", "frequency"])
-def test_what_is_said_of_ranges_comes_to_the_bias_of_every_kind(correction: Correction) -> None:
-    config = NegativesConfig(count=50, correction=correction)
-    sampler = NegativeSampler(config, [(40, 50), (10, 20)], shares=[1.0, 0.5])
-    logs = np.array([[0.0, -1.0], [2.0, 0.5], [0.25, 8.0]], np.float32)
-    alone = sampler.draw(Draws(7))
-    rows, bias = sampler.draw_for_kinds(Draws(7), logs)
-    assert rows.equal(alone.rows)
-    expected = torch.from_numpy(logs)[:, (rows < 40).long()]
-    assert bias is not None
-    assert bias.equal(expected if alone.bias is None else expected + alone.bias)
+def sides_of(logs: Any, owners: Any = ((0,), (0,))) -> tuple[Any, ...]:
+    """Two ranges, of which the first comes later, for the anchors of all rows."""
+    shared = ([(40, 42), (10, 13)], None, None, logs)
+    return np.array([0]), np.array(owners, np.int64), [shared]
 
 
-def test_what_is_said_of_ranges_finds_them_whatever_their_order() -> None:
-    sampler = NegativeSampler(NegativesConfig(kind="all"), [(40, 42), (10, 13)])
+def test_the_core_is_given_arrays_of_the_right_shapes_only() -> None:
+    triples, places = np.array([[0, 0, 9], [5, 0, 1]], np.int64), np.array([1, 0], np.int64)
     logs = np.array([[0.0, -1.0], [2.0, 0.5]], np.float32)
-    rows, bias = sampler.draw_for_kinds(Draws(7), logs)
+    options: dict[str, Any] = {"every": True, "biased": False}
+    good = sides_of(logs)
+    made = _core.PoolComparisons(good, good, 10, (0, 0), **options)
+    (_, sizes, rows, bias, kinds), _ = made.ask(triples, places, AT, 1)
+    assert sizes == [(2, 5, 2)]
+    # Ranges stand in the order of their rows, and what is said of each with them.
     assert rows.tolist() == [10, 11, 12, 40, 41]
     assert bias is not None
-    assert bias.tolist() == [[-1.0, -1.0, -1.0, 0.0, 0.0], [0.5, 0.5, 0.5, 2.0, 2.0]]
-
-
-def test_logarithms_of_other_ranges_are_refused() -> None:
-    sampler = NegativeSampler(NegativesConfig(count=5), [(40, 42), (10, 13)])
-    # As many numbers as two kinds have, but of one range each.
-    with pytest.raises(InvalidError, match="of 2 ranges"):
-        sampler.draw_for_kinds(Draws(7), np.zeros((4, 1), np.float32))
-
-
-def test_anchors_are_divided_by_arrays_of_the_right_shapes_only() -> None:
-    triples = np.array([[0, 0, 9], [5, 0, 1]], np.int64)
-    places = np.array([1, 0], np.int64)
-    starts, owners = np.array([0, 5], np.int64), np.array([[1, 0], [0, 3]], np.int64)
-    found = _core.divide_triples(triples, 0, places, starts, owners, 2)
-    assert [(some.tolist(), kinds.tolist()) for some, kinds in found] == [([1], [3]), ([0], [0])]
-    wide = np.zeros((2, 4), np.int64)
-    for bad in (
-        (wide, 0, places, starts, owners, 2),
-        (triples, 0, places, starts, owners.T.copy()[:1], 2),
-        (triples, 0, places, starts[::-1].copy(), owners, 2),
-    ):
-        with pytest.raises(InvalidError, match="negatives"):
-            _core.divide_triples(*bad)
+    assert bias.tolist() == [-1.0, -1.0, -1.0, 0.0, 0.0, 0.5, 0.5, 0.5, 2.0, 2.0]
+    assert kinds is not None
+    assert kinds.tolist() == [0, 0]
+    # Of three ranges; for one range; owners of two.
+    for bad in (np.zeros((2, 3), np.float32), np.zeros((4, 1), np.float32)):
+        with pytest.raises(InvalidError, match="of 2 ranges"):
+            _core.PoolComparisons(sides_of(bad), good, 10, (0, 0), **options)
+    with pytest.raises(InvalidError, match="of 1 ranges"):
+        _core.PoolComparisons(sides_of(logs, [[0, 0], [0, 0]]), good, 10, (0, 0), **options)
+    for wrong in (np.array([2]), np.array([-1])):
+        with pytest.raises(InvalidError, match="no triple"):
+            made.ask(triples, wrong, AT, 1)
 
 
 def shared_pool() -> Pool:
@@ -298,11 +286,11 @@ def shared_pool() -> Pool:
 
 def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
     pool = shared_pool()
-    negatives = PoolNegatives(NegativesConfig(kind="all"), pool, weighs=True)
+    negatives = PoolNegatives(NegativesConfig(kind="all"), pool, 1000, weighs=True)
     found = {}
     for side in SIDES:
         # One draw for all of them, which each sees in its own way.
-        [chunk] = negatives.ask(torch.arange(3), side, 1000, Draws(0))
+        [chunk] = negatives.ask(torch.arange(3), AT)[side]
         assert chunk.sizes == (3, 4, 2)
         for place, one in seen(negatives, torch.arange(3), side).items():
             assert one.bias is not None
@@ -314,10 +302,11 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
     assert found["head", 1] == low
     # Anchors whose buckets are alike have a bias as the others of their pool have one.
     mixed = replace(pool, shares=[0.1, 0.1, 0.2, 0.1])
-    negatives = PoolNegatives(NegativesConfig(kind="all"), mixed, weighs=True)
+    negatives = PoolNegatives(NegativesConfig(kind="all"), mixed, 1000, weighs=True)
     for one in seen(negatives, torch.arange(3), "tail").values():
         assert one.bias is not None
-    whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, shares=None), weighs=True)
+    pool = replace(pool, shares=None)
+    whole = PoolNegatives(NegativesConfig(kind="all"), pool, 1000, weighs=True)
     assert seen(whole, torch.arange(3), "tail")[0].bias is None
 
 
@@ -332,11 +321,11 @@ def test_a_shared_draw_estimates_what_draws_of_one_s_own_do(
     pool = replace(shared_pool(), ranges=ranges, shares=shares, degrees=torch.arange(1, 26))
     pool = replace(pool, triples=torch.tensor([[3, 0, 12], [14, 0, 4]]))
     config = NegativesConfig(count=200, correction=correction, degree_share=by_degree)
-    negatives = PoolNegatives(config, pool, weighs=weighs)
+    negatives = PoolNegatives(config, pool, 1000, weighs=weighs)
     values = torch.rand(25, generator=torch.Generator().manual_seed(0)).double()
     sums = torch.zeros(2, dtype=torch.float64)
     for seed in range(300):
-        for one in negatives.ask(torch.arange(2), "tail", 1000, Draws(seed)):
+        for one in negatives.ask(torch.arange(2), (seed, 0, 0, 0))["tail"]:
             assert one.sizes[0] == (2 if weighs else 1)
             for places, seen_so in one.apart():
                 assert seen_so.bias is not None
@@ -364,9 +353,12 @@ def test_losses_that_sum_no_exponentials_have_draws_of_their_own() -> None:
 
 
 def test_pieces_of_a_batch_keep_the_kinds_of_their_triples() -> None:
-    negatives = PoolNegatives(NegativesConfig(kind="all"), shared_pool(), weighs=True)
     places = torch.tensor([2, 0, 1])
-    whole, pieces = (list(negatives.ask(places, "tail", size, Draws(0))) for size in (3, 2))
+    config = NegativesConfig(kind="all")
+    whole, pieces = (
+        PoolNegatives(config, shared_pool(), size, weighs=True).ask(places, AT)["tail"]
+        for size in (3, 2)
+    )
     assert [chunk.sizes[0] for chunk in pieces] == [2, 1]
     kinds = [chunk.kinds for chunk in (*whole, *pieces) if chunk.kinds is not None]
     assert len(kinds) == 3

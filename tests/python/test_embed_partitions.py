@@ -35,7 +35,6 @@ from outercore.embed.config import EmbedConfig, Swap
 from outercore.embed.evaluate import Candidates, evaluate
 from outercore.embed.links import Links
 from outercore.embed.models import build_model
-from outercore.embed.negatives import Draws
 from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Size, draws_of, place
@@ -212,9 +211,9 @@ def test_no_pool_draws_more_than_the_plan_counts(
     )
     most = 0
     for pool in setting.create(tmp_path).pools(0):
-        negatives = PoolNegatives(config.negatives, pool, weighs=config.bias_weighs)
-        asked = list(negatives.ask(torch.arange(len(pool.triples)), "tail", 10**6, Draws(0)))
-        most = max(most, len(asked))
+        negatives = PoolNegatives(config.negatives, pool, 10**6, weighs=config.bias_weighs)
+        asked = negatives.ask(torch.arange(len(pool.triples)), (0, 0, 0, 0))
+        most = max(most, len(asked["tail"]))
     draws = draws_of(config, (slots - spare) * group, swap)
     assert 1 <= most <= draws
     # Not many more, either; parts of groups meet as often as chance has it.

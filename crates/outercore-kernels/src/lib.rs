@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod compare;
 mod distance;
 mod divide;
 mod draw;
@@ -21,6 +22,7 @@ mod scalar;
 mod uses;
 
 pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
+pub use compare::{Anchors, Asked, Comparisons, Shared, count_pieces};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };

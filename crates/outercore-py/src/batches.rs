@@ -1,13 +1,13 @@
 //! Whole batches of models whose scores come from products on NumPy's memory.
 
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadwriteArray2, PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
+    PyUntypedArrayMethods,
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Askers, Batch, Chunk, Model, Objective, Occasion, Population, Questions, Size, Table,
-    Workspace, divide, draw, train_batch,
+    Anchors, Askers, Batch, Comparisons, Model, Objective, Occasion, Population, Shared, Size,
+    Table, Workspace, draw, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -16,62 +16,33 @@ use crate::kernels::{LossOptions, loss, step};
 
 /// Places of triples; triples, candidates and kinds of each chunk; candidates, their bias by kind,
 /// and the kinds of the triples.
-type Asked<'py> = (
-    PyReadonlyArray1<'py, i64>,
+type AskedOf<'py> = (
+    Bound<'py, PyArray1<i64>>,
     Vec<(usize, usize, usize)>,
-    PyReadonlyArray1<'py, i64>,
-    Option<PyReadonlyArray1<'py, f32>>,
-    Option<PyReadonlyArray1<'py, i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Option<Bound<'py, PyArray1<f32>>>,
+    Option<Bound<'py, PyArray1<i64>>>,
 );
 /// Rows and the state of their optimiser.
 type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
-/// Rows and their bias by kind.
-type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray2<f32>>>);
-/// Numbers of some triples, and numbers of their kinds.
-type Divided<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+/// Rows and how much each draw counts for less.
+type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
 /// How much each place counts, and the sums of these.
 type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+/// Seed, epoch, pool and batch.
+type At = (u64, u64, u32, u32);
 
-/// Adds the class to the module.
+/// Adds the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BatchTrainer>()?;
-    module.add_function(wrap_pyfunction!(divide_triples, module)?)?;
+    module.add_class::<PoolComparisons>()?;
     module.add_function(wrap_pyfunction!(draw_negatives, module)?)
 }
 
-/// The triples [triples, 3] at some places by who draws negatives for their anchors, which are in
-/// `column`; `starts` [ranges] ascend, `owners` [2, ranges] are the group of each and its kind there.
-#[pyfunction]
-fn divide_triples<'py>(
-    py: Python<'py>,
-    triples: PyReadonlyArray2<'py, i64>,
-    column: usize,
-    places: PyReadonlyArray1<'py, i64>,
-    starts: PyReadonlyArray1<'py, i64>,
-    owners: PyReadonlyArray2<'py, i64>,
-    groups: usize,
-) -> PyResult<Vec<Divided<'py>>> {
-    let (width, of_owners) = (triples.shape()[1], owners.shape().to_vec());
-    let (starts, owners) = (starts.as_slice()?, owners.as_slice()?);
-    if width != 3 || of_owners != [2, starts.len()] {
-        let what =
-            format!("negatives: triples of {width}, owners {of_owners:?} of {}", starts.len());
-        return Err(to_python(Error::invalid(what)));
-    }
-    let (of_range, kinds) = owners.split_at(starts.len());
-    let askers = Askers { starts, groups: of_range, kinds };
-    let (triples, places) = (triples.as_slice()?, places.as_slice()?);
-    let found = py.detach(|| divide(triples, column, places, askers, groups));
-    let found = found.map_err(to_python)?.into_iter();
-    Ok(found.map(|(some, kinds)| (some.into_pyarray(py), kinds.into_pyarray(py))).collect())
-}
-
 /// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight;
-/// `(seed, epoch, pool, batch, number)` says for what. `logs` [kinds, ranges] are added to the bias
-/// of each kind.
+/// `(seed, epoch, pool, batch, number)` says for what.
 #[pyfunction]
-#[pyo3(signature = (ranges, shares, weights, counts, occasion, logs, *, biased))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (ranges, shares, weights, counts, occasion, *, biased))]
 fn draw_negatives<'py>(
     py: Python<'py>,
     ranges: Vec<(i64, i64)>,
@@ -79,7 +50,6 @@ fn draw_negatives<'py>(
     weights: Option<Weights<'py>>,
     counts: (usize, usize),
     occasion: (u64, u64, u32, u32, u32),
-    logs: Option<PyReadonlyArray2<'py, f32>>,
     biased: bool,
 ) -> PyResult<Negatives<'py>> {
     let weights = match &weights {
@@ -90,28 +60,163 @@ fn draw_negatives<'py>(
     let from = Population { ranges: &ranges, shares: shares.as_deref(), weights, even, weighted };
     let (seed, epoch, pool, batch, number) = occasion;
     let occasion = Occasion { seed, epoch, pool, batch, number };
-    let kinds = logs.as_ref().map_or(1, |logs| logs.shape()[0]);
-    let logs = match &logs {
-        Some(logs) if logs.shape()[1] != ranges.len() => {
-            let (shape, count) = (logs.shape(), ranges.len());
-            let what = format!("negatives: logarithms {shape:?} of {count} ranges");
-            return Err(to_python(Error::invalid(what)));
+    let found = py.detach(|| draw(from, occasion)).map_err(to_python)?;
+    let bias = biased.then(|| found.bias.into_pyarray(py));
+    Ok((found.rows.into_pyarray(py), bias))
+}
+
+/// Ranges of rows, how likely each is, weights of all places, and logarithms `[kinds, ranges]`.
+type SharedOf<'py> = (
+    Vec<(i64, i64)>,
+    Option<Vec<f64>>,
+    Option<(Py<PyArray1<f64>>, Py<PyArray1<f64>>)>,
+    Option<PyReadonlyArray2<'py, f32>>,
+);
+/// First rows of ranges, ascending; group and kind of each `[2, ranges]`; what each group draws from.
+type SideOf<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray2<'py, i64>, Vec<SharedOf<'py>>);
+
+/// What the triples of a pool are compared with.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct PoolComparisons {
+    sides: [Side; 2],
+    chunk: usize,
+    counts: (usize, usize),
+    every: bool,
+    biased: bool,
+}
+
+struct Side {
+    starts: Vec<i64>,
+    groups: Vec<i64>,
+    kinds: Vec<i64>,
+    shared: Vec<SharedRows>,
+}
+
+struct SharedRows {
+    ranges: Vec<(i64, i64)>,
+    shares: Option<Vec<f64>>,
+    /// Held, not copied: as many numbers as rows.
+    weights: Option<(Py<PyArray1<f64>>, Py<PyArray1<f64>>)>,
+    logs: Option<Vec<f32>>,
+}
+
+#[pymethods]
+impl PoolComparisons {
+    #[new]
+    #[pyo3(signature = (tails, heads, chunk, counts, *, every, biased))]
+    fn new(
+        tails: SideOf<'_>,
+        heads: SideOf<'_>,
+        chunk: usize,
+        counts: (usize, usize),
+        every: bool,
+        biased: bool,
+    ) -> PyResult<Self> {
+        let sides = [side(tails).map_err(to_python)?, side(heads).map_err(to_python)?];
+        Ok(Self { sides, chunk, counts, every, biased })
+    }
+
+    /// Divides the triples at `places` into chunks and draws for each, for tails and for heads.
+    fn ask<'py>(
+        &self,
+        py: Python<'py>,
+        triples: PyReadonlyArray2<'py, i64>,
+        places: PyReadonlyArray1<'py, i64>,
+        at: At,
+        threads: usize,
+    ) -> PyResult<(AskedOf<'py>, AskedOf<'py>)> {
+        let (triples, places) = (triples.as_slice()?, places.as_slice()?);
+        let asked = self.with(py, |comparisons| {
+            py.detach(|| comparisons.ask(triples, places, occasion(at), threads)).map_err(to_python)
+        })?;
+        let [tails, heads] = asked.map(|asked| {
+            let sizes = asked.chunks.iter().map(|one| (one.triples, one.candidates, one.kinds));
+            (
+                asked.places.into_pyarray(py),
+                sizes.collect(),
+                asked.candidates.into_pyarray(py),
+                asked.bias.map(|bias| bias.into_pyarray(py)),
+                asked.kinds.map(|kinds| kinds.into_pyarray(py)),
+            )
+        });
+        Ok((tails, heads))
+    }
+}
+
+impl PoolComparisons {
+    /// Lends what is here, and the weights that Python holds.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Comparisons<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let held = [0, 1].map(|side: usize| {
+            let weights = self.sides[side].shared.iter().map(|shared| shared.weights.as_ref());
+            let read = |both: &(Py<PyArray1<f64>>, Py<PyArray1<f64>>)| {
+                (both.0.bind(py).readonly(), both.1.bind(py).readonly())
+            };
+            weights.map(|both| both.map(read)).collect::<Vec<_>>()
+        });
+        let weights = [slices(&held[0])?, slices(&held[1])?];
+        let (even, weighted) = self.counts;
+        let sides = [0, 1].map(|number| {
+            let Side { starts, groups, kinds, shared } = &self.sides[number];
+            let shared = shared.iter().zip(&weights[number]).map(|(shared, &weights)| Shared {
+                from: Population {
+                    ranges: &shared.ranges,
+                    shares: shared.shares.as_deref(),
+                    weights,
+                    even,
+                    weighted,
+                },
+                logs: shared.logs.as_deref(),
+            });
+            Anchors { askers: Askers { starts, groups, kinds }, shared: shared.collect() }
+        });
+        let (every, biased) = (self.every, self.biased);
+        work(&Comparisons { sides, chunk: self.chunk, every, biased })
+    }
+}
+
+/// Weights and their sums, where there are any.
+type Slices<'a> = Option<(&'a [f64], &'a [f64])>;
+
+fn slices<'a>(held: &'a [Option<Weights<'_>>]) -> PyResult<Vec<Slices<'a>>> {
+    let slices = held.iter().map(|held| match held {
+        Some((each, sums)) => Ok(Some((each.as_slice()?, sums.as_slice()?))),
+        None => Ok(None),
+    });
+    slices.collect()
+}
+
+fn side((starts, owners, shared): SideOf<'_>) -> Result<Side> {
+    let starts: Vec<i64> = starts.as_array().to_vec();
+    let owners = owners.as_array();
+    if owners.shape() != [2, starts.len()] {
+        let (found, count) = (owners.shape(), starts.len());
+        return Err(Error::invalid(format!("negatives: owners {found:?} of {count} ranges")));
+    }
+    let shared = shared.into_iter().map(|(ranges, shares, weights, logs)| {
+        if let Some(logs) = &logs
+            && logs.shape()[1] != ranges.len()
+        {
+            let (found, count) = (logs.shape(), ranges.len());
+            let text = format!("negatives: logarithms {found:?} of {count} ranges");
+            return Err(Error::invalid(text));
         }
-        Some(logs) => Some(logs.as_slice()?),
-        None => None,
-    };
-    let drawn = || -> Result<(Vec<i64>, Option<Vec<f32>>)> {
-        let found = draw(from, occasion)?;
-        let bias = match logs {
-            Some(logs) => Some(found.bias_by_kind(logs, ranges.len(), biased)?),
-            None => biased.then_some(found.bias),
-        };
-        Ok((found.rows, bias))
-    };
-    let (rows, bias) = py.detach(drawn).map_err(to_python)?;
-    let shape = [kinds, rows.len()];
-    let bias = bias.map(|bias| bias.into_pyarray(py).reshape(shape)).transpose()?;
-    Ok((rows.into_pyarray(py), bias))
+        let logs = logs.map(|logs| logs.as_array().iter().copied().collect());
+        Ok(SharedRows { ranges, shares, weights, logs })
+    });
+    Ok(Side {
+        groups: owners.row(0).to_vec(),
+        kinds: owners.row(1).to_vec(),
+        shared: shared.collect::<Result<_>>()?,
+        starts,
+    })
+}
+
+fn occasion((seed, epoch, pool, batch): At) -> Occasion {
+    Occasion { seed, epoch, pool, batch, number: 0 }
 }
 
 /// Trains batches of one model; keeps memory from one to the next.
@@ -148,9 +253,10 @@ impl BatchTrainer {
         Ok(Self { objective: objective().map_err(to_python)?, workspace: Workspace::default() })
     }
 
-    /// The loss of a batch, whose rows have moved; `None` where something is not finite.
+    /// The loss of a batch, the triples at `places`, whose rows have moved; `None` where something
+    /// is not finite.
     #[pyo3(signature = (
-        entities, relations, triples, weights, unit, tails, heads, rates, threads
+        entities, relations, triples, weights, places, comparisons, at, unit, rates, threads
     ))]
     #[allow(clippy::too_many_arguments)]
     fn train(
@@ -160,25 +266,28 @@ impl BatchTrainer {
         relations: Rows<'_>,
         triples: PyReadonlyArray2<'_, i64>,
         weights: Option<PyReadonlyArray1<'_, f32>>,
+        places: PyReadonlyArray1<'_, i64>,
+        comparisons: &PoolComparisons,
+        at: At,
         unit: f32,
-        tails: Asked<'_>,
-        heads: Asked<'_>,
         rates: (f32, f32),
         threads: usize,
     ) -> PyResult<Option<f32>> {
         let (mut entities, mut relations) = (entities, relations);
-        let chunks = [chunks(&tails.1), chunks(&heads.1)];
-        let batch = Batch {
-            triples: triples.as_slice()?,
-            weights: weights.as_ref().map(|weights| weights.as_slice()).transpose()?,
-            unit,
-            questions: [questions(&tails, &chunks[0])?, questions(&heads, &chunks[1])?],
-            rates,
-        };
+        let triples = triples.as_slice()?;
+        let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+        let places = places.as_slice()?;
         let (entities, relations) = (table(&mut entities)?, table(&mut relations)?);
         let (objective, workspace) = (&self.objective, &mut self.workspace);
-        py.detach(|| train_batch(objective, entities, relations, &batch, workspace, threads))
-            .map_err(to_python)
+        comparisons.with(py, |comparisons| {
+            let step = || {
+                let asked = comparisons.ask(triples, places, occasion(at), threads)?;
+                let questions = [asked[0].questions(), asked[1].questions()];
+                let batch = Batch { triples, weights, unit, questions, rates };
+                train_batch(objective, entities, relations, &batch, workspace, threads)
+            };
+            py.detach(step).map_err(to_python)
+        })
     }
 }
 
@@ -200,22 +309,6 @@ fn of_size(name: &str) -> Result<Size> {
         "squares" => Ok(Size::Squares),
         _ => Err(Error::invalid(format!("no size is called `{name}`"))),
     }
-}
-
-fn chunks(sizes: &[(usize, usize, usize)]) -> Vec<Chunk> {
-    let chunk = |&(triples, candidates, kinds)| Chunk { triples, candidates, kinds };
-    sizes.iter().map(chunk).collect()
-}
-
-fn questions<'a>(asked: &'a Asked<'_>, chunks: &'a [Chunk]) -> PyResult<Questions<'a>> {
-    let (places, _, candidates, bias, kinds) = asked;
-    Ok(Questions {
-        places: places.as_slice()?,
-        chunks,
-        candidates: candidates.as_slice()?,
-        bias: bias.as_ref().map(|bias| bias.as_slice()).transpose()?,
-        kinds: kinds.as_ref().map(|kinds| kinds.as_slice()).transpose()?,
-    })
 }
 
 fn table<'a>((rows, state): &'a mut Rows<'_>) -> PyResult<Table<'a>> {

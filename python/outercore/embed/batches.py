@@ -14,12 +14,9 @@ from outercore.embed import native
 from outercore.embed.config import EmbedConfig
 from outercore.embed.kernels import Euclidean
 from outercore.embed.losses import Loss
-from outercore.embed.models import ComplEx, DistMult, Dot, Model, Side, SimplE, TransE
-from outercore.embed.pool_negatives import Comparison
+from outercore.embed.models import ComplEx, DistMult, Dot, Model, SimplE, TransE
+from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.store import Pool, Store
-
-Asked = dict[Side, list[Comparison]]
-"""What a batch's triples are compared with, by side."""
 
 _MODELS = (Dot, DistMult, ComplEx, SimplE)
 _SIZES = {"n3": "cubes", "l2": "squares"}
@@ -63,13 +60,20 @@ class CoreBatches:
         return native.fits(pool.entities, pool.entity_state, store.relations, store.relation_state)
 
     def train(
-        self, pool: Pool, store: Store, asked: Asked, unit: float, rates: tuple[float, float]
+        self,
+        pool: Pool,
+        store: Store,
+        places: Tensor,
+        negatives: PoolNegatives,
+        at: _core.At,
+        unit: float,
+        rates: tuple[float, float],
     ) -> float | None:
-        """Moves the rows of a batch and returns its loss; `None`, and nothing has moved, where
-        the loss or a gradient is not finite.
+        """Moves the rows of a batch, the pool's triples at `places`, and returns its loss; `None`,
+        and nothing has moved, where the loss or a gradient is not finite.
 
-        `unit` is what each triple counts for each side, beside its weight; `rates` are of
-        entities and relations.
+        `at` is the batch's seed, epoch, pool and number; `unit` is what each triple counts for
+        each side, beside its weight; `rates` are of entities and relations.
         """
         weights = pool.weights
         return self._core.train(
@@ -77,9 +81,10 @@ class CoreBatches:
             (store.relations.numpy(), store.relation_state.numpy()),
             pool.triples.numpy(),
             None if weights is None else weights.numpy(),
+            places.numpy(),
+            negatives.core,
+            at,
             unit,
-            _questions(asked["tail"]),
-            _questions(asked["head"]),
             rates,
             torch.get_num_threads(),
         )
@@ -90,19 +95,3 @@ def _knows(model: Model) -> bool:
     if type(model) is TransE:
         return isinstance(model.similarity, Euclidean)
     return type(model) in _MODELS
-
-
-def _questions(asked: list[Comparison]) -> _core.Asked:
-    biases = [one.bias.flatten() for one in asked if one.bias is not None]
-    kinds = [one.kinds for one in asked if one.kinds is not None]
-    return (
-        _joined([one.places for one in asked]).numpy(),
-        [one.sizes for one in asked],
-        _joined([one.rows for one in asked]).numpy(),
-        _joined(biases).numpy() if biases else None,
-        _joined(kinds).numpy() if kinds else None,
-    )
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)

@@ -92,33 +92,25 @@ class NegativeSampler:
             some *= share
         return weights
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Draws in which rows count as their ranges do, and by degree."""
+        return self._counts
+
+    @property
+    def population(self) -> _core.Population:
+        """Ranges, the share of each, and what every row of them counts, with the sums of these."""
+        return self._ranges, self._shares, self._weights
+
     def draw(self, draws: Draws) -> Negatives:
         """As many negatives as the configuration says; all rows where it says `all`."""
-        rows, bias = self.draw_for_kinds(draws, None)
-        return Negatives(rows, None if bias is None else bias[0])
-
-    def draw_for_kinds(
-        self, draws: Draws, logs: NDArray[np.float32] | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Rows, and their bias [kinds, rows]: to the correction comes what `logs` [kinds, ranges]
-        says of each range for each kind of anchor."""
         if self._config.kind == "all":
-            return self._all(logs)
+            ascending = sorted(self._ranges)
+            return Negatives(torch.cat([torch.arange(*one) for one in ascending]), None)
         biased = self._config.correction == "frequency"
-        occasion = draws.next()
-        rows, bias = _core.draw_negatives(
-            self._ranges, self._shares, self._weights, self._counts, occasion, logs, biased=biased
-        )
-        return torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias)
-
-    def _all(self, logs: NDArray[np.float32] | None) -> tuple[Tensor, Tensor | None]:
-        order = sorted(range(len(self._ranges)), key=lambda number: self._ranges[number])
-        ascending = [self._ranges[number] for number in order]
-        rows = torch.cat([torch.arange(start, stop) for start, stop in ascending])
-        if logs is None:
-            return rows, None
-        sizes = [stop - start for start, stop in ascending]
-        return rows, torch.from_numpy(np.repeat(logs[:, order], sizes, axis=1))
+        found = _core.draw_negatives(*self.population, self._counts, draws.next(), biased=biased)
+        rows, bias = found
+        return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
 
 
 class KnownTargets:

@@ -1,4 +1,8 @@
-"""Which triples of a pool share their negatives, and how these count for each."""
+"""Which triples of a pool share their negatives, and how these count for each.
+
+What that is for a pool is said here; a batch's triples are divided by the core, which draws for
+them (`crates/outercore-kernels/src/compare.rs`).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embed.config import NegativesConfig
-from outercore.embed.negatives import Draws, Negatives, NegativeSampler
-from outercore.embed.pieces import even_pieces
+from outercore.embed.negatives import Negatives, NegativeSampler
 
 if TYPE_CHECKING:
     from outercore.embed.models import Side
@@ -48,6 +51,10 @@ class Comparison(NamedTuple):
                 yield places, Negatives(self.rows, bias)
 
 
+Asked = dict["Side", list[Comparison]]
+"""What a batch's triples are compared with, by side."""
+
+
 class _Anchors(NamedTuple):
     """Ranges whose anchors share one draw."""
 
@@ -61,35 +68,6 @@ class _Anchors(NamedTuple):
     """[kinds, answers]: how likely an entity of each is the answer, by that of the likeliest."""
 
 
-class _Shared:
-    """Negatives of anchors whose answers are in the same ranges, if not as likely in each."""
-
-    def __init__(self, config: NegativesConfig, pool: Pool, anchors: _Anchors) -> None:
-        ranges = [pool.ranges[number] for number in anchors.answers.tolist()]
-        shares = anchors.shares
-        # What is likely for one kind is drawn for all.
-        drawn = shares.mean(0)
-        weighed = pool.shares is not None
-        self._sampler = NegativeSampler(
-            config, ranges, pool.degrees, drawn.tolist() if weighed else None
-        )
-        self.kinds = len(shares)
-        self._logs: NDArray[np.float32] | None = None
-        if weighed:
-            # Corrected scores are those of all entities; others are as many as are drawn, whatever
-            # the kind.
-            if config.kind != "all" and config.correction == "none":
-                sizes = np.array([stop - start for start, stop in ranges])
-                shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
-            self._logs = np.log(shares).astype(np.float32)
-
-    def draw(self, draws: Draws, places: Tensor, kinds: Tensor | None) -> Comparison:
-        """What triples, of which `kinds` says the kind, are compared with."""
-        # Of all comparisons in a pool, or of none: some with a bias and some without are none.
-        rows, bias = self._sampler.draw_for_kinds(draws, self._logs)
-        return Comparison(places, rows, bias, kinds)
-
-
 class PoolNegatives:
     """Draws negatives for the triples of a pool: entities that the pool could have as answers.
 
@@ -101,49 +79,84 @@ class PoolNegatives:
     anchors that differ in this; else each has its own.
     """
 
-    def __init__(self, config: NegativesConfig, pool: Pool, *, weighs: bool) -> None:
+    def __init__(
+        self, config: NegativesConfig, pool: Pool, chunk_size: int, *, weighs: bool
+    ) -> None:
         self._pool = pool
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
-        self._starts = np.array([pool.ranges[number][0] for number in order], np.int64)
-        self._shared: dict[Side, list[_Shared]] = {}
-        self._owners: dict[Side, NDArray[np.int64]] = {}
+        starts = np.array([pool.ranges[number][0] for number in order], np.int64)
         likely = _likelihoods(pool)
-        sides: dict[Side, NDArray[np.float64]] = {"tail": likely, "head": likely.T}
-        for side, of_anchors in sides.items():
-            alike = _alike(of_anchors, weighs=weighs)
-            self._shared[side] = [_Shared(config, pool, anchors) for anchors in alike]
+        # The same for both sides, where their answers are alike: weights of rows are large.
+        made: dict[tuple[bytes, bytes], _core.Shared] = {}
+        counts = (0, 0)
+
+        def side(of_anchors: NDArray[np.float64]) -> _core.SideOf:
+            nonlocal counts
             # Anchors without answers are those of no triple.
             owners = np.zeros((2, len(pool.ranges)), np.int64)
-            for group, anchors in enumerate(alike):
+            shared = []
+            for group, anchors in enumerate(_alike(of_anchors, weighs=weighs)):
                 owners[0, anchors.numbers], owners[1, anchors.numbers] = group, anchors.kinds
-            self._owners[side] = np.ascontiguousarray(owners[:, order])
+                key = (anchors.answers.tobytes(), anchors.shares.tobytes())
+                if key not in made:
+                    made[key], counts = _shared(config, pool, anchors)
+                shared.append(made[key])
+            return starts, owners[:, order], shared
 
-    def ask(self, places: Tensor, side: Side, size: int, draws: Draws) -> Iterator[Comparison]:
-        """Chunks of about `size` triples at `places`, with their negatives for `side`."""
-        for negatives, some, kinds in self._divided(places, side):
-            pieces = even_pieces(some, size)
-            of_pieces = [None] * len(pieces) if kinds is None else even_pieces(kinds, size)
-            for piece, of_piece in zip(pieces, of_pieces, strict=True):
-                yield negatives.draw(draws, piece, of_piece)
-
-    def _divided(
-        self, places: Tensor, side: Side
-    ) -> Iterator[tuple[_Shared, Tensor, Tensor | None]]:
-        """`places` by what their negatives are drawn from, with the kinds of their anchors."""
-        shared = self._shared[side]
-        if len(shared) == 1 and shared[0].kinds == 1:
-            yield shared[0], places, None
-            return
-        found = _core.divide_triples(
-            self._pool.triples.numpy(),
-            0 if side == "tail" else 2,
-            places.numpy(),
-            self._starts,
-            self._owners[side],
-            len(shared),
+        self.core = _core.PoolComparisons(
+            side(likely),
+            side(likely.T),
+            chunk_size,
+            counts,
+            every=config.kind == "all",
+            biased=config.correction == "frequency",
         )
-        for negatives, (some, kinds) in zip(shared, found, strict=True):
-            yield negatives, torch.from_numpy(some), torch.from_numpy(kinds)
+        """What the core asks in training."""
+
+    def ask(self, places: Tensor, at: _core.At) -> Asked:
+        """The triples at `places`, of the batch `at` (seed, epoch, pool, batch), in chunks."""
+        triples = self._pool.triples.numpy()
+        found = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
+        tails, heads = (list(_comparisons(asked)) for asked in found)
+        return {"tail": tails, "head": heads}
+
+
+def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
+    """The chunks that the core has put one after the other."""
+    places, sizes, rows, biases, kinds = asked
+    first, row, number = 0, 0, 0
+    for triples, negatives, count in sizes:
+        some = slice(first, first + triples)
+        bias = None
+        if biases is not None:
+            bias = torch.from_numpy(biases[number : number + count * negatives])
+        yield Comparison(
+            torch.from_numpy(places[some]),
+            torch.from_numpy(rows[row : row + negatives]),
+            None if bias is None else bias.view(count, negatives),
+            None if kinds is None else torch.from_numpy(kinds[some]),
+        )
+        first, row, number = first + triples, row + negatives, number + count * negatives
+
+
+def _shared(
+    config: NegativesConfig, pool: Pool, anchors: _Anchors
+) -> tuple[_core.Shared, tuple[int, int]]:
+    """What anchors draw from, with what comes to the bias of rows by kind and range; how much."""
+    ranges = [pool.ranges[number] for number in anchors.answers.tolist()]
+    if pool.shares is None:
+        sampler = NegativeSampler(config, ranges, pool.degrees)
+        return (*sampler.population, None), sampler.counts
+    shares = anchors.shares
+    # What is likely for one kind is drawn for all.
+    drawn = shares.mean(0)
+    sampler = NegativeSampler(config, ranges, pool.degrees, drawn.tolist())
+    # Corrected scores are those of all entities; others are as many as are drawn, whatever the
+    # kind.
+    if config.kind != "all" and config.correction == "none":
+        sizes = np.array([stop - start for start, stop in ranges])
+        shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
+    return (*sampler.population, np.log(shares).astype(np.float32)), sampler.counts
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:

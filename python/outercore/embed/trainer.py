@@ -10,17 +10,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from outercore.embed.batches import Asked, CoreBatches
+from outercore.embed.batches import CoreBatches
 from outercore.embed.config import EmbedConfig
 from outercore.embed.kernels import Masked, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.native import gather_rows
-from outercore.embed.negatives import Draws, KnownTargets, Negatives, occurrences
+from outercore.embed.negatives import KnownTargets, Negatives, occurrences
 from outercore.embed.observe import EpochReport
 from outercore.embed.optimizers import build_optimiser
 from outercore.embed.pieces import even_pieces
-from outercore.embed.pool_negatives import PoolNegatives
+from outercore.embed.pool_negatives import Asked, PoolNegatives
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.regularizers import build_regulariser
 from outercore.embed.store import Pool, Store, TableLayout
@@ -170,7 +170,12 @@ class Trainer:
         return Epochs(self, validate=validate, after_epoch=after_epoch).run()
 
     def _context(self, pool: Pool) -> _PoolContext:
-        negatives = PoolNegatives(self.config.negatives, pool, weighs=self.config.bias_weighs)
+        negatives = PoolNegatives(
+            self.config.negatives,
+            pool,
+            self.config.optimiser.chunk_size,
+            weighs=self.config.bias_weighs,
+        )
         if self.config.negatives.filter == "known" and pool.triples is not self._known_of:
             heads, relations, tails = pool.triples.unbind(1)
             self._known_of = pool.triples
@@ -187,25 +192,20 @@ class Trainer:
 
     def _step(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> float:
         """Trains one batch and returns its mean loss."""
-        asked = self._ask(context, places, at)
         options = self.config.optimiser
         factor = options.factor(at[0])
         rate = options.learning_rate * factor
         rates = (rate, options.relation_learning_rate * factor or rate)
         unit = 0.5 / len(places)
-        if self._core is not None and self._core.fit(context.pool, self.store):
-            loss = self._core.train(context.pool, self.store, asked, unit, rates)
+        drawn_at = (self.config.run.seed, *at)
+        pool, negatives = context.pool, context.negatives
+        if self._core is not None and self._core.fit(pool, self.store):
+            loss = self._core.train(pool, self.store, places, negatives, drawn_at, unit, rates)
             if loss is None:
                 raise _diverged(at, "one that is not")
             return loss
+        asked = negatives.ask(places, drawn_at)
         return self._step_by_pytorch(context, asked, unit, rates, at)
-
-    def _ask(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> Asked:
-        """The chunks of a batch, with their negatives."""
-        draws = Draws(self.config.run.seed, *at)
-        size = self.config.optimiser.chunk_size
-        sides: tuple[Side, Side] = ("tail", "head")
-        return {side: list(context.negatives.ask(places, side, size, draws)) for side in sides}
 
     def _step_by_pytorch(
         self,
