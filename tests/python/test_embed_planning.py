@@ -94,7 +94,16 @@ def test_two_slots_take_turns_with_training_unless_said_otherwise() -> None:
     assert place(config(1024 * MIB, **two, swap="in-place"), LARGE).swap == "in-place"
     three = {"partitions": 8, "slots": 3, "swap": "in-turn"}
     assert place(config(1024 * MIB, **three), LARGE).swap == "in-turn"
-    assert place(config(1024 * MIB, partitions=8, slots=3), LARGE).swap != "in-turn"
+
+
+def test_more_slots_take_turns_where_waiting_is_little_beside_training() -> None:
+    chosen = config(1024 * MIB, partitions=8, slots=3)
+    assert place(chosen, LARGE).swap == "in-turn"
+    # A hundredth of the products, and as much to move.
+    quick = replace(chosen, negatives=replace(chosen.negatives, count=10))
+    assert place(quick, LARGE).swap in ("in-place", "spare-slot")
+    for swap in ("in-place", "spare-slot"):
+        assert place(config(1024 * MIB, partitions=8, slots=3, swap=swap), LARGE).swap == swap
 
 
 def test_with_known_answers_buckets_are_whole_and_so_are_their_draws() -> None:

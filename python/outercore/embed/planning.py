@@ -198,6 +198,8 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     seconds = {id(one): _seconds(config, size, one) for one in large}
     fast = [one for one in large if seconds[id(one)] <= _NEARLY * min(seconds.values())]
     best = min(fast, key=lambda one: (one.partitions, seconds[id(one)]))
+    if config.budget.swap == "auto" and best.swap == "in-place":
+        best = _in_turn(config, size, best) or best
     return _filled(replace(best, sweeps=config.budget.sweeps or _sweeps(config, size, best)))
 
 
@@ -335,6 +337,21 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
                     break
             if best is not None:
                 yield best
+
+
+def _in_turn(config: EmbedConfig, size: Size, placement: Placement) -> Placement | None:
+    """The same, but with swaps in turn with training, where that fits and waiting costs little.
+
+    Its pools have all pairs of a state, so that half the walks rank as well, and a chunk has one
+    set of negatives.
+    """
+    memory, partitions, slots = placement.memory, placement.partitions, placement.slots
+    found = partitioned(config, size, memory, partitions, slots, "in-turn")
+    if found.needed > memory:
+        return None
+    order = order_of(config, found, work=_SEARCH)
+    plan = _plan(config, size, order, walks_of(config, found))
+    return found if plan.epoch_seconds <= _HIDDEN * plan.compute_seconds else None
 
 
 def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
