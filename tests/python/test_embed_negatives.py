@@ -291,7 +291,9 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
     for side in SIDES:
         # One draw for all of them, which each sees in its own way.
         [chunk] = negatives.ask(torch.arange(3), AT)[side]
-        assert chunk.sizes == (3, 4, 2)
+        assert (len(chunk.places), len(chunk.rows)) == (3, 4)
+        assert chunk.bias is not None
+        assert len(chunk.bias) == 2
         for place, one in seen(negatives, torch.arange(3), side).items():
             assert one.bias is not None
             found[side, place] = one.bias.exp().tolist()
@@ -326,7 +328,7 @@ def test_a_shared_draw_estimates_what_draws_of_one_s_own_do(
     sums = torch.zeros(2, dtype=torch.float64)
     for seed in range(300):
         for one in negatives.ask(torch.arange(2), (seed, 0, 0, 0))["tail"]:
-            assert one.sizes[0] == (2 if weighs else 1)
+            assert len(one.places) == (2 if weighs else 1)
             for places, seen_so in one.apart():
                 assert seen_so.bias is not None
                 sums[places] += (values[seen_so.rows] * seen_so.bias.double().exp()).sum()
@@ -359,7 +361,7 @@ def test_pieces_of_a_batch_keep_the_kinds_of_their_triples() -> None:
         PoolNegatives(config, shared_pool(), size, weighs=True).ask(places, AT)["tail"]
         for size in (3, 2)
     )
-    assert [chunk.sizes[0] for chunk in pieces] == [2, 1]
+    assert [len(chunk.places) for chunk in pieces] == [2, 1]
     kinds = [chunk.kinds for chunk in (*whole, *pieces) if chunk.kinds is not None]
     assert len(kinds) == 3
     assert kinds[0].tolist() == [*kinds[1].tolist(), *kinds[2].tolist()]

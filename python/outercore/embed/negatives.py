@@ -43,6 +43,12 @@ class Draws:
         return (*self._place, self._done - 1)
 
 
+def draw_counts(config: NegativesConfig) -> tuple[int, int]:
+    """Draws of a chunk in which rows count as their ranges do, and by degree."""
+    by_degree = round(config.degree_share * config.count) if config.kind == "sampled" else 0
+    return config.count - by_degree, by_degree
+
+
 class NegativeSampler:
     """Draws negatives from the rows that are in memory.
 
@@ -66,12 +72,8 @@ class NegativeSampler:
         self._shares = shares
         if sum(stop - start for start, stop in ranges) < 1:
             raise InvalidError("negatives: expected at least one entity to draw, found none")
-        by_degree = 0
-        if config.kind == "sampled":
-            by_degree = round(config.degree_share * config.count)
-        self._counts = (config.count - by_degree, by_degree)
         self._weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
-        if by_degree:
+        if draw_counts(config)[1]:
             if degrees is None:
                 raise InvalidError("negatives.degree_share: the store knows no degrees")
             weights = self._by_degree(degrees)
@@ -93,11 +95,6 @@ class NegativeSampler:
         return weights
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """Draws in which rows count as their ranges do, and by degree."""
-        return self._counts
-
-    @property
     def population(self) -> _core.Population:
         """Ranges, the share of each, and what every row of them counts, with the sums of these."""
         return self._ranges, self._shares, self._weights
@@ -108,8 +105,8 @@ class NegativeSampler:
             ascending = sorted(self._ranges)
             return Negatives(torch.cat([torch.arange(*one) for one in ascending]), None)
         biased = self._config.correction == "frequency"
-        found = _core.draw_negatives(*self.population, self._counts, draws.next(), biased=biased)
-        rows, bias = found
+        counts = draw_counts(self._config)
+        rows, bias = _core.draw_negatives(*self.population, counts, draws.next(), biased=biased)
         return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
 
 

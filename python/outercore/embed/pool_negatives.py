@@ -16,7 +16,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embed.config import NegativesConfig
-from outercore.embed.negatives import Negatives, NegativeSampler
+from outercore.embed.negatives import Negatives, NegativeSampler, draw_counts
 
 if TYPE_CHECKING:
     from outercore.embed.models import Side
@@ -34,11 +34,6 @@ class Comparison(NamedTuple):
     """float32 [kinds, negatives], what is added to scores for a triple of each kind."""
     kinds: Tensor | None
     """int64 [triples], the kind of each; `None`: the first."""
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Triples, negatives and kinds."""
-        return len(self.places), len(self.rows), 1 if self.bias is None else len(self.bias)
 
     def apart(self) -> Iterator[tuple[Tensor, Negatives]]:
         """Places of the triples of each kind, and the negatives as these see them."""
@@ -88,10 +83,8 @@ class PoolNegatives:
         likely = _likelihoods(pool)
         # The same for both sides, where their answers are alike: weights of rows are large.
         made: dict[tuple[bytes, bytes], _core.Shared] = {}
-        counts = (0, 0)
 
         def side(of_anchors: NDArray[np.float64]) -> _core.SideOf:
-            nonlocal counts
             # Anchors without answers are those of no triple.
             owners = np.zeros((2, len(pool.ranges)), np.int64)
             shared = []
@@ -99,7 +92,7 @@ class PoolNegatives:
                 owners[0, anchors.numbers], owners[1, anchors.numbers] = group, anchors.kinds
                 key = (anchors.answers.tobytes(), anchors.shares.tobytes())
                 if key not in made:
-                    made[key], counts = _shared(config, pool, anchors)
+                    made[key] = _shared(config, pool, anchors)
                 shared.append(made[key])
             return starts, owners[:, order], shared
 
@@ -107,7 +100,7 @@ class PoolNegatives:
             side(likely),
             side(likely.T),
             chunk_size,
-            counts,
+            draw_counts(config),
             every=config.kind == "all",
             biased=config.correction == "frequency",
         )
@@ -139,14 +132,12 @@ def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
         first, row, number = first + triples, row + negatives, number + count * negatives
 
 
-def _shared(
-    config: NegativesConfig, pool: Pool, anchors: _Anchors
-) -> tuple[_core.Shared, tuple[int, int]]:
-    """What anchors draw from, with what comes to the bias of rows by kind and range; how much."""
+def _shared(config: NegativesConfig, pool: Pool, anchors: _Anchors) -> _core.Shared:
+    """What anchors draw from, and what comes to the bias of rows by kind and range."""
     ranges = [pool.ranges[number] for number in anchors.answers.tolist()]
     if pool.shares is None:
         sampler = NegativeSampler(config, ranges, pool.degrees)
-        return (*sampler.population, None), sampler.counts
+        return (*sampler.population, None)
     shares = anchors.shares
     # What is likely for one kind is drawn for all.
     drawn = shares.mean(0)
@@ -156,7 +147,7 @@ def _shared(
     if config.kind != "all" and config.correction == "none":
         sizes = np.array([stop - start for start, stop in ranges])
         shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
-    return (*sampler.population, np.log(shares).astype(np.float32)), sampler.counts
+    return (*sampler.population, np.log(shares).astype(np.float32))
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:
