@@ -29,6 +29,8 @@ type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
 type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
 /// How much each place counts, and the sums of these.
 type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+/// The same, held: as many numbers as rows, which nobody copies.
+type HeldWeights = (Py<PyArray1<f64>>, Py<PyArray1<f64>>);
 /// Seed, epoch, pool and batch.
 type At = (u64, u64, u32, u32);
 
@@ -66,12 +68,8 @@ fn draw_negatives<'py>(
 }
 
 /// Ranges of rows, how likely each is, weights of all places, and logarithms `[kinds, ranges]`.
-type SharedOf<'py> = (
-    Vec<(i64, i64)>,
-    Option<Vec<f64>>,
-    Option<(Py<PyArray1<f64>>, Py<PyArray1<f64>>)>,
-    Option<PyReadonlyArray2<'py, f32>>,
-);
+type SharedOf<'py> =
+    (Vec<(i64, i64)>, Option<Vec<f64>>, Option<HeldWeights>, Option<PyReadonlyArray2<'py, f32>>);
 /// First rows of ranges, ascending; group and kind of each `[2, ranges]`; what each group draws from.
 type SideOf<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray2<'py, i64>, Vec<SharedOf<'py>>);
 
@@ -95,8 +93,7 @@ struct Side {
 struct SharedRows {
     ranges: Vec<(i64, i64)>,
     shares: Option<Vec<f64>>,
-    /// Held, not copied: as many numbers as rows.
-    weights: Option<(Py<PyArray1<f64>>, Py<PyArray1<f64>>)>,
+    weights: Option<HeldWeights>,
     logs: Option<Vec<f32>>,
 }
 
@@ -152,9 +149,8 @@ impl PoolComparisons {
     ) -> PyResult<T> {
         let held = [0, 1].map(|side: usize| {
             let weights = self.sides[side].shared.iter().map(|shared| shared.weights.as_ref());
-            let read = |both: &(Py<PyArray1<f64>>, Py<PyArray1<f64>>)| {
-                (both.0.bind(py).readonly(), both.1.bind(py).readonly())
-            };
+            let read =
+                |both: &HeldWeights| (both.0.bind(py).readonly(), both.1.bind(py).readonly());
             weights.map(|both| both.map(read)).collect::<Vec<_>>()
         });
         let weights = [slices(&held[0])?, slices(&held[1])?];
