@@ -228,6 +228,13 @@ class _InPieces(MemoryStore):
             yield replace(whole, number=number, triples=triples)
 
 
+def test_triples_by_columns_are_trained_as_triples() -> None:
+    by_columns = shifts().T.contiguous().T
+    assert not by_columns.is_contiguous()
+    losses = [trainer_of(config_of(), some).train_epoch(0).loss for some in (shifts(), by_columns)]
+    assert losses[0] == losses[1]
+
+
 def test_an_epoch_is_all_pools_even_those_without_a_triple() -> None:
     whole = trainer_of(config_of(), shifts())
     pieces = trainer_of(config_of(), shifts())

@@ -122,7 +122,7 @@ impl PoolComparisons {
         at: At,
         threads: usize,
     ) -> PyResult<(AskedOf<'py>, AskedOf<'py>)> {
-        let (triples, places) = (triples.as_slice()?, places.as_slice()?);
+        let (triples, places) = (of_triples(&triples)?, places.as_slice()?);
         let asked = self.with(py, |comparisons| {
             py.detach(|| comparisons.ask(triples, places, occasion(at), threads)).map_err(to_python)
         })?;
@@ -211,6 +211,16 @@ fn side((starts, owners, shared): SideOf<'_>) -> Result<Side> {
     })
 }
 
+/// Triples one after the other. A slice of an array by columns would mix them.
+fn of_triples<'a>(triples: &'a PyReadonlyArray2<'_, i64>) -> PyResult<&'a [i64]> {
+    if triples.shape()[1] != 3 || !triples.is_c_contiguous() {
+        let found = triples.shape();
+        let text = format!("triples: expected [triples, 3], one after the other, found {found:?}");
+        return Err(to_python(Error::invalid(text)));
+    }
+    Ok(triples.as_slice()?)
+}
+
 fn occasion((seed, epoch, pool, batch): At) -> Occasion {
     Occasion { seed, epoch, pool, batch, number: 0 }
 }
@@ -270,7 +280,7 @@ impl BatchTrainer {
         threads: usize,
     ) -> PyResult<Option<f32>> {
         let (mut entities, mut relations) = (entities, relations);
-        let triples = triples.as_slice()?;
+        let triples = of_triples(&triples)?;
         let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
         let places = places.as_slice()?;
         let (entities, relations) = (table(&mut entities)?, table(&mut relations)?);

@@ -62,6 +62,8 @@ class MemoryStore:
 
     def __post_init__(self) -> None:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)
+        # By columns they may come; the core goes through them triple by triple.
+        self.triples = self.triples.contiguous()
         if self.weights is not None:
             check_weights(self.weights, len(self.triples))
         ends = self.triples[:, [0, 2]].reshape(-1)
