@@ -222,15 +222,7 @@ class BatchTrainer:
         threads: int,
     ) -> float | None: ...
 
-def draw_negatives(
-    ranges: list[tuple[int, int]],
-    shares: list[float] | None,
-    weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
-    counts: tuple[int, int],
-    occasion: tuple[int, int, int, int, int],
-    *,
-    biased: bool,
-) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]: ...
+def count_pieces(count: int, size: int) -> int: ...
 def kernel_distance_gradients(
     name: str,
     objective: _Loss,

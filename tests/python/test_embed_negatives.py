@@ -16,11 +16,10 @@ from outercore import _core
 from outercore.embed.config import Correction, EmbedConfig, NegativesConfig
 from outercore.embed.models import Side
 from outercore.embed.negatives import (
-    Draws,
     KnownTargets,
     Negatives,
-    NegativeSampler,
     occurrences,
+    population,
     repeat_ranges,
 )
 from outercore.embed.pool_negatives import PoolNegatives
@@ -28,17 +27,35 @@ from outercore.embed.store import Pool
 from outercore.errors import InvalidError
 
 
-def _draws(sampler: NegativeSampler, times: int, rows: int) -> torch.Tensor:
+def drawn(
+    config: NegativesConfig,
+    ranges: list[tuple[int, int]],
+    degrees: Tensor | None = None,
+    shares: list[float] | None = None,
+    seed: int = 0,
+) -> Negatives:
+    """What is drawn for a triple whose answers are in all of the ranges."""
+    first = ranges[0][0]
+    nothing = torch.empty(0)
+    pairs = None if shares is None else [(0, number) for number in range(len(ranges))]
+    pool = Pool(0, torch.tensor([[first, 0, first]]), nothing, nothing, ranges, degrees=degrees)
+    pool = replace(pool, pairs=pairs, shares=shares)
+    negatives = PoolNegatives(config, pool, 1000, weighs=False)
+    [one] = negatives.ask(torch.tensor([0]), (seed, 0, 0, 0))["tail"]
+    [(_, found)] = one.apart()
+    return found
+
+
+def _draws(times: int, rows: int, *arguments: Any, **options: Any) -> torch.Tensor:
     counts = torch.zeros(rows, dtype=torch.int64)
     for seed in range(times):
-        drawn = sampler.draw(Draws(seed))
-        counts += torch.bincount(drawn.rows, minlength=rows)
+        found = drawn(*arguments, **options, seed=seed)
+        counts += torch.bincount(found.rows, minlength=rows)
     return counts
 
 
 def test_uniform_draws_come_from_the_ranges_only_and_evenly() -> None:
-    sampler = NegativeSampler(NegativesConfig(count=500), [(40, 50), (10, 20)])
-    counts = _draws(sampler, 40, 60)
+    counts = _draws(40, 60, NegativesConfig(count=500), [(40, 50), (10, 20)])
     inside = torch.cat([counts[10:20], counts[40:50]])
     assert int(counts.sum()) == int(inside.sum()) == 20_000
     assert bool(((inside - 1000).abs() < 5 * 1000**0.5).all())
@@ -47,8 +64,7 @@ def test_uniform_draws_come_from_the_ranges_only_and_evenly() -> None:
 def test_draws_by_degree_are_in_proportion_to_it() -> None:
     degrees = torch.tensor([9, 0, 1, 4, 0, 2])
     config = NegativesConfig(count=400, degree_share=0.5, degree_power=0.5)
-    sampler = NegativeSampler(config, [(0, 4), (5, 6)], degrees)
-    counts = _draws(sampler, 50, 6)
+    counts = _draws(50, 6, config, [(0, 4), (5, 6)], degrees)
     roots = torch.tensor([3.0, 0.0, 1.0, 2.0, 0.0, 2.0**0.5])
     expected = 20_000 * (0.5 * roots / roots.sum() + 0.1)
     expected[4] = 0.0
@@ -60,44 +76,42 @@ def test_the_correction_makes_the_sum_over_negatives_an_estimate_of_the_sum_over
     degrees = torch.arange(1, 51)
     values = torch.rand(50, generator=torch.Generator().manual_seed(0)).double()
     config = NegativesConfig(count=200, degree_share=0.3, correction="frequency")
-    sampler = NegativeSampler(config, [(0, 50)], degrees)
     estimates = []
     for seed in range(200):
-        drawn = sampler.draw(Draws(seed))
-        assert drawn.bias is not None
-        estimates.append(float((values[drawn.rows] * drawn.bias.double().exp()).sum()))
+        found = drawn(config, [(0, 50)], degrees, seed=seed)
+        assert found.bias is not None
+        estimates.append(float((values[found.rows] * found.bias.double().exp()).sum()))
     mean = torch.tensor(estimates).mean()
     torch.testing.assert_close(float(mean), float(values.sum()), rtol=0.02, atol=0)
 
 
 def test_all_entities_are_negatives_in_order() -> None:
-    sampler = NegativeSampler(NegativesConfig(kind="all"), [(5, 8), (0, 2)])
-    assert sampler.draw(Draws(0)).rows.tolist() == [0, 1, 5, 6, 7]
+    found = drawn(NegativesConfig(kind="all"), [(5, 8), (0, 2)])
+    assert found.rows.tolist() == [0, 1, 5, 6, 7]
 
 
 def test_rows_ascend_and_keep_their_bias() -> None:
     degrees = torch.arange(10) + 1
     config = NegativesConfig(count=300, degree_share=0.5, correction="frequency")
-    sampler = NegativeSampler(config, [(5, 10), (0, 5)], degrees)
-    drawn = sampler.draw(Draws(1))
-    assert drawn.bias is not None
-    assert bool((drawn.rows[1:] >= drawn.rows[:-1]).all())
+    found = drawn(config, [(5, 10), (0, 5)], degrees, seed=1)
+    assert found.bias is not None
+    assert bool((found.rows[1:] >= found.rows[:-1]).all())
     for row in range(10):
         expected = 150 / 10 + 150 * (row + 1) / 55
         torch.testing.assert_close(
-            drawn.bias[drawn.rows == row].exp() * expected,
-            torch.ones(int((drawn.rows == row).sum())),
+            found.bias[found.rows == row].exp() * expected,
+            torch.ones(int((found.rows == row).sum())),
         )
 
 
 def test_no_entity_and_no_degree_are_refused() -> None:
     with pytest.raises(InvalidError, match="at least one entity"):
-        NegativeSampler(NegativesConfig(), [(3, 3)])
+        population(NegativesConfig(), [(3, 3)])
     by_degree = NegativesConfig(degree_share=1.0)
     with pytest.raises(InvalidError, match="knows no degrees"):
-        NegativeSampler(by_degree, [(0, 3)])
+        population(by_degree, [(0, 3)])
     with pytest.raises(InvalidError, match="no entity in memory has a triple"):
-        NegativeSampler(by_degree, [(0, 3)], torch.tensor([0, 0, 0, 7]))
+        population(by_degree, [(0, 3)], torch.tensor([0, 0, 0, 7]))
 
 
 triples_of_few = some.lists(
@@ -232,8 +246,7 @@ def test_a_range_that_no_bucket_has_is_the_anchors_of_no_triple() -> None:
 
 def test_entities_of_buckets_that_a_pool_has_more_of_are_drawn_more_often() -> None:
     ranges, shares = [(40, 50), (10, 20), (0, 5)], [1.0, 0.25, 0.5]
-    sampler = NegativeSampler(NegativesConfig(count=500), ranges, shares=shares)
-    counts = _draws(sampler, 60, 60).double()
+    counts = _draws(60, 60, NegativesConfig(count=500), ranges, shares=shares).double()
     expected = torch.zeros(60, dtype=torch.float64)
     for (start, stop), share in zip(ranges, shares, strict=True):
         expected[start:stop] = 30_000 * share / (10 + 2.5 + 2.5)

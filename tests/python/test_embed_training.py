@@ -21,9 +21,9 @@ from outercore.embed.config import EmbedConfig, Filter, ModelConfig, ModelName
 from outercore.embed.evaluate import evaluate
 from outercore.embed.losses import build_loss
 from outercore.embed.models import CustomModel, Model, build_model
-from outercore.embed.negatives import Draws, NegativeSampler
 from outercore.embed.pieces import even_pieces, largest_piece
 from outercore.embed.planning import trained_by_core
+from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import MemoryStore, Pool
 from outercore.embed.trainer import (
@@ -100,15 +100,19 @@ def naive_epoch(config: EmbedConfig, triples: Tensor, start: list[Tensor], weigh
     steps = torch.optim.Adagrad([entities, relations], lr=config.optimiser.learning_rate)
     count, seed = int(triples[:, 1].max()) + 1, config.run.seed
     degrees = torch.bincount(triples[:, [0, 2]].reshape(-1), minlength=len(entities))
-    sampler = NegativeSampler(config.negatives, [(0, len(entities))], degrees)
+    ranges = [(0, len(entities))]
+    pool = Pool(0, triples, start[0], start[0], ranges, degrees=degrees)
+    chunk_size = config.optimiser.chunk_size
+    negatives = PoolNegatives(config.negatives, pool, chunk_size, weighs=config.bias_weighs)
     order = torch.randperm(len(triples), generator=generator(seed, Purpose.ORDER, 0, 0))
     losses = []
     for number, batch in enumerate(even_pieces(order, config.optimiser.batch_size)):
-        draws = Draws(seed, batch=number)
+        asked = negatives.ask(batch, (seed, 0, 0, number))
         loss = torch.zeros((), dtype=torch.float64)
-        for side in ("tail", "head"):
-            for chunk in even_pieces(batch, config.optimiser.chunk_size):
-                drawn = sampler.draw(draws)
+        for side, chunks in asked.items():
+            for chunk, found in zip(even_pieces(batch, chunk_size), chunks, strict=True):
+                assert found.places.equal(chunk)
+                [(_, drawn)] = found.apart()
                 for place in chunk.tolist():
                     head, relation, tail = triples[place].tolist()
                     if side == "head" and config.model.reciprocal:

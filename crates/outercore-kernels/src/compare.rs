@@ -83,12 +83,11 @@ pub fn count_pieces(count: usize, size: usize) -> usize {
 /// Rows of a chunk, and their bias by kind.
 type Compared = (Vec<i64>, Option<Vec<f32>>);
 
-/// A chunk that needs rows: its side, group, triples, and the number of its draw.
+/// A chunk that needs rows: its side, group and triples.
 struct Wanted {
     side: usize,
     group: usize,
     triples: usize,
-    number: u32,
 }
 
 impl Comparisons<'_> {
@@ -111,13 +110,11 @@ impl Comparisons<'_> {
         for (side, (anchors, asked)) in self.sides.iter().zip(&mut asked).enumerate() {
             self.divide(triples, places, side, anchors, asked, &mut wanted)?;
         }
-        for (wanted, number) in wanted.iter_mut().zip(occasion.number..) {
-            wanted.number = number;
-        }
         let mut found: Vec<Option<Result<Compared>>> = wanted.iter().map(|_| None).collect();
-        for_each(wanted.iter().zip(&mut found).collect(), threads, |(wanted, found)| {
+        let numbered = wanted.iter().zip(occasion.number..).zip(&mut found);
+        for_each(numbered.collect(), threads, |((wanted, number), found)| {
             let shared = &self.sides[wanted.side].shared[wanted.group];
-            let occasion = Occasion { number: wanted.number, ..occasion };
+            let occasion = Occasion { number, ..occasion };
             *found = Some(self.rows(shared, occasion));
         });
         for (wanted, found) in wanted.iter().zip(found) {
@@ -147,7 +144,7 @@ impl Comparisons<'_> {
             let pieces = if count == 0 { 0 } else { count_pieces(count, self.chunk) };
             wanted.extend((0..pieces).map(|piece| {
                 let triples = count / pieces + usize::from(piece < count % pieces);
-                Wanted { side, group, triples, number: 0 }
+                Wanted { side, group, triples }
             }));
         };
         let alike = |shared: &Shared<'_>| shared.kinds() == Some(1);

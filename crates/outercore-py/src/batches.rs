@@ -7,7 +7,7 @@ use numpy::{
 use outercore_core::{Error, Result};
 use outercore_kernels::{
     Anchors, Askers, Batch, Comparisons, Model, Objective, Occasion, Population, Shared, Size,
-    Table, Workspace, draw, train_batch,
+    Table, Workspace, count_pieces, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -25,8 +25,6 @@ type AskedOf<'py> = (
 );
 /// Rows and the state of their optimiser.
 type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
-/// Rows and how much each draw counts for less.
-type Negatives<'py> = (Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f32>>>);
 /// How much each place counts, and the sums of these.
 type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
 /// The same, held: as many numbers as rows, which nobody copies.
@@ -34,37 +32,18 @@ type HeldWeights = (Py<PyArray1<f64>>, Py<PyArray1<f64>>);
 /// Seed, epoch, pool and batch.
 type At = (u64, u64, u32, u32);
 
-/// Adds the classes to the module.
+/// Adds the classes and the function to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BatchTrainer>()?;
     module.add_class::<PoolComparisons>()?;
-    module.add_function(wrap_pyfunction!(draw_negatives, module)?)
+    module.add_function(wrap_pyfunction!(pieces_of, module)?)
 }
 
-/// Draws rows of some ranges, `counts` evenly (but for the `shares` of the ranges) and by weight;
-/// `(seed, epoch, pool, batch, number)` says for what.
+/// As many pieces of about `size` as so many places, 1 or more, are divided into.
 #[pyfunction]
-#[pyo3(signature = (ranges, shares, weights, counts, occasion, *, biased))]
-fn draw_negatives<'py>(
-    py: Python<'py>,
-    ranges: Vec<(i64, i64)>,
-    shares: Option<Vec<f64>>,
-    weights: Option<Weights<'py>>,
-    counts: (usize, usize),
-    occasion: (u64, u64, u32, u32, u32),
-    biased: bool,
-) -> PyResult<Negatives<'py>> {
-    let weights = match &weights {
-        Some((each, sums)) => Some((each.as_slice()?, sums.as_slice()?)),
-        None => None,
-    };
-    let (even, weighted) = counts;
-    let from = Population { ranges: &ranges, shares: shares.as_deref(), weights, even, weighted };
-    let (seed, epoch, pool, batch, number) = occasion;
-    let occasion = Occasion { seed, epoch, pool, batch, number };
-    let found = py.detach(|| draw(from, occasion)).map_err(to_python)?;
-    let bias = biased.then(|| found.bias.into_pyarray(py));
-    Ok((found.rows.into_pyarray(py), bias))
+#[pyo3(name = "count_pieces")]
+fn pieces_of(count: usize, size: usize) -> usize {
+    count_pieces(count, size)
 }
 
 /// Ranges of rows, how likely each is, weights of all places, and logarithms `[kinds, ranges]`.

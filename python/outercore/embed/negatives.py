@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
@@ -24,90 +22,45 @@ class Negatives(NamedTuple):
     """float32 [negatives], what is added to their scores."""
 
 
-class Draws:
-    """Which draw of a run comes next: what is drawn is a function of that alone.
-
-    Example:
-        >>> draws = Draws(seed=7, epoch=0, pool=0, batch=3)
-        >>> draws.next(), draws.next()
-        ((7, 0, 0, 3, 0), (7, 0, 0, 3, 1))
-    """
-
-    def __init__(self, seed: int, epoch: int = 0, pool: int = 0, batch: int = 0) -> None:
-        self._place = (seed, epoch, pool, batch)
-        self._done = 0
-
-    def next(self) -> tuple[int, int, int, int, int]:
-        """Seed, epoch, pool, batch, and the number of the draw in the batch."""
-        self._done += 1
-        return (*self._place, self._done - 1)
-
-
 def draw_counts(config: NegativesConfig) -> tuple[int, int]:
     """Draws of a chunk in which rows count as their ranges do, and by degree."""
     by_degree = round(config.degree_share * config.count) if config.kind == "sampled" else 0
     return config.count - by_degree, by_degree
 
 
-class NegativeSampler:
-    """Draws negatives from the rows that are in memory.
+def population(
+    config: NegativesConfig,
+    ranges: list[tuple[int, int]],
+    degrees: Tensor | None = None,
+    shares: list[float] | None = None,
+) -> _core.Population:
+    """What negatives are drawn from, of the rows that are in memory, as the core takes it.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
     triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
-    entity of each range is drawn beside one of another, all alike without it. A bias corrects for
-    what is drawn more often, if the configuration says so.
+    entity of each range is drawn beside one of another, all alike without it.
 
+    Returns: both, and for draws by degree what every row of the ranges counts, float64, with the
+    sums of these.
     Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
     """
-
-    def __init__(
-        self,
-        config: NegativesConfig,
-        ranges: list[tuple[int, int]],
-        degrees: Tensor | None = None,
-        shares: list[float] | None = None,
-    ) -> None:
-        self._config = config
-        self._ranges = ranges
-        self._shares = shares
-        if sum(stop - start for start, stop in ranges) < 1:
-            raise InvalidError("negatives: expected at least one entity to draw, found none")
-        self._weights: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
-        if draw_counts(config)[1]:
-            if degrees is None:
-                raise InvalidError("negatives.degree_share: the store knows no degrees")
-            weights = self._by_degree(degrees)
-            sums = torch.cumsum(weights, 0)
-            if not float(sums[-1]) > 0.0:
-                raise InvalidError(
-                    "negatives.degree_share: no entity in memory has a triple\n"
-                    "hint: use `degree_share` 0"
-                )
-            self._weights = (weights.numpy(), sums.numpy())
-
-    def _by_degree(self, degrees: Tensor) -> Tensor:
-        """How much each row of the ranges counts, float64."""
-        kept = torch.cat([degrees[start:stop] for start, stop in self._ranges])
-        weights = kept.to(torch.float64).pow_(self._config.degree_power)
-        sizes = [stop - start for start, stop in self._ranges]
-        for some, share in zip(weights.split(sizes), self._shares or (), strict=False):
-            some *= share
-        return weights
-
-    @property
-    def population(self) -> _core.Population:
-        """Ranges, the share of each, and what every row of them counts, with the sums of these."""
-        return self._ranges, self._shares, self._weights
-
-    def draw(self, draws: Draws) -> Negatives:
-        """As many negatives as the configuration says; all rows where it says `all`."""
-        if self._config.kind == "all":
-            ascending = sorted(self._ranges)
-            return Negatives(torch.cat([torch.arange(*one) for one in ascending]), None)
-        biased = self._config.correction == "frequency"
-        counts = draw_counts(self._config)
-        rows, bias = _core.draw_negatives(*self.population, counts, draws.next(), biased=biased)
-        return Negatives(torch.from_numpy(rows), None if bias is None else torch.from_numpy(bias))
+    sizes = [stop - start for start, stop in ranges]
+    if sum(sizes) < 1:
+        raise InvalidError("negatives: expected at least one entity to draw, found none")
+    if not draw_counts(config)[1]:
+        return ranges, shares, None
+    if degrees is None:
+        raise InvalidError("negatives.degree_share: the store knows no degrees")
+    kept = torch.cat([degrees[start:stop] for start, stop in ranges])
+    weights = kept.to(torch.float64).pow_(config.degree_power)
+    for some, share in zip(weights.split(sizes), shares or (), strict=False):
+        some *= share
+    sums = torch.cumsum(weights, 0)
+    if not float(sums[-1]) > 0.0:
+        raise InvalidError(
+            "negatives.degree_share: no entity in memory has a triple\nhint: use `degree_share` 0"
+        )
+    return ranges, shares, (weights.numpy(), sums.numpy())
 
 
 class KnownTargets:

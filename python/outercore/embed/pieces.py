@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from outercore import _core
+
 
 def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
     """`places` in pieces of about `size`, whose lengths differ by one at most.
@@ -25,7 +27,7 @@ def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
 
 def count_pieces(count: int, size: int) -> int:
     """How many pieces of about `size` so many places, 1 or more, are divided into."""
-    return max(1, (2 * count + size) // (2 * size))
+    return _core.count_pieces(count, size)
 
 
 def largest_piece(size: int) -> int:

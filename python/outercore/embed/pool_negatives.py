@@ -16,7 +16,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embed.config import NegativesConfig
-from outercore.embed.negatives import Negatives, NegativeSampler, draw_counts
+from outercore.embed.negatives import Negatives, draw_counts, population
 
 if TYPE_CHECKING:
     from outercore.embed.models import Side
@@ -136,18 +136,17 @@ def _shared(config: NegativesConfig, pool: Pool, anchors: _Anchors) -> _core.Sha
     """What anchors draw from, and what comes to the bias of rows by kind and range."""
     ranges = [pool.ranges[number] for number in anchors.answers.tolist()]
     if pool.shares is None:
-        sampler = NegativeSampler(config, ranges, pool.degrees)
-        return (*sampler.population, None)
+        return (*population(config, ranges, pool.degrees), None)
     shares = anchors.shares
     # What is likely for one kind is drawn for all.
     drawn = shares.mean(0)
-    sampler = NegativeSampler(config, ranges, pool.degrees, drawn.tolist())
+    drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
     # Corrected scores are those of all entities; others are as many as are drawn, whatever the
     # kind.
     if config.kind != "all" and config.correction == "none":
         sizes = np.array([stop - start for start, stop in ranges])
         shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
-    return (*sampler.population, np.log(shares).astype(np.float32))
+    return (*drawn_from, np.log(shares).astype(np.float32))
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:
