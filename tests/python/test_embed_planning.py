@@ -218,7 +218,7 @@ def test_partitions_have_as_many_parts_as_there_are_rows_for() -> None:
     assert group(40_000, 8, budget={"group": 3}) == 3
     # Parts that stay together are one; other losses have no bias for how often two meet, and
     # PyTorch would train what differs by it apart.
-    assert group(40_000, 8, model={"kind": "transe", "dim": 128}) == 1
+    assert group(40_000, 8, model={"kind": "custom", "dim": 128}) == 1
     assert group(40_000, 8, budget={"rename": False}) == 1
     assert group(40_000, 8, loss={"kind": "logistic"}) == 1
     assert group(40_000, 8, loss={"kind": "logistic"}, budget={"spread": False}) == 8

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from outercore.embed import reference
 from outercore.embed.batches import CoreBatches
-from outercore.embed.config import EmbedConfig, Filter, ModelConfig, ModelName
+from outercore.embed.config import BuiltInModel, EmbedConfig, Filter, ModelConfig, ModelName
 from outercore.embed.evaluate import evaluate
 from outercore.embed.losses import build_loss
 from outercore.embed.models import CustomModel, Model, build_model
@@ -547,12 +547,18 @@ def test_a_linear_schedule_is_a_smaller_rate_in_each_epoch() -> None:
         assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", ["dot", "distmult", "complex", "simple", "transe"])
+BUILT_IN = [(kind, 1) for kind in get_args(BuiltInModel)] + [("transe", 2)]
+"""Models, and the norms of their distances."""
+
+
+@pytest.mark.parametrize(("kind", "norm"), BUILT_IN)
 @pytest.mark.parametrize(
     "loss", ["softmax", "contrastive", "logistic", "margin", "self-adversarial"]
 )
 @pytest.mark.parametrize("number", range(3))
-def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, number: int) -> None:
+def test_whole_batches_of_the_core_are_those_of_pytorch(
+    kind: str, norm: int, loss: str, number: int
+) -> None:
     group: dict[str, Any] = [
         {
             "negatives": {"count": 37},
@@ -579,7 +585,7 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, nu
     config = EmbedConfig.from_dict(
         {
             "model": {
-                "kind": kind, "norm": 2, "dim": 22, "reciprocal": number > 0, "init_scale": 0.2
+                "kind": kind, "norm": norm, "dim": 22, "reciprocal": number > 0, "init_scale": 0.2
             },
             "loss": {"kind": loss, "margin": 1.0},
             **group,
@@ -595,8 +601,11 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(kind: str, loss: str, nu
         found.append((losses, tables(trainer)))
     (losses, actual), (expected_losses, expected) = found
     assert losses == pytest.approx(expected_losses, rel=1e-4)
+    # The gradient of an absolute value jumps where a difference is nothing but rounding.
+    least = 0.99 if (kind, norm) == ("transe", 1) else 1.0
     for one, other in zip(actual, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+        alike = torch.isclose(one, other, rtol=1e-3, atol=1e-3).to(torch.float64)
+        assert not alike.numel() or float(alike.mean()) >= least
 
 
 @given(count=st.integers(0, 700), size=st.integers(1, 120))
@@ -641,7 +650,7 @@ class _InParts(MemoryStore):
         yield replace(whole, ranges=list(self.ranges), pairs=list(self.pairs), shares=self.shares)
 
 
-@pytest.mark.parametrize("kind", ["distmult", "complex", "transe"])
+@pytest.mark.parametrize("kind", ["distmult", "complex", "transe", "rotate"])
 @pytest.mark.parametrize(
     "negatives",
     [

@@ -3,7 +3,9 @@
 //! Complex rows hold all real parts, then all imaginary parts; a row of SimplE is the entity as
 //! head, then as tail, and a relation's is the relation, then its inverse.
 
+use crate::distance::Distance;
 use crate::lanes::Lanes;
+use crate::scalar::sine_and_cosine;
 
 /// A score function; see `outercore.embed.models`, which says the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +18,20 @@ pub enum Model {
     ComplEx,
     /// The anchor with its roles exchanged times half the relation, in the order of the side.
     SimplE,
-    /// Anchor plus relation, or less it where heads are asked for; by Euclidean distance.
-    TransE,
+    /// Anchor plus relation, or less it where heads are asked for; by distance.
+    TransE(Norm),
+    /// Complex product of the anchor and a number of modulus 1, whose angle is the relation's; it
+    /// is conjugated where heads are asked for. By the sum of moduli.
+    RotatE,
+}
+
+/// The distance of TransE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// The sum of absolute differences.
+    Manhattan,
+    /// The root of the sum of squares.
+    Euclidean,
 }
 
 /// How a candidate is compared with a query.
@@ -28,6 +42,8 @@ pub(crate) enum Similarity {
     /// By minus the Euclidean distance, which an inner product is most of. A distance below the
     /// rounding of that has no gradient: its direction would be noise.
     Euclidean,
+    /// By minus a distance that no inner product says anything of.
+    Apart(Distance),
 }
 
 /// The end of a triple that is asked for; the other one is the anchor.
@@ -42,19 +58,44 @@ pub enum Side {
 impl Model {
     /// How candidates are compared.
     pub(crate) fn similarity(self) -> Similarity {
-        if self == Self::TransE { Similarity::Euclidean } else { Similarity::Inner }
+        match self {
+            Self::Dot | Self::DistMult | Self::ComplEx | Self::SimplE => Similarity::Inner,
+            Self::TransE(Norm::Euclidean) => Similarity::Euclidean,
+            Self::TransE(Norm::Manhattan) => Similarity::Apart(Distance::Manhattan),
+            Self::RotatE => Similarity::Apart(Distance::Modulus),
+        }
     }
 
     /// Numbers of a relation's row beside entities' of `width`.
     #[must_use]
     pub fn relation_width(self, width: usize) -> usize {
-        if self == Self::Dot { 0 } else { width }
+        match self {
+            Self::Dot => 0,
+            Self::RotatE => width / 2,
+            _ => width,
+        }
     }
 
     /// Whether a row's width has to be even.
     #[must_use]
     pub fn halves(self) -> bool {
-        matches!(self, Self::ComplEx | Self::SimplE)
+        matches!(self, Self::ComplEx | Self::SimplE | Self::RotatE)
+    }
+
+    /// A relation's row as [`query`](Self::query) and [`backward`](Self::backward) take it: the
+    /// row itself, or numbers of its angles in `space`, which has room for a row of entities.
+    #[inline(always)]
+    pub fn relation<'a, L: Lanes>(
+        self,
+        lanes: L,
+        relation: &'a [f32],
+        space: &'a mut [f32],
+    ) -> &'a [f32] {
+        if self == Self::RotatE {
+            turns(lanes, relation, space);
+            return space;
+        }
+        relation
     }
 
     /// Writes what candidates are compared with.
@@ -67,7 +108,7 @@ impl Model {
                     *out = one * other;
                 }
             }
-            Self::ComplEx => {
+            Self::ComplEx | Self::RotatE => {
                 let half = query.len() / 2;
                 let sign = sign(side);
                 let (real, imaginary) = (&anchor[..half], &anchor[half..][..half]);
@@ -91,7 +132,7 @@ impl Model {
                     second[place] = 0.5 * head[place] * inverse[place];
                 }
             }
-            Self::TransE => {
+            Self::TransE(_) => {
                 let sign = sign(side);
                 for ((out, one), other) in query.iter_mut().zip(anchor).zip(relation) {
                     *out = one + sign * other;
@@ -139,6 +180,22 @@ impl Model {
                     to_imaginary[place] = sign * (y * real[place] - x * imaginary[place]);
                 }
             }
+            Self::RotatE => {
+                let sign = sign(side);
+                let (real, imaginary) = (&anchor[..half], &anchor[half..][..half]);
+                let (by_real, by_imaginary) = (&relation[..half], &relation[half..][..half]);
+                let (first, second) = gradient.split_at_mut(half);
+                let (second, to_relation) = (&mut second[..half], &mut to_relation[..half]);
+                for place in 0..half {
+                    let (x, y) = (first[place], second[place]);
+                    let turned = sign * by_imaginary[place];
+                    first[place] = x * by_real[place] + y * turned;
+                    second[place] = y * by_real[place] - x * turned;
+                    // An angle moves the query at right angles to itself: turned back, the anchor.
+                    let moved = real[place] * second[place] - imaginary[place] * first[place];
+                    to_relation[place] = sign * moved;
+                }
+            }
             Self::SimplE => {
                 let (own, inverse) = in_order(side, relation, half);
                 let (head, tail) = (&anchor[..half], &anchor[half..][..half]);
@@ -160,7 +217,7 @@ impl Model {
                     to_inverse[place] = y * head[place];
                 }
             }
-            Self::TransE => {
+            Self::TransE(_) => {
                 let sign = sign(side);
                 for (to, number) in to_relation.iter_mut().zip(&*gradient) {
                     *to = sign * number;
@@ -185,6 +242,18 @@ fn in_order(side: Side, relation: &[f32], half: usize) -> (&[f32], &[f32]) {
     match side {
         Side::Head => (forth, back),
         Side::Tail => (back, forth),
+    }
+}
+
+/// Cosines of angles, then their sines.
+#[inline(always)]
+fn turns<L: Lanes>(lanes: L, angles: &[f32], turns: &mut [f32]) {
+    let (cosines, sines) = turns.split_at_mut(angles.len());
+    let places = (0..angles.len()).step_by(L::F32_LANES);
+    for (start, end) in places.map(|start| (start, angles.len().min(start + L::F32_LANES))) {
+        let (sine, cosine) = sine_and_cosine(lanes, lanes.partial_load_f32s(&angles[start..end]));
+        lanes.partial_store_f32s(&mut cosines[start..end], cosine);
+        lanes.partial_store_f32s(&mut sines[start..end], sine);
     }
 }
 

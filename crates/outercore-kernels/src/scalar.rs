@@ -1,4 +1,4 @@
-//! Functions of scores that are not instructions: exponentials and what is made of them.
+//! Functions that are not instructions: exponentials, what is made of them, sines and cosines.
 
 use crate::lanes::Lanes;
 
@@ -7,6 +7,8 @@ use crate::lanes::Lanes;
 /// a hundred times as long.
 const LOWEST: f32 = -40.0;
 const HIGHEST: f32 = 88.3;
+/// An angle from which on a number is too coarse to be turned by.
+const FARTHEST: f32 = 1e6;
 
 /// The exponential, within 2 units in the last place; 0 below -40, not a number for those.
 #[inline(always)]
@@ -54,9 +56,86 @@ pub fn softplus<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
     (lanes.add_f32s(lanes.mul_f32s(sum, s), above), slope)
 }
 
+/// The sine and the cosine, within 2e-7 for angles up to 1,000; not a number from a million on,
+/// where they are rounded to sixteenths.
+#[inline(always)]
+pub fn sine_and_cosine<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
+    // Quarters of a turn, as `exponential` counts powers of two.
+    let magic = lanes.splat(12_582_912.0);
+    let shifted = lanes.mul_add_f32s(x, lanes.splat(std::f32::consts::FRAC_2_PI), magic);
+    let whole = lanes.sub_f32s(shifted, magic);
+    // A quarter of a turn in three parts: what is left is exact but for its own rounding.
+    let mut rest = x;
+    for part in [std::f32::consts::FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15] {
+        rest = lanes.negate_mul_add_f32s(whole, lanes.splat(part), rest);
+    }
+    let square = lanes.mul_f32s(rest, rest);
+    let mut odd = lanes.splat(1.0 / 362_880.0);
+    for factor in [-1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0] {
+        odd = lanes.mul_add_f32s(odd, square, lanes.splat(factor));
+    }
+    odd = lanes.mul_f32s(odd, rest);
+    let mut even = lanes.splat(-1.0 / 3_628_800.0);
+    for factor in [1.0 / 40_320.0, -1.0 / 720.0, 1.0 / 24.0, -0.5, 1.0] {
+        even = lanes.mul_add_f32s(even, square, lanes.splat(factor));
+    }
+    // After a quarter of a turn they change places, after two the sine its sign, and the cosine
+    // after one and two.
+    let (quarters, one) = (lanes.transmute_u32s_f32s(shifted), lanes.splat_u32s(1));
+    let change = lanes.equal_u32s(lanes.and_u32s(quarters, one), one);
+    let too_far = lanes.greater_than_or_equal_f32s(lanes.absolute(x), lanes.splat(FARTHEST));
+    let mut found = [lanes.select_f32s(change, even, odd), lanes.select_f32s(change, odd, even)];
+    for (number, quarters) in found.iter_mut().zip([quarters, lanes.add_u32s(quarters, one)]) {
+        let second = lanes.and_u32s(quarters, lanes.splat_u32s(2));
+        let sign = lanes.wrapping_dyn_shl_u32s(second, lanes.splat_u32s(30));
+        let turned = lanes.xor_u32s(lanes.transmute_u32s_f32s(*number), sign);
+        let turned = lanes.transmute_f32s_u32s(turned);
+        *number = lanes.select_f32s(too_far, lanes.splat(f32::NAN), turned);
+    }
+    (found[0], found[1])
+}
+
 /// log(1 + exp(x)) and its slope, of one number.
 pub fn softplus_one(x: f32) -> (f32, f32) {
     let small = (-x.abs()).exp();
     let slope = if x > 0.0 { 1.0 / (1.0 + small) } else { small / (1.0 + small) };
     (x.max(0.0) + small.ln_1p(), slope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::{Kernel, dispatch};
+
+    struct Turn(f32);
+
+    impl Kernel for Turn {
+        type Output = (f32, f32);
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> (f32, f32) {
+            let (sine, cosine) = sine_and_cosine(lanes, lanes.splat(self.0));
+            let lane = 1.0 / L::F32_LANES as f32;
+            (lane * lanes.reduce_sum_f32s(sine), lane * lanes.reduce_sum_f32s(cosine))
+        }
+    }
+
+    #[test]
+    fn sines_and_cosines_are_within_their_rounding() {
+        let near = (-40_000..=40_000).map(|place| place as f32 * 2.5e-4);
+        let quarters = (-700..700).flat_map(|quarter| {
+            let edge = quarter as f32 * std::f32::consts::FRAC_PI_4;
+            [edge.next_down(), edge, edge.next_up()]
+        });
+        for x in near.chain(quarters).chain([0.0, -0.0, 1e-30, 999.9]) {
+            let (sine, cosine) = dispatch(Turn(x));
+            let (exact_sine, exact_cosine) = f64::from(x).sin_cos();
+            assert!((f64::from(sine) - exact_sine).abs() < 2e-7, "sine of {x}: {sine}");
+            assert!((f64::from(cosine) - exact_cosine).abs() < 2e-7, "cosine of {x}: {cosine}");
+        }
+        for x in [1e6, -3e7, f32::INFINITY, f32::NAN] {
+            let (sine, cosine) = dispatch(Turn(x));
+            assert!(sine.is_nan() && cosine.is_nan(), "{x}: {sine}, {cosine}");
+        }
+    }
 }

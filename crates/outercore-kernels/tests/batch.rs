@@ -2,11 +2,14 @@
 
 use outercore_core::Stream;
 use outercore_kernels::{
-    Batch, Chunk, Loss, Model, Objective, Questions, Size, Step, Table, Workspace, train_batch,
+    Batch, Chunk, Loss, Model, Norm, Objective, Questions, Size, Step, Table, Workspace,
+    train_batch,
 };
 
 /// State so large that a step of Adagrad by its root is minus the gradient.
 const STATE: f32 = 1e12;
+const EUCLIDEAN: Model = Model::TransE(Norm::Euclidean);
+const MANHATTAN: Model = Model::TransE(Norm::Manhattan);
 
 #[derive(Clone)]
 struct Case {
@@ -118,15 +121,16 @@ impl Case {
     }
 
     fn score(&self, entities: &[f64], relations: &[f64], [h, r, t]: [i64; 3]) -> f64 {
-        let row =
-            |table: &[f64], row: i64| table[row as usize * self.width..][..self.width].to_vec();
-        let (head, tail) = (row(entities, h), row(entities, t));
+        let row = |table: &[f64], row: i64, width: usize| -> Vec<f64> {
+            table[row as usize * width..][..width].to_vec()
+        };
+        let (head, tail) = (row(entities, h, self.width), row(entities, t, self.width));
         let half = self.width / 2;
         let places = 0..self.width;
         if self.objective.model == Model::Dot {
             return places.map(|i| head[i] * tail[i]).sum();
         }
-        let relation = row(relations, r);
+        let relation = row(relations, r, self.objective.model.relation_width(self.width));
         match self.objective.model {
             Model::ComplEx => (0..half)
                 .map(|i| {
@@ -141,10 +145,21 @@ impl Case {
                     0.5 * (forth + tail[i] * relation[half + i] * head[half + i])
                 })
                 .sum(),
-            Model::TransE => {
-                let apart = places.map(|i| (head[i] + relation[i] - tail[i]).powi(2));
-                -apart.sum::<f64>().sqrt()
+            Model::TransE(norm) => {
+                let apart = places.map(|i| head[i] + relation[i] - tail[i]);
+                match norm {
+                    Norm::Euclidean => -apart.map(|x| x * x).sum::<f64>().sqrt(),
+                    Norm::Manhattan => -apart.map(f64::abs).sum::<f64>(),
+                }
             }
+            Model::RotatE => -(0..half)
+                .map(|i| {
+                    let (a, b) = (head[i], head[half + i]);
+                    let (sine, cosine) = relation[i].sin_cos();
+                    let (x, y) = (a * cosine - b * sine, a * sine + b * cosine);
+                    (x - tail[i]).hypot(y - tail[half + i])
+                })
+                .sum::<f64>(),
             _ => places.map(|i| head[i] * relation[i] * tail[i]).sum(),
         }
     }
@@ -211,8 +226,15 @@ impl Case {
             }
         };
         let (of_entities, of_relations) = self.objective.strengths;
+        if self.objective.model == Model::RotatE {
+            assert_eq!(of_relations, 0.0, "angles have no size");
+        }
         let ends = f64::from(of_entities) * (of(entities, h) + of(entities, t));
-        if relations.is_empty() { ends } else { ends + f64::from(of_relations) * of(relations, r) }
+        if relations.is_empty() || of_relations == 0.0 {
+            ends
+        } else {
+            ends + f64::from(of_relations) * of(relations, r)
+        }
     }
 }
 
@@ -253,7 +275,7 @@ fn objective(model: Model, size: Option<Size>, reverse: bool) -> Objective {
         model,
         loss: Loss::Softmax { contrastive: false },
         size,
-        strengths: (0.3, 0.7),
+        strengths: (0.3, if model == Model::RotatE { 0.0 } else { 0.7 }),
         reverse: reverse.then_some(3),
         hides_own: reverse,
         steps: (Step::Adagrad, Step::Adagrad),
@@ -280,7 +302,7 @@ fn compare(case: &Case, what: &str) {
             }
             case.loss(&all, &others)
         };
-        let slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
+        let slope = (moved(1e-6) - moved(-1e-6)) / 2e-6;
         let step = match place.checked_sub(all.len()) {
             None => case.entities[place] - entities[place],
             Some(place) => case.relations[place] - relations[place],
@@ -297,8 +319,12 @@ fn a_step_is_minus_the_gradient_of_the_definition() {
         (Model::DistMult, 7, Some(Size::Cubes)),
         (Model::ComplEx, 6, Some(Size::CubesOfModuli)),
         (Model::SimplE, 8, Some(Size::Squares)),
-        (Model::TransE, 7, None),
-        (Model::TransE, 40, Some(Size::Cubes)),
+        (EUCLIDEAN, 7, None),
+        (EUCLIDEAN, 40, Some(Size::Cubes)),
+        (MANHATTAN, 7, None),
+        (MANHATTAN, 33, Some(Size::Cubes)),
+        (Model::RotatE, 6, None),
+        (Model::RotatE, 42, Some(Size::CubesOfModuli)),
     ];
     for (model, width, size) in models {
         for reverse in [false, true] {
@@ -323,7 +349,14 @@ fn every_loss_is_the_one_of_the_definition() {
         Loss::SelfAdversarial { margin: 0.5, temperature: 2.0 },
     ];
     for loss in losses {
-        for (model, width) in [(Model::DistMult, 7), (Model::ComplEx, 6), (Model::TransE, 6)] {
+        let models = [
+            (Model::DistMult, 7),
+            (Model::ComplEx, 6),
+            (EUCLIDEAN, 6),
+            (MANHATTAN, 6),
+            (Model::RotatE, 6),
+        ];
+        for (model, width) in models {
             for reverse in [false, true] {
                 let sizes = Sizes { entities: 9, width, triples: 13, chunk: 4, negatives: 6 };
                 let of = Objective { loss, ..objective(model, None, reverse) };
@@ -331,6 +364,27 @@ fn every_loss_is_the_one_of_the_definition() {
             }
         }
     }
+}
+
+#[test]
+fn groups_of_triples_have_the_gradients_of_all() {
+    // Three groups, of which the last is smaller and ends within a block.
+    let sizes = Sizes { entities: 9, width: 6, triples: 402, chunk: 400, negatives: 18 };
+    for model in [MANHATTAN, Model::RotatE] {
+        let mut case = Case::new(objective(model, None, true), &sizes, 5);
+        // So many triples make gradients, and their rounding, as large as a few do.
+        case.weights.iter_mut().for_each(|weight| *weight *= 0.1);
+        compare(&case, &format!("{model:?}"));
+    }
+}
+
+#[test]
+fn an_angle_that_is_too_large_moves_nothing() {
+    let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 10 };
+    let mut case = Case::new(objective(Model::RotatE, None, false), &sizes, 3);
+    let relation = case.triples[3 * 7 + 1] as usize;
+    case.relations[3 * relation + 2] = 2e6;
+    unmoved(&case, STATE, 2, "an angle");
 }
 
 #[test]
@@ -342,7 +396,13 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
         Sizes { entities: 4000, width: 2, triples: 300, chunk: 250, negatives: 3000 },
     ];
     for (number, sizes) in shapes.iter().enumerate() {
-        for (model, size) in [(Model::ComplEx, Size::CubesOfModuli), (Model::TransE, Size::Cubes)] {
+        let models = [
+            (Model::ComplEx, Size::CubesOfModuli),
+            (EUCLIDEAN, Size::Cubes),
+            (MANHATTAN, Size::Cubes),
+            (Model::RotatE, Size::CubesOfModuli),
+        ];
+        for (model, size) in models {
             let case = Case::new(objective(model, Some(size), true), sizes, 11);
             let alone = case.train(1);
             assert!(alone.0.is_some(), "{model:?}, shape {number}");
@@ -418,7 +478,7 @@ fn what_is_not_finite_moves_nothing() {
 fn a_row_whose_square_is_too_large_is_not_the_nearest() {
     let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 48 };
     for entity in 0..20 {
-        let mut case = Case::new(objective(Model::TransE, None, false), &sizes, 3);
+        let mut case = Case::new(objective(EUCLIDEAN, None, false), &sizes, 3);
         case.entities[6 * entity..6 * entity + 6].fill(1e25);
         unmoved(&case, 0.5, 2, &format!("entity {entity}"));
     }
@@ -429,14 +489,17 @@ fn unmoved(case: &Case, state: f32, threads: usize, what: &str) {
     let bits = |numbers: &[f32]| -> Vec<u32> { numbers.iter().map(|x| x.to_bits()).collect() };
     let (mut entities, mut relations) = (case.entities.clone(), case.relations.clone());
     let (of_entities, of_relations) = case.objective.steps;
-    let count = |rows: &[f32], step: Step| rows.len() / case.width * step.state_width(case.width);
-    let mut states =
-        [vec![state; count(&entities, of_entities)], vec![state; count(&relations, of_relations)]];
+    let width = case.objective.model.relation_width(case.width);
+    let count = |rows: &[f32], step: Step, width| rows.len() / width * step.state_width(width);
+    let mut states = [
+        vec![state; count(&entities, of_entities, case.width)],
+        vec![state; count(&relations, of_relations, width)],
+    ];
     let [entity_state, relation_state] = &mut states;
     let loss = train_batch(
         &case.objective,
         Table { rows: &mut entities, state: entity_state, width: case.width },
-        Table { rows: &mut relations, state: relation_state, width: case.width },
+        Table { rows: &mut relations, state: relation_state, width },
         &case.batch(),
         &mut Workspace::default(),
         threads,

@@ -1,4 +1,4 @@
-//! Whole batches of models whose scores come from products on NumPy's memory.
+//! Whole batches of models on NumPy's memory.
 
 use numpy::{
     IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
@@ -6,8 +6,8 @@ use numpy::{
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
-    Anchors, Askers, Batch, Comparisons, Model, Objective, Occasion, Population, Shared, Size,
-    Table, Workspace, count_pieces, train_batch,
+    Anchors, Askers, Batch, Comparisons, Model, Norm, Objective, Occasion, Population, Shared,
+    Size, Table, Workspace, count_pieces, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -282,7 +282,9 @@ fn known(name: &str) -> Result<Model> {
         "distmult" => Ok(Model::DistMult),
         "complex" => Ok(Model::ComplEx),
         "simple" => Ok(Model::SimplE),
-        "transe" => Ok(Model::TransE),
+        "transe-manhattan" => Ok(Model::TransE(Norm::Manhattan)),
+        "transe-euclidean" => Ok(Model::TransE(Norm::Euclidean)),
+        "rotate" => Ok(Model::RotatE),
         _ => Err(Error::invalid(format!("the core trains no model called `{name}`"))),
     }
 }

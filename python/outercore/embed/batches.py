@@ -1,4 +1,4 @@
-"""Batches that the core trains whole, on a CPU: of models whose scores come from matrix products.
+"""Batches that the core trains whole, on a CPU: of all models but those of one's own.
 
 `Trainer` says what a batch is, in PyTorch; here the same is asked of the core, which passes over a
 block of rows once and keeps it in the cache between query, scores, loss, gradient and step.
@@ -12,13 +12,14 @@ from torch import Tensor
 from outercore import _core
 from outercore.embed import native
 from outercore.embed.config import EmbedConfig
-from outercore.embed.kernels import Euclidean
+from outercore.embed.kernels import Euclidean, Manhattan
 from outercore.embed.losses import Loss
-from outercore.embed.models import ComplEx, DistMult, Dot, Model, SimplE, TransE
+from outercore.embed.models import ComplEx, DistMult, Dot, Model, RotatE, SimplE, TransE
 from outercore.embed.pool_negatives import PoolNegatives
 from outercore.embed.store import Pool, Store
 
-_MODELS = (Dot, DistMult, ComplEx, SimplE)
+_MODELS = (Dot, DistMult, ComplEx, RotatE, SimplE)
+_TRANSE = {Manhattan: "transe-manhattan", Euclidean: "transe-euclidean"}
 _SIZES = {"n3": "cubes", "l2": "squares"}
 
 
@@ -26,18 +27,24 @@ class CoreBatches:
     """The core's training of a run's batches."""
 
     def __init__(self, config: EmbedConfig, model: Model, loss: Loss, relation_count: int) -> None:
-        options = native.loss_options(loss)
+        options, name = native.loss_options(loss), _name(model)
         assert options is not None
+        assert name is not None
         regulariser = config.regulariser
         size = _SIZES.get(regulariser.kind)
         if size == "cubes" and model.complex_rows:
             size = "cubes-of-moduli"
         of_relations = regulariser.relation_weight
+        if of_relations is None:
+            of_relations = regulariser.weight
+        # A row of angles has no size.
+        if model.relation_width(config.model.dim) != config.model.dim:
+            of_relations = 0.0
         self._core = _core.BatchTrainer(
-            model.name,
+            name,
             options,
             size,
-            (regulariser.weight, regulariser.weight if of_relations is None else of_relations),
+            (regulariser.weight, of_relations),
             relation_count if config.model.reciprocal else None,
             (config.optimiser.kind, config.optimiser.relations),
             hides_own=config.negatives.filter == "own",
@@ -48,7 +55,7 @@ class CoreBatches:
         config: EmbedConfig, model: Model, loss: Loss, relation_count: int
     ) -> CoreBatches | None:
         """The core's training, where the core knows all that the run is made of."""
-        if not _knows(model) or config.negatives.filter == "known":
+        if _name(model) is None or config.negatives.filter == "known":
             return None
         if native.loss_options(loss) is None:
             return None
@@ -90,8 +97,9 @@ class CoreBatches:
         )
 
 
-def _knows(model: Model) -> bool:
+def _name(model: Model) -> str | None:
+    """What the core calls a model; `None` where it does not know it."""
     # A subclass may be another model.
     if type(model) is TransE:
-        return isinstance(model.similarity, Euclidean)
-    return type(model) in _MODELS
+        return _TRANSE.get(type(model.similarity))
+    return model.name if type(model) in _MODELS else None

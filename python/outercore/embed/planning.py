@@ -43,8 +43,9 @@ _DRAW = 24
 _A_DRAW, _A_BIAS = 64, 4
 """Bytes of a negative besides its row: ids and what puts equal rows together; its bias for a kind
 of anchors."""
-_BILINEAR = ("dot", "distmult", "complex", "simple")
-"""Models whose batches the core trains whole, beside TransE by Euclidean distance."""
+_LEAST_GROUP, _GROUP_BYTES = 128, 64 << 20
+"""Triples of a chunk that have gradients of candidates of their own where scores are distances that
+no product computes, and what all of these may take."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
@@ -426,9 +427,10 @@ def _shared(
     # need memory for their candidates alone.
     a_draw = _A_DRAW + _A_BIAS * kinds
     gradients = 2 * (3 * batch + chunks * negatives) * dim * 4
+    groups = 2 * chunks * _group_bytes(config, chunk, negatives)
     return {
         "relations": 4 * relations * (width + state_width(options.relations, width)),
-        "a batch": 3 * gradients + 2 * negatives * (a_draw * chunks + 4 * chunk),
+        "a batch": 3 * gradients + groups + 2 * negatives * (a_draw * chunks + 4 * chunk),
         "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         **_autograd(config, chunk, negatives),
@@ -449,9 +451,17 @@ def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
 
 def trained_by_core(config: EmbedConfig) -> bool:
     """Whether the core trains whole batches, in which kinds of anchors share their negatives."""
+    return config.model.kind != "custom" and config.negatives.filter != "known"
+
+
+def _group_bytes(config: EmbedConfig, chunk: int, negatives: int) -> int:
+    """What groups of a chunk's triples need for gradients of candidates of their own, which they
+    have where no matrix product makes these."""
     model = config.model
-    by_product = model.kind in _BILINEAR or (model.kind == "transe" and model.norm == 2)
-    return by_product and config.negatives.filter != "known"
+    if model.kind != "rotate" and (model.kind, model.norm) != ("transe", 1):
+        return 0
+    of_one = 4 * model.dim * negatives
+    return min(max(chunk // _LEAST_GROUP, 1) * of_one, max(_GROUP_BYTES, of_one))
 
 
 def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]:

@@ -2,14 +2,15 @@
 
 use super::passes::{Job, first_mut};
 use super::{RowsOf, SideSpace, Tables};
+use crate::distance::{Columns, Distance};
 use crate::euclidean::{distances, scale_by, squared_distance};
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::loss::row_loss;
 use crate::model::{Side, Similarity, dot};
-use crate::product::{Extent, Left, Right, padded, product};
+use crate::product::{Extent, Left, Right, product};
 
 /// Triples that go through all passes at once.
-const ROWS_AT_ONCE: usize = 64;
+pub(super) const ROWS_AT_ONCE: usize = 64;
 
 /// What is left of a side's buffers behind the blocks that were cut off.
 pub(super) struct Remains<'a> {
@@ -43,14 +44,15 @@ impl<'a> Remains<'a> {
         job: &Job,
         chunk: Scored<'a>,
         mut scores: &'a mut [f32],
-        to: &mut Vec<Block<'a>>,
-    ) {
+    ) -> Vec<Block<'a>> {
         self.block(job.triples.start - self.done, chunk, &mut []);
-        for start in job.triples.clone().step_by(ROWS_AT_ONCE) {
+        let starts = job.triples.clone().step_by(ROWS_AT_ONCE);
+        let block = |start| {
             let count = ROWS_AT_ONCE.min(job.triples.end - start);
-            let scores = first_mut(&mut scores, count * job.width());
-            to.push(self.block(count, chunk, scores));
-        }
+            let scores = first_mut(&mut scores, count * job.width);
+            self.block(count, chunk, scores)
+        };
+        starts.map(block).collect()
     }
 
     fn block(&mut self, count: usize, chunk: Scored<'a>, scores: &'a mut [f32]) -> Block<'a> {
@@ -79,12 +81,25 @@ pub(super) struct Scored<'a> {
     pub candidates: &'a [i64],
     /// `[kinds, candidates]`
     pub bias: Option<&'a [f32]>,
-    /// Candidates as columns, in panels.
-    pub columns: &'a [f32],
-    /// Candidates as rows, in panels.
-    pub rows: &'a [f32],
-    /// Squares of the candidates, where they are compared by distance.
-    pub squares: &'a [f32],
+    /// Numbers of a row of scores.
+    pub width: usize,
+    pub packed: Packed<'a>,
+}
+
+/// Candidates as the scores need them.
+#[derive(Clone, Copy)]
+pub(super) enum Packed<'a> {
+    /// For products.
+    Panels {
+        /// As columns, in panels.
+        columns: &'a [f32],
+        /// As rows, in panels.
+        rows: &'a [f32],
+        /// Their squares, where distances are Euclidean.
+        squares: &'a [f32],
+    },
+    /// For distances of one pair after the other.
+    Columns(Distance, Columns, &'a [f32]),
 }
 
 /// Some triples of a chunk on their way through all passes.
@@ -103,17 +118,29 @@ pub(super) struct Block<'a> {
 }
 
 impl Block<'_> {
-    pub fn train(&mut self) {
-        let (from, rows) = (self.chunk.from, self.values.len());
-        let (width, count) = (from.entities.width, self.chunk.candidates.len());
+    /// Takes the block through all passes. `to_columns` are the candidates' gradients, where their
+    /// distances are those of one pair after the other; they are added to.
+    pub fn train(&mut self, to_columns: &mut [f32]) {
         dispatch(Forward(self));
-        let left = Left::Rows { numbers: self.queries, stride: from.stride() };
-        let extent = Extent { rows, depth: width, width: padded(count) };
-        product(left, Right::Panels(self.chunk.columns), extent, self.scores);
-        dispatch(Lose(self));
-        let left = Left::Rows { numbers: self.scores, stride: padded(count) };
-        let extent = Extent { rows, depth: count, width: from.stride() };
-        product(left, Right::Panels(self.chunk.rows), extent, self.to_anchors);
+        let (from, rows) = (self.chunk.from, self.values.len());
+        let (depth, stride) = (from.entities.width, from.stride());
+        match self.chunk.packed {
+            Packed::Panels { columns, rows: by_rows, .. } => {
+                let width = self.chunk.width;
+                let left = Left::Rows { numbers: self.queries, stride };
+                let extent = Extent { rows, depth, width };
+                product(left, Right::Panels(columns), extent, self.scores);
+                dispatch(Lose(self));
+                let left = Left::Rows { numbers: self.scores, stride: width };
+                let extent = Extent { rows, depth: self.chunk.candidates.len(), width: stride };
+                product(left, Right::Panels(by_rows), extent, self.to_anchors);
+            }
+            Packed::Columns(distance, columns, numbers) => {
+                dispatch(Compare { block: self, distance, columns, numbers });
+                dispatch(Lose(self));
+                dispatch(Pull { block: self, distance, columns, numbers, to_columns });
+            }
+        }
         dispatch(Backward(self));
     }
 }
@@ -128,17 +155,63 @@ impl Kernel for Forward<'_, '_> {
     fn run<L: Lanes>(self, lanes: L) {
         let block = self.0;
         let (from, side) = (block.chunk.from, block.chunk.side);
+        let model = from.objective.model;
+        let mut space = vec![0.0; from.entities.width];
         for (place, query) in block.queries.chunks_exact_mut(from.stride()).enumerate() {
             let query = &mut query[..from.entities.width];
             let of = block.first + place;
             let anchor = from.entity(block.of.anchors[of]);
             let relation = from.relation(block.of.relations[of]);
-            from.objective.model.query(side, anchor, relation, query);
+            model.query(side, anchor, model.relation(lanes, relation, &mut space), query);
             let target = from.entity(block.of.targets[of]);
-            block.to_positives[place] = match from.objective.model.similarity() {
+            block.to_positives[place] = match model.similarity() {
                 Similarity::Inner => dot(lanes, query, target),
                 Similarity::Euclidean => -squared_distance(lanes, query, target).sqrt(),
+                Similarity::Apart(distance) => -distance.of_pair(lanes, query, target),
             };
+        }
+    }
+}
+
+/// Scores that are distances of one pair after the other.
+struct Compare<'a, 'b> {
+    block: &'a mut Block<'b>,
+    distance: Distance,
+    columns: Columns,
+    numbers: &'a [f32],
+}
+
+impl Kernel for Compare<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Block { chunk, queries, scores, .. } = self.block;
+        scores.fill(0.0);
+        for panel in self.columns.panels(self.numbers, queries, chunk.from.stride()) {
+            self.distance.subtract(lanes, panel, scores);
+        }
+    }
+}
+
+/// Gradients of queries and candidates by such distances.
+struct Pull<'a, 'b> {
+    block: &'a mut Block<'b>,
+    distance: Distance,
+    columns: Columns,
+    numbers: &'a [f32],
+    to_columns: &'a mut [f32],
+}
+
+impl Kernel for Pull<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Block { chunk, queries, to_anchors, scores, .. } = self.block;
+        to_anchors.fill(0.0);
+        for panel in self.columns.panels(self.numbers, queries, chunk.from.stride()) {
+            self.distance.add_gradients(lanes, panel, scores, to_anchors, self.to_columns);
         }
     }
 }
@@ -152,12 +225,18 @@ impl Kernel for Lose<'_, '_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let block = self.0;
-        let Scored { from, candidates, bias, squares, .. } = block.chunk;
+        let Scored { from, candidates, bias, packed, .. } = block.chunk;
         let (count, width) = (candidates.len(), from.entities.width);
+        let squares = match packed {
+            Packed::Panels { squares, .. } => squares,
+            Packed::Columns(..) => &[],
+        };
         let mut inverses = vec![0.0; squares.len()];
-        for (place, scores) in block.scores.chunks_exact_mut(padded(count)).enumerate() {
-            let (scores, of) = (&mut scores[..count], block.first + place);
-            if from.by_distance() {
+        for (place, scores) in block.scores.chunks_exact_mut(block.chunk.width).enumerate() {
+            let (scores, beyond) = scores.split_at_mut(count);
+            beyond.fill(0.0);
+            let of = block.first + place;
+            if from.euclidean() {
                 let query = &block.queries[place * from.stride()..][..width];
                 distances(lanes, dot(lanes, query, query), squares, scores, &mut inverses);
             }
@@ -179,7 +258,7 @@ impl Kernel for Lose<'_, '_> {
             let found = row_loss(lanes, from.objective.loss, positive, weight, scores, count);
             block.values[place] = found.value;
             block.to_positives[place] = found.positive;
-            if from.by_distance() {
+            if from.euclidean() {
                 // All derivatives by scores become those by the difference of two rows.
                 block.pulls[place] = scale_by(lanes, scores, &inverses);
                 if positive < 0.0 {
@@ -199,27 +278,41 @@ impl Kernel for Backward<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _lanes: L) {
+    fn run<L: Lanes>(self, lanes: L) {
         let block = self.0;
         let (from, side) = (block.chunk.from, block.chunk.side);
+        let (model, width) = (from.objective.model, from.entities.width);
         let relation_width = from.relations.width;
+        let mut space = vec![0.0; width];
         for (place, gradient) in block.to_anchors.chunks_exact_mut(from.stride()).enumerate() {
-            let gradient = &mut gradient[..from.entities.width];
-            let (slope, of) = (block.to_positives[place], block.first + place);
+            let gradient = &mut gradient[..width];
+            let query = &mut block.queries[place * from.stride()..][..width];
+            let (slope, of) = (&mut block.to_positives[place], block.first + place);
             let target = from.entity(block.of.targets[of]);
-            for (number, target) in gradient.iter_mut().zip(target) {
-                *number += slope * target;
-            }
-            if from.by_distance() {
-                let (query, pull) = (&block.queries[place * from.stride()..], block.pulls[place]);
-                for (number, query) in gradient.iter_mut().zip(query) {
-                    *number -= (slope + pull) * query;
+            match model.similarity() {
+                Similarity::Inner => add_times(gradient, *slope, target),
+                Similarity::Euclidean => {
+                    add_times(gradient, *slope, target);
+                    add_times(gradient, -(*slope + block.pulls[place]), query);
+                }
+                Similarity::Apart(distance) => {
+                    distance.part_pair(lanes, *slope, query, target, gradient);
+                    *slope = 1.0;
                 }
             }
             let anchor = from.entity(block.of.anchors[of]);
             let relation = from.relation(block.of.relations[of]);
+            let relation = model.relation(lanes, relation, &mut space);
             let to_relation = &mut block.to_relations[place * relation_width..][..relation_width];
-            from.objective.model.backward(side, anchor, relation, gradient, to_relation);
+            model.backward(side, anchor, relation, gradient, to_relation);
         }
+    }
+}
+
+/// Adds a multiple of a row to another.
+#[inline(always)]
+fn add_times(to: &mut [f32], factor: f32, row: &[f32]) {
+    for (to, number) in to.iter_mut().zip(row) {
+        *to += factor * number;
     }
 }

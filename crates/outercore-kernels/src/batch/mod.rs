@@ -1,5 +1,4 @@
-//! A whole batch of a model whose scores come from products: scores, loss, gradients, and steps of
-//! the rows it touched.
+//! A whole batch of a model: scores, loss, gradients, and steps of the rows it touched.
 //!
 //! Rows go through query, scores, loss and gradient in blocks that stay in the cache. What is cut
 //! into blocks, and in which order anything is added up, follows from the sizes alone: the bits
@@ -13,6 +12,7 @@ use outercore_core::{Error, Result};
 
 use self::passes::{Space, jobs};
 use self::sums::{entity_uses, relation_uses, sum};
+use crate::distance::{Columns, Distance};
 use crate::loss::Loss;
 use crate::model::{Model, Similarity, Size};
 use crate::parallel::{both, in_pool};
@@ -100,8 +100,11 @@ pub struct Workspace {
     scores: Vec<f32>,
     /// Candidates of the chunks at work as columns, and as rows.
     panels: [Vec<f32>; 2],
-    /// Squares of the chunks' candidates, where they are compared by distance.
+    /// Squares of the chunks' candidates, where they are compared by Euclidean distance.
     squares: Vec<f32>,
+    /// Gradients of the chunks' candidates as columns, for groups of triples, where distances are
+    /// those of one pair after the other.
+    columns: Vec<f32>,
     entities: Summed,
     relations: Summed,
 }
@@ -126,7 +129,7 @@ struct SideSpace {
     /// `[candidates of all chunks, stride]`
     to_candidates: Vec<f32>,
     to_positives: Vec<f32>,
-    /// What a query's gradient has of the query itself, where candidates are compared by distance.
+    /// What a query's gradient has of the query itself, where distances are Euclidean.
     pulls: Vec<f32>,
     values: Vec<f32>,
 }
@@ -161,6 +164,7 @@ pub fn train_batch(
             scores,
             panels,
             squares,
+            columns,
             entities: of_entities,
             relations: of_relations,
         } = workspace;
@@ -177,8 +181,8 @@ pub fn train_batch(
                 of_relations.order.sort(&relation_uses(rows, shared && objective.reverse.is_none()))
             },
             || {
-                let mut space = Space { rows, sides, scores, panels, squares };
-                for group in jobs(batch) {
+                let mut space = Space { rows, sides, scores, panels, squares, columns };
+                for group in jobs(&from, batch) {
                     space.score(&from, batch, &group, threads);
                 }
             },
@@ -218,8 +222,19 @@ impl Tables<'_> {
         &self.relations.rows[row as usize * self.relations.width..][..self.relations.width]
     }
 
-    fn by_distance(&self) -> bool {
+    /// Whether scores are Euclidean distances, made of products.
+    fn euclidean(&self) -> bool {
         self.objective.model.similarity() == Similarity::Euclidean
+    }
+
+    /// How so many candidates lie where their distances are those of one pair after the other.
+    fn apart(&self, candidates: usize) -> Option<(Distance, Columns)> {
+        match self.objective.model.similarity() {
+            Similarity::Apart(distance) => {
+                Some((distance, Columns::of(candidates, self.entities.width)))
+            }
+            Similarity::Inner | Similarity::Euclidean => None,
+        }
     }
 
     /// Numbers of a row of entities, and what is missing to whole vectors.

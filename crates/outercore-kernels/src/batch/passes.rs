@@ -4,8 +4,9 @@
 use std::mem::take;
 use std::ops::Range;
 
-use super::blocks::{Block, Remains, Scored};
+use super::blocks::{Block, Packed, ROWS_AT_ONCE, Remains, Scored};
 use super::{Batch, RowsOf, SideSpace, Tables, grow};
+use crate::distance::{Columns, LINE, group_rows};
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::model::{Side, dot};
 use crate::parallel::for_each;
@@ -13,6 +14,8 @@ use crate::product::{Extent, Left, Right, Rows, padded, panel_width, product};
 
 /// Candidates whose gradients a thread makes at a time.
 const CANDIDATES_AT_ONCE: usize = 24;
+/// Columns of candidates that a thread writes at a time.
+const COLUMNS_AT_ONCE: usize = 16;
 /// Queries that a thread works on at a time where it only passes over them.
 const QUERIES_AT_ONCE: usize = 128;
 /// Scores that are in memory at once, unless those of one chunk are more.
@@ -25,31 +28,33 @@ pub(super) struct Job {
     pub triples: Range<usize>,
     pub candidates: Range<usize>,
     pub biases: Range<usize>,
+    /// Numbers of a row of scores.
+    pub width: usize,
 }
 
 impl Job {
-    /// Numbers of a row of scores.
-    pub fn width(&self) -> usize {
-        padded(self.candidates.len())
-    }
-
     fn scores(&self) -> usize {
-        self.triples.len() * self.width()
+        self.triples.len() * self.width
     }
 }
 
 /// All chunks, in groups whose scores are in memory together.
-pub(super) fn jobs(batch: &Batch<'_>) -> Vec<Vec<Job>> {
+pub(super) fn jobs(from: &Tables<'_>, batch: &Batch<'_>) -> Vec<Vec<Job>> {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut room = 0;
     for (side, questions) in batch.questions.iter().enumerate() {
         let (mut triple, mut candidate, mut bias) = (0, 0, 0);
         for chunk in questions.chunks {
+            let width = match from.apart(chunk.candidates) {
+                Some((_, columns)) => columns.stride,
+                None => padded(chunk.candidates),
+            };
             let job = Job {
                 side,
                 triples: triple..triple + chunk.triples,
                 candidates: candidate..candidate + chunk.candidates,
                 biases: bias..bias + chunk.kinds * chunk.candidates,
+                width,
             };
             (triple, candidate, bias) = (job.triples.end, job.candidates.end, job.biases.end);
             match groups.last_mut() {
@@ -74,6 +79,7 @@ pub(super) struct Space<'a> {
     pub scores: &'a mut Vec<f32>,
     pub panels: &'a mut [Vec<f32>; 2],
     pub squares: &'a mut Vec<f32>,
+    pub columns: &'a mut Vec<f32>,
 }
 
 /// Chunks that go through all passes together, and what they are about.
@@ -92,7 +98,27 @@ impl<'a> Group<'a> {
 
     /// Numbers of a chunk's candidates as columns.
     fn columns(&self, job: &Job) -> usize {
-        self.from.entities.width * job.width()
+        self.from.entities.width * job.width
+    }
+
+    /// Blocks of a chunk that a thread takes at a time: some whose gradients of candidates are
+    /// added up as they are made, or each by itself.
+    fn blocks(&self, job: &Job) -> usize {
+        match self.from.apart(job.candidates.len()) {
+            Some(_) => group_rows(job.triples.len(), self.columns(job)).div_ceil(ROWS_AT_ONCE),
+            None => 1,
+        }
+    }
+
+    /// Numbers of the gradients that groups of blocks have of a chunk's candidates.
+    fn groups(&self, job: &Job) -> usize {
+        match self.from.apart(job.candidates.len()) {
+            Some(_) => {
+                let groups = job.triples.len().div_ceil(ROWS_AT_ONCE * self.blocks(job));
+                groups * self.columns(job)
+            }
+            None => 0,
+        }
     }
 
     /// The same as rows.
@@ -113,13 +139,38 @@ impl Space<'_> {
         self.pack(group);
         self.train_blocks(group);
         self.candidate_gradients(group);
-        if from.by_distance() {
+        if from.euclidean() {
             self.part_queries_from_targets(group);
         }
     }
 
-    /// Writes the candidates' rows into panels, as columns and as rows.
+    /// Writes the candidates' rows as their scores need them.
     fn pack(&mut self, group: Group<'_>) {
+        if group.from.apart(0).is_some() {
+            self.pack_columns(group);
+        } else {
+            self.pack_panels(group);
+        }
+    }
+
+    /// As columns.
+    fn pack_columns(&mut self, group: Group<'_>) {
+        let mut pieces = Vec::new();
+        let columns = cut(&mut self.panels[0], &group.sizes(|job| group.columns(job)));
+        for (job, columns) in group.jobs.iter().zip(columns) {
+            let columns = columns.chunks_mut(COLUMNS_AT_ONCE * job.width).enumerate();
+            pieces.extend(columns.map(|(number, columns)| (job, number, columns)));
+        }
+        for_each(pieces, group.threads, |(job, number, columns)| {
+            let rows = group.candidates(job);
+            let row = |candidate: usize| group.from.entity(rows[candidate] as u32);
+            let of = Columns::of(rows.len(), group.from.entities.width);
+            of.write(number * COLUMNS_AT_ONCE, row, columns);
+        });
+    }
+
+    /// In panels, as columns and as rows.
+    fn pack_panels(&mut self, group: Group<'_>) {
         let width = group.from.entities.width;
         let rows_of =
             |job| Rows { table: group.from.entities.rows, width, rows: group.candidates(job) };
@@ -142,7 +193,7 @@ impl Space<'_> {
                 rows_of(job).pack_rows(number, panel);
             }
         });
-        if group.from.by_distance() {
+        if group.from.euclidean() {
             let pieces = cut(self.squares, &group.sizes(|job| job.candidates.len()));
             let pieces = group.jobs.iter().zip(pieces).collect();
             for_each(pieces, group.threads, |(job, out)| {
@@ -151,61 +202,89 @@ impl Space<'_> {
         }
     }
 
-    /// Takes blocks of triples through query, scores, loss, and gradients of all but candidates.
+    /// Takes blocks of triples through query, scores, loss, and gradients of all but candidates;
+    /// of these, too, where distances are those of one pair after the other.
     fn train_blocks(&mut self, group: Group<'_>) {
         let (mut columns, mut rows) = (&self.panels[0][..], &self.panels[1][..]);
         let mut squares = &self.squares[..];
         let [tails, heads] = &mut *self.sides;
         let mut remains = [Remains::new(tails, &self.rows[0]), Remains::new(heads, &self.rows[1])];
-        let mut blocks = Vec::new();
+        let mut tasks = Vec::new();
         let scores = cut(self.scores, &group.sizes(Job::scores));
-        for (job, scores) in group.jobs.iter().zip(scores) {
+        let sums = cut(self.columns, &group.sizes(|job| group.groups(job)));
+        for ((job, scores), mut sums) in group.jobs.iter().zip(scores).zip(sums) {
             let questions = &group.batch.questions[job.side];
             let tails = job.side == 0 || group.from.objective.reverse.is_some();
+            let columns = first(&mut columns, group.columns(job));
+            let packed = match group.from.apart(job.candidates.len()) {
+                Some((distance, of)) => Packed::Columns(distance, of, columns),
+                None => Packed::Panels {
+                    columns,
+                    rows: first(&mut rows, group.rows(job)),
+                    squares: match group.from.euclidean() {
+                        true => first(&mut squares, job.candidates.len()),
+                        false => &[],
+                    },
+                },
+            };
             let chunk = Scored {
                 from: group.from,
                 side: if tails { Side::Tail } else { Side::Head },
                 candidates: group.candidates(job),
                 bias: questions.bias.map(|bias| &bias[job.biases.clone()]),
-                columns: first(&mut columns, group.columns(job)),
-                rows: first(&mut rows, group.rows(job)),
-                squares: match group.from.by_distance() {
-                    true => first(&mut squares, job.candidates.len()),
-                    false => &[],
-                },
+                width: job.width,
+                packed,
             };
-            remains[job.side].blocks(job, chunk, scores, &mut blocks);
+            let mut blocks = remains[job.side].blocks(job, chunk, scores).into_iter();
+            while blocks.len() > 0 {
+                let some: Vec<Block<'_>> = blocks.by_ref().take(group.blocks(job)).collect();
+                let count = group.columns(job).min(sums.len());
+                tasks.push((some, first_mut(&mut sums, count)));
+            }
         }
-        for_each(blocks, group.threads, |mut block: Block<'_>| block.train());
+        for_each(tasks, group.threads, |(blocks, to_columns)| {
+            to_columns.fill(0.0);
+            for mut block in blocks {
+                block.train(to_columns);
+            }
+        });
     }
 
-    /// Makes the gradients of candidates, some at a time, of what the blocks left of the scores.
+    /// Makes the gradients of candidates, some at a time, of what the blocks left of the scores, or
+    /// of the sums that groups of blocks left.
     fn candidate_gradients(&mut self, group: Group<'_>) {
         let stride = group.from.stride();
         let mut pieces = Vec::new();
-        let mut found = &self.scores[..];
+        let (mut found, mut sums) = (&self.scores[..], &self.columns[..]);
         let [tails, heads] = &mut *self.sides;
         let queries = [&tails.queries[..], &heads.queries[..]];
         let mut outputs = [&mut tails.to_candidates[..], &mut heads.to_candidates[..]];
         let mut done = [0, 0];
         for job in group.jobs {
             let scores = first(&mut found, job.scores());
+            let sums = first(&mut sums, group.groups(job));
             let output = &mut outputs[job.side];
             first_mut(output, (job.candidates.start - done[job.side]) * stride);
             done[job.side] = job.candidates.end;
             let output = first_mut(output, group.rows(job));
             let queries = &queries[job.side][job.triples.start * stride..job.triples.end * stride];
-            for (number, out) in output.chunks_mut(CANDIDATES_AT_ONCE * stride).enumerate() {
-                pieces.push((job, number * CANDIDATES_AT_ONCE, scores, queries, out));
+            let at_once = if sums.is_empty() { CANDIDATES_AT_ONCE } else { LINE };
+            for (number, out) in output.chunks_mut(at_once * stride).enumerate() {
+                pieces.push((job, number * at_once, scores, sums, queries, out));
             }
         }
-        for_each(pieces, group.threads, |(job, first, scores, queries, out)| {
-            let left = Left::Columns { numbers: scores, stride: job.width(), first };
+        for_each(pieces, group.threads, |(job, first, scores, sums, queries, out)| {
+            if let Some((_, of)) = group.from.apart(job.candidates.len()) {
+                out.fill(0.0);
+                of.add_rows(sums, first, stride, out);
+                return;
+            }
+            let left = Left::Columns { numbers: scores, stride: job.width, first };
             let (rows, depth) = (out.len() / stride, job.triples.len());
             product(left, Right::Rows(queries), Extent { rows, depth, width: stride }, out);
-            if group.from.by_distance() {
+            if group.from.euclidean() {
                 let rows = &group.candidates(job)[first..][..rows];
-                subtract_own(group.from, rows, &scores[first..], job.width(), out);
+                subtract_own(group.from, rows, &scores[first..], job.width, out);
             }
         });
     }

@@ -13,8 +13,11 @@ use outercore_core::{Error, Result};
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::loss::{Loss, row_loss, total};
 use crate::parallel::for_each;
-use columns::Columns;
-use pairs::{Absolute, Modulus, Unit, add_gradients, subtract_distances};
+use pairs::{
+    Absolute, Modulus, Panel, add_gradients, pair_distance, part_pair, subtract_distances,
+};
+
+pub(crate) use columns::{Columns, LINE};
 
 /// Numbers of scores that a thread works on at once: 128 KiB.
 const SCORES_AT_ONCE: usize = 1 << 15;
@@ -86,20 +89,21 @@ pub fn distance_gradients(
     if rows == 0 {
         return Ok(0.0);
     }
-    let columns = Columns::of(chunk.candidates, chunk.width);
-    let group_rows = group_rows(rows, columns.numbers.len());
+    let (of, columns) = columns_of(chunk.candidates, chunk.width);
+    let group_rows = group_rows(rows, of.numbers());
     let groups = rows.div_ceil(group_rows);
-    let mut sums = vec![0.0_f32; groups * columns.numbers.len()];
+    let mut sums = vec![0.0_f32; groups * of.numbers()];
     let mut values = vec![0.0_f32; rows];
     let pieces: Vec<_> = to
         .queries
         .chunks_mut(group_rows * chunk.width)
         .zip(to.positives.chunks_mut(group_rows))
-        .zip(sums.chunks_mut(columns.numbers.len()))
+        .zip(sums.chunks_mut(of.numbers()))
         .zip(values.chunks_mut(group_rows))
         .enumerate()
         .map(|(group, (((to_queries, to_positives), to_columns), values))| Group {
             chunk,
+            of,
             columns: &columns,
             first: group * group_rows,
             to_queries,
@@ -109,7 +113,7 @@ pub fn distance_gradients(
         })
         .collect();
     for_each(pieces, threads, dispatch);
-    columns.add_rows(&sums, to.candidates);
+    of.add_rows(&sums, 0, chunk.width, to.candidates);
     Ok(total(&values))
 }
 
@@ -143,19 +147,97 @@ pub fn distance_scores(
     if out.is_empty() {
         return Ok(());
     }
-    let columns = Columns::of(candidates, width);
-    let group_rows = block_rows(columns.stride);
+    let (of, columns) = columns_of(candidates, width);
+    let group_rows = block_rows(of.stride);
     let pieces = queries
         .chunks(group_rows * width)
         .zip(out.chunks_mut(group_rows * count))
-        .map(|(queries, out)| Scores { distance, columns: &columns, queries, out })
+        .map(|(queries, out)| Scores { distance, of, columns: &columns, queries, out })
         .collect();
     for_each(pieces, threads, dispatch);
     Ok(())
 }
 
+impl Distance {
+    /// Takes the distances of all pairs from `scores`.
+    #[inline(always)]
+    pub(crate) fn subtract<L: Lanes>(self, lanes: L, panel: Panel<'_>, scores: &mut [f32]) {
+        match self {
+            Self::Manhattan => subtract_distances::<L, Absolute, 1>(lanes, panel, scores),
+            Self::Modulus => subtract_distances::<L, Modulus, 2>(lanes, panel, scores),
+        }
+    }
+
+    /// Adds the gradients that `slopes` of scores are of queries and of candidates.
+    #[inline(always)]
+    pub(crate) fn add_gradients<L: Lanes>(
+        self,
+        lanes: L,
+        panel: Panel<'_>,
+        slopes: &[f32],
+        to_queries: &mut [f32],
+        to_columns: &mut [f32],
+    ) {
+        match self {
+            Self::Manhattan => {
+                add_gradients::<L, Absolute, 1>(lanes, panel, slopes, to_queries, to_columns);
+            }
+            Self::Modulus => {
+                add_gradients::<L, Modulus, 2>(lanes, panel, slopes, to_queries, to_columns);
+            }
+        }
+    }
+
+    /// How far a row is from another.
+    #[inline(always)]
+    pub(crate) fn of_pair<L: Lanes>(self, lanes: L, one: &[f32], other: &[f32]) -> f32 {
+        match self {
+            Self::Manhattan => pair_distance::<L, Absolute, 1>(lanes, one, other),
+            Self::Modulus => pair_distance::<L, Modulus, 2>(lanes, one, other),
+        }
+    }
+
+    /// Given the slope of the score of a query and its target, takes the gradient off that of the
+    /// query, and leaves the target's in place of the query.
+    #[inline(always)]
+    pub(crate) fn part_pair<L: Lanes>(
+        self,
+        lanes: L,
+        slope: f32,
+        query: &mut [f32],
+        target: &[f32],
+        to_query: &mut [f32],
+    ) {
+        match self {
+            Self::Manhattan => part_pair::<L, Absolute, 1>(lanes, slope, query, target, to_query),
+            Self::Modulus => part_pair::<L, Modulus, 2>(lanes, slope, query, target, to_query),
+        }
+    }
+}
+
+/// Candidates as columns.
+fn columns_of(candidates: &[f32], width: usize) -> (Columns, Vec<f32>) {
+    let of = Columns::of(candidates.len() / width, width);
+    let mut columns = vec![0.0; of.numbers()];
+    of.write(0, |candidate| &candidates[candidate * width..][..width], &mut columns);
+    (of, columns)
+}
+
+/// Scores `[rows, stride]` before any distance is taken from them. Those beyond `count` do not
+/// count.
+fn start_scores(of: Columns, bias: Option<&[f32]>, scores: &mut [f32]) {
+    for scores in scores.chunks_mut(of.stride) {
+        let (counted, beyond) = scores.split_at_mut(of.count);
+        match bias {
+            Some(bias) => counted.copy_from_slice(bias),
+            None => counted.fill(0.0),
+        }
+        beyond.fill(f32::NEG_INFINITY);
+    }
+}
+
 /// Rows of a group: enough of them that its own gradients of candidates cost little.
-fn group_rows(rows: usize, numbers: usize) -> usize {
+pub(crate) fn group_rows(rows: usize, numbers: usize) -> usize {
     let groups = (rows / LEAST_GROUP).min(GROUP_NUMBERS / numbers.max(1)).max(1);
     rows.div_ceil(groups)
 }
@@ -208,7 +290,8 @@ fn check(chunk: &DistanceChunk<'_>, to: &DistanceGradients<'_>, rows: usize) -> 
 
 struct Group<'a> {
     chunk: DistanceChunk<'a>,
-    columns: &'a Columns,
+    of: Columns,
+    columns: &'a [f32],
     first: usize,
     to_queries: &'a mut [f32],
     to_positives: &'a mut [f32],
@@ -221,41 +304,31 @@ impl Kernel for Group<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        match self.chunk.distance {
-            Distance::Manhattan => self.gradients::<L, Absolute, 1>(lanes),
-            Distance::Modulus => self.gradients::<L, Modulus, 2>(lanes),
-        }
-    }
-}
-
-impl Group<'_> {
-    #[inline(always)]
-    fn gradients<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(self, lanes: L) {
-        let (chunk, columns) = (self.chunk, self.columns);
-        let step = block_rows(columns.stride);
-        let mut scores = vec![0.0; step * columns.stride];
+        let (chunk, of) = (self.chunk, self.of);
+        let step = block_rows(of.stride);
+        let mut scores = vec![0.0; step * of.stride];
         for block in (0..self.values.len()).step_by(step) {
             let rows = block..(block + step).min(self.values.len());
             let first = self.first + rows.start;
-            let scores = &mut scores[..rows.len() * columns.stride];
+            let scores = &mut scores[..rows.len() * of.stride];
             let queries = &chunk.queries[first * chunk.width..][..rows.len() * chunk.width];
-            self.columns.start_scores(chunk.bias, scores);
-            for panel in columns.panels(queries) {
-                subtract_distances::<L, U, PARTS>(lanes, panel, scores);
+            start_scores(of, chunk.bias, scores);
+            for panel in of.panels(self.columns, queries, chunk.width) {
+                chunk.distance.subtract(lanes, panel, scores);
             }
-            hide(chunk.masked, first, columns.stride, scores);
-            for (row, scores) in rows.clone().zip(scores.chunks_mut(columns.stride)) {
+            hide(chunk.masked, first, of.stride, scores);
+            for (row, scores) in rows.clone().zip(scores.chunks_mut(of.stride)) {
                 let at = self.first + row;
                 let (positive, weight) = (chunk.positives[at], chunk.weights[at]);
-                let scores = &mut scores[..columns.padded];
-                let found = row_loss(lanes, chunk.loss, positive, weight, scores, columns.count);
+                let scores = &mut scores[..of.padded];
+                let found = row_loss(lanes, chunk.loss, positive, weight, scores, of.count);
                 self.values[row] = found.value;
                 self.to_positives[row] = found.positive;
             }
             let to_queries = &mut self.to_queries[rows.start * chunk.width..rows.end * chunk.width];
             to_queries.fill(0.0);
-            for panel in columns.panels(queries) {
-                add_gradients::<L, U, PARTS>(lanes, panel, scores, to_queries, self.to_columns);
+            for panel in of.panels(self.columns, queries, chunk.width) {
+                chunk.distance.add_gradients(lanes, panel, scores, to_queries, self.to_columns);
             }
         }
     }
@@ -275,7 +348,8 @@ fn hide((rows, candidates): (&[i64], &[i64]), first: usize, stride: usize, score
 
 struct Scores<'a> {
     distance: Distance,
-    columns: &'a Columns,
+    of: Columns,
+    columns: &'a [f32],
     queries: &'a [f32],
     out: &'a mut [f32],
 }
@@ -285,20 +359,13 @@ impl Kernel for Scores<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let columns = self.columns;
-        let mut scores = vec![0.0; self.out.len() / columns.count * columns.stride];
-        for panel in columns.panels(self.queries) {
-            match self.distance {
-                Distance::Manhattan => {
-                    subtract_distances::<L, Absolute, 1>(lanes, panel, &mut scores);
-                }
-                Distance::Modulus => {
-                    subtract_distances::<L, Modulus, 2>(lanes, panel, &mut scores);
-                }
-            }
+        let of = self.of;
+        let mut scores = vec![0.0; self.out.len() / of.count * of.stride];
+        for panel in of.panels(self.columns, self.queries, of.width) {
+            self.distance.subtract(lanes, panel, &mut scores);
         }
-        for (out, scores) in self.out.chunks_mut(columns.count).zip(scores.chunks(columns.stride)) {
-            out.copy_from_slice(&scores[..columns.count]);
+        for (out, scores) in self.out.chunks_mut(of.count).zip(scores.chunks(of.stride)) {
+            out.copy_from_slice(&scores[..of.count]);
         }
     }
 }

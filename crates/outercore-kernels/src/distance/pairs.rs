@@ -79,8 +79,10 @@ impl Unit<2> for Modulus {
 /// Rows that are compared, and columns that they are compared with.
 #[derive(Clone, Copy)]
 pub struct Panel<'a> {
-    /// `[rows, width]`
+    /// `[rows, row]`, of which `width` numbers are used.
     pub queries: &'a [f32],
+    /// Numbers from one query to the next.
+    pub row: usize,
     pub width: usize,
     /// `[width, stride]`
     pub columns: &'a [f32],
@@ -104,7 +106,7 @@ pub fn subtract_distances<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
         let units = unit..(unit + UNITS_AT_ONCE).min(units);
         for at in (panel.first..panel.last).step_by(step) {
             let several = at + step <= panel.last;
-            let mut queries = panel.queries.chunks_exact(QUERIES * panel.width);
+            let mut queries = panel.queries.chunks_exact(QUERIES * panel.row);
             let mut rows = scores.chunks_exact_mut(QUERIES * panel.stride);
             for (queries, rows) in queries.by_ref().zip(rows.by_ref()) {
                 if several {
@@ -113,7 +115,7 @@ pub fn subtract_distances<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
                     tile::<L, U, PARTS, QUERIES, 1>(lanes, panel, queries, &units, at, rows);
                 }
             }
-            let queries = queries.remainder().chunks_exact(panel.width);
+            let queries = queries.remainder().chunks_exact(panel.row);
             let rows = rows.into_remainder().chunks_exact_mut(panel.stride);
             for (query, row) in queries.zip(rows) {
                 if several {
@@ -147,7 +149,7 @@ fn tile<L: Lanes, U: Unit<PARTS>, const PARTS: usize, const Q: usize, const T: u
         for (query, sums) in sums.iter_mut().enumerate() {
             let mut own = [lanes.splat(0.0); PARTS];
             for (part, own) in own.iter_mut().enumerate() {
-                *own = lanes.splat(queries[query * panel.width + unit + part * half]);
+                *own = lanes.splat(queries[query * panel.row + unit + part * half]);
             }
             for (line, sum) in sums.iter_mut().enumerate() {
                 let mut difference = own;
@@ -169,7 +171,7 @@ fn tile<L: Lanes, U: Unit<PARTS>, const PARTS: usize, const Q: usize, const T: u
 
 /// Adds gradients, given `slopes` `[rows, stride]` of the scores that `subtract_distances` made.
 ///
-/// `to_queries` is `[rows, width]`, `to_columns` `[width, stride]`.
+/// `to_queries` is as the panel's queries, `to_columns` `[width, stride]`.
 #[inline(always)]
 pub fn add_gradients<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
     lanes: L,
@@ -179,9 +181,9 @@ pub fn add_gradients<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
     to_columns: &mut [f32],
 ) {
     for unit in 0..panel.width / PARTS {
-        let mut queries = panel.queries.chunks_exact(QUERIES * panel.width);
+        let mut queries = panel.queries.chunks_exact(QUERIES * panel.row);
         let mut slopes = slopes.chunks_exact(QUERIES * panel.stride);
-        let mut to_queries = to_queries.chunks_exact_mut(QUERIES * panel.width);
+        let mut to_queries = to_queries.chunks_exact_mut(QUERIES * panel.row);
         for ((queries, slopes), to_queries) in
             queries.by_ref().zip(slopes.by_ref()).zip(to_queries.by_ref())
         {
@@ -189,9 +191,9 @@ pub fn add_gradients<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
                 lanes, panel, queries, slopes, unit, to_queries, to_columns,
             );
         }
-        let queries = queries.remainder().chunks_exact(panel.width);
+        let queries = queries.remainder().chunks_exact(panel.row);
         let slopes = slopes.remainder().chunks_exact(panel.stride);
-        let to_queries = to_queries.into_remainder().chunks_exact_mut(panel.width);
+        let to_queries = to_queries.into_remainder().chunks_exact_mut(panel.row);
         for ((query, slopes), to_query) in queries.zip(slopes).zip(to_queries) {
             column::<L, U, PARTS, 1>(lanes, panel, query, slopes, unit, to_query, to_columns);
         }
@@ -215,7 +217,7 @@ fn column<L: Lanes, U: Unit<PARTS>, const PARTS: usize, const Q: usize>(
     let mut gradients: [&[L::f32s]; Q] = [&[]; Q];
     for query in 0..Q {
         for part in 0..PARTS {
-            own[query][part] = lanes.splat(queries[query * panel.width + unit + part * half]);
+            own[query][part] = lanes.splat(queries[query * panel.row + unit + part * half]);
         }
         let start = query * panel.stride;
         gradients[query] = &L::as_simd_f32s(&slopes[start + first..start + last]).0[..count];
@@ -259,7 +261,70 @@ fn column<L: Lanes, U: Unit<PARTS>, const PARTS: usize, const Q: usize>(
     for query in 0..Q {
         for part in 0..PARTS {
             let sum = lanes.reduce_sum_f32s(sums[query][part]);
-            to_queries[query * panel.width + unit + part * half] += sum;
+            to_queries[query * panel.row + unit + part * half] += sum;
         }
     }
+}
+
+/// The distance of two rows.
+#[inline(always)]
+pub fn pair_distance<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
+    lanes: L,
+    one: &[f32],
+    other: &[f32],
+) -> f32 {
+    let half = one.len() / PARTS;
+    let mut sum = lanes.splat(0.0);
+    for start in (0..half).step_by(L::F32_LANES) {
+        let difference = difference::<L, PARTS>(lanes, one, other, start);
+        sum = lanes.add_f32s(sum, U::distance(lanes, difference));
+    }
+    lanes.reduce_sum_f32s(sum)
+}
+
+/// See `Distance::part_pair`.
+#[inline(always)]
+pub fn part_pair<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
+    lanes: L,
+    slope: f32,
+    query: &mut [f32],
+    target: &[f32],
+    to_query: &mut [f32],
+) {
+    let half = query.len() / PARTS;
+    for start in (0..half).step_by(L::F32_LANES) {
+        let difference = difference::<L, PARTS>(lanes, query, target, start);
+        let gradients = U::slope(lanes, difference, lanes.splat(slope));
+        for (part, gradient) in gradients.into_iter().enumerate() {
+            let places = places::<L>(half, part, start);
+            let to = &mut to_query[places.clone()];
+            let less = lanes.sub_f32s(lanes.partial_load_f32s(to), gradient);
+            lanes.partial_store_f32s(to, less);
+            lanes.partial_store_f32s(&mut query[places], gradient);
+        }
+    }
+}
+
+/// One row less another, of the units from `start` on that fill a vector; zero beyond them.
+#[inline(always)]
+fn difference<L: Lanes, const PARTS: usize>(
+    lanes: L,
+    one: &[f32],
+    other: &[f32],
+    start: usize,
+) -> [L::f32s; PARTS] {
+    let half = one.len() / PARTS;
+    let mut found = [lanes.splat(0.0); PARTS];
+    for (part, found) in found.iter_mut().enumerate() {
+        let places = places::<L>(half, part, start);
+        let own = lanes.partial_load_f32s(&one[places.clone()]);
+        *found = lanes.sub_f32s(own, lanes.partial_load_f32s(&other[places]));
+    }
+    found
+}
+
+/// Where the numbers of a part stand, of the units from `start` on that fill a vector.
+#[inline(always)]
+fn places<L: Lanes>(half: usize, part: usize, start: usize) -> std::ops::Range<usize> {
+    part * half + start..part * half + half.min(start + L::F32_LANES)
 }
