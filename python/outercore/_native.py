@@ -22,11 +22,18 @@ Role = Literal["features", "labels", "split", "array"]
 class Importer:
     """Builds a data set from edges and arrays pushed into it; commits it in `finish`.
 
-    Beginning the same import again after it was stopped goes on where it stopped.
+    Beginning the same import again after it was stopped goes on where it stopped. Its directory is
+    held against other writers until `finish`, or the end of a `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
         self._core = _core.Importer(str(out), json.dumps(options), progress)
+
+    def __enter__(self) -> Importer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._core.close()
 
     def edges_text(self, path: Path) -> None:
         """Takes a text file of edges: CSV, TSV, SNAP or Matrix Market, packed or not."""
@@ -72,11 +79,18 @@ Names = tuple[NDArray[np.int64], NDArray[np.uint8]]
 class TripleImporter:
     """Builds a data set from triples; commits it in `finish`.
 
-    Beginning the same import again after it was stopped goes on where it stopped.
+    Beginning the same import again after it was stopped goes on where it stopped. Its directory is
+    held against other writers until `finish`, or the end of a `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
         self._core = _core.TripleImporter(str(out), json.dumps(options), progress)
+
+    def __enter__(self) -> TripleImporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._core.close()
 
     def text(self, part: str, path: Path) -> None:
         """Takes a text file of triples, packed or not."""

@@ -37,6 +37,12 @@ class RecordingImporter:
         self._open: tuple[str, str] | None = None
         RecordingImporter.last = self
 
+    def __enter__(self) -> RecordingImporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def edges_text(self, path: Path) -> None:
         self.files.append(("text", path))
 

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import outercore as oc
+from outercore._native import Importer
 from outercore.errors import InvalidError, NotFoundError
 from outercore.names import Names
 from outercore.sources.triples import TripleOptions, import_triples
@@ -215,6 +216,24 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
         import_triples(f"{tmp_path / 'train.csv'}:who,r,t", tmp_path / "facts")
     with pytest.raises(NotFoundError, match="does not exist"):
         import_triples(tmp_path / "missing.tsv", tmp_path / "facts")
+
+
+def test_one_import_writes_to_a_directory_and_lets_go_of_it_in_the_end(
+    tmp_path: Path, parts: dict[str, Rows]
+) -> None:
+    out, train = tmp_path / "graph", tmp_path / "train.tsv"
+    overwrite = TripleOptions(overwrite=True)
+    with Importer(out, {"memory": 1 << 26}, lambda *_: None) as edges:
+        edges.push_edges(np.array([0, 1]), np.array([1, 2]))
+        with pytest.raises(InvalidError, match="somebody else writes to it"):
+            import_triples(train, out, options=overwrite)
+    # As long as the error is kept, so is all that its frames hold.
+    other = write(tmp_path / "other.tsv", [("a", "b", "c")])
+    with pytest.raises(InvalidError, match="unknown") as kept:
+        import_triples(train, out, valid=other, options=overwrite)
+    import_triples(train, out, options=overwrite)
+    assert kept.tb is not None
+    assert sorted(named(oc.open(out), "train")) == sorted(parts["train"])
 
 
 def test_the_command_line_imports_triples(

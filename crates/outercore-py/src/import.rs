@@ -198,6 +198,14 @@ impl Importer {
         })
     }
 
+    /// Lets go of the directory; what is durable stays, for the same import to go on from.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (state.import, state.builder) = (None, None);
+        });
+    }
+
     /// Commits the data set; the summary as JSON.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
         self.run(py, |state, progress| {

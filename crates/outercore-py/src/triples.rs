@@ -125,6 +125,13 @@ impl TripleImporter {
         })
     }
 
+    /// Lets go of the directory; what is durable stays, for the same import to go on from.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            *self.import.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        });
+    }
+
     /// Commits the data set; the summary as JSON.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
         self.run(py, |import, callback| {

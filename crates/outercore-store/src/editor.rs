@@ -1,7 +1,7 @@
 //! Changing what a data set holds: one atomic replacement of the manifest.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
 use outercore_io::Disk;
 
 use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
+use crate::hold::{held, lock};
 
 /// Makes `manifest` the truth about the data set in `root`.
 ///
@@ -110,12 +111,9 @@ impl<'a> ManifestEditor<'a> {
     /// Reads the manifest in `root`.
     ///
     /// # Errors
-    /// `Invalid` while there is another editor. As [`DataSet::read_manifest`].
+    /// `Invalid` while there is another editor, or an import. As [`DataSet::read_manifest`].
     pub fn open(disk: &'a dyn Disk, root: &Path) -> Result<Self> {
-        Self::try_open(disk, root)?.ok_or_else(|| {
-            Error::invalid(format!("data set `{}`: somebody else writes to it", root.display()))
-                .hint("wait until they have ended, and run the command again")
-        })
+        Self::try_open(disk, root)?.ok_or_else(|| held(root))
     }
 
     /// As [`ManifestEditor::open`], but waits until there is no other editor. Calls `on_wait` again
@@ -191,16 +189,6 @@ impl<'a> ManifestEditor<'a> {
             let _ = self.disk.remove_file(&self.root.join(file));
         }
         Ok(())
-    }
-}
-
-/// The directory, locked until it is dropped; `None` where somebody else has it locked.
-fn lock(root: &Path) -> Result<Option<File>> {
-    let directory = File::open(root).with_context(|| format!("data set `{}`", root.display()))?;
-    match directory.try_lock() {
-        Err(TryLockError::WouldBlock) => Ok(None),
-        // Where the file system has no locks, a commit still notices another one.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(directory)),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod check;
 pub mod dataset;
 pub mod editor;
 pub mod generate;
+mod hold;
 pub mod import;
 pub mod npy;
 pub mod paged;

@@ -107,7 +107,7 @@ def import_graph(
     """
     options = options or ImportOptions()
     undirected = options.undirected if options.undirected is not None else source.undirected
-    importer = Importer(
+    with Importer(
         Path(out),
         {
             "memory": parse_size(options.memory),
@@ -120,12 +120,12 @@ def import_graph(
             "inputs": source.inputs(),
         },
         progress,
-    )
-    for edges in source.edges:
-        edges.feed(importer)
-    for array in source.arrays:
-        _feed(importer, array, options, progress)
-    return importer.finish()
+    ) as importer:
+        for edges in source.edges:
+            edges.feed(importer)
+        for array in source.arrays:
+            _feed(importer, array, options, progress)
+        return importer.finish()
 
 
 def _feed(importer: Importer, array: NodeArray, options: ImportOptions, progress: Progress) -> None:

@@ -77,7 +77,7 @@ def import_triples(
     files = [("train", str(text)) for text in trains]
     files += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
     specs = [(part, FileSpec.parse(text)) for part, text in files]
-    importer = TripleImporter(
+    with TripleImporter(
         Path(out),
         {
             "memory": parse_size(options.memory),
@@ -90,17 +90,17 @@ def import_triples(
             "inputs": [f"{part}={spec}" for part, spec in specs],
         },
         progress,
-    )
-    for part, spec in specs:
-        if kind_of(spec.path) != ".parquet" and not spec.columns:
-            importer.text(part, spec.path)
-            continue
-        done = 0
-        for heads, relations, tails, weights in _batches(spec, options.columns):
-            importer.push(part, heads, relations, tails, weights)
-            done += len(heads[0]) - 1
-            progress("read", done, 0, "triples")
-    return importer.finish()
+    ) as importer:
+        for part, spec in specs:
+            if kind_of(spec.path) != ".parquet" and not spec.columns:
+                importer.text(part, spec.path)
+                continue
+            done = 0
+            for heads, relations, tails, weights in _batches(spec, options.columns):
+                importer.push(part, heads, relations, tails, weights)
+                done += len(heads[0]) - 1
+                progress("read", done, 0, "triples")
+        return importer.finish()
 
 
 _Batch = tuple[Names, Names, Names, Any]

@@ -17,6 +17,7 @@ use super::partition::{Partition, PartitionState};
 use super::plan::{BucketLimits, Plan};
 use super::progress::OnProgress;
 use super::sort::{Sort, SortState};
+use crate::hold::Hold;
 
 /// The edges of a data set: arrays that are complete on disk, and what became of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,13 +109,24 @@ impl EdgeImport {
     /// of pushed batches, a generator's seed.
     ///
     /// # Errors
-    /// `Invalid`: `root` holds a data set, or another unfinished import. `Budget`: too little
-    /// memory, with the least that would do.
+    /// `Invalid`: `root` holds a data set, or another unfinished import, or somebody else writes to
+    /// it. `Budget`: too little memory, with the least that would do.
     pub fn new(
         disk: Shared<dyn Disk>,
         root: &Path,
         options: EdgeImportOptions,
         fingerprint: &str,
+    ) -> Result<Self> {
+        Self::held(disk, root, options, fingerprint, Hold::begin(root)?)
+    }
+
+    /// [`EdgeImport::new`] in a directory that is held already.
+    pub(crate) fn held(
+        disk: Shared<dyn Disk>,
+        root: &Path,
+        options: EdgeImportOptions,
+        fingerprint: &str,
+        hold: Hold,
     ) -> Result<Self> {
         let tuning = options.tuning()?;
         if root.join(MANIFEST_FILE).exists() {
@@ -123,7 +135,7 @@ impl EdgeImport {
         }
         let identity = Identity::new(&options, fingerprint);
         let journal = Journal::load(root, &identity)?.unwrap_or_else(|| Journal::new(identity));
-        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal);
+        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal, hold);
         Ok(Self { disk, root: root.to_owned(), options, tuning, intake, failed: false })
     }
 

@@ -18,6 +18,7 @@ use crate::arrays::{
     ArrayBuilder, ArraySpec, ArraySummary, ImportedArray, import_npy, register_npy,
 };
 use crate::editor;
+use crate::hold::Hold;
 
 /// How a data set is made.
 #[derive(Clone, Debug, Default)]
@@ -93,13 +94,14 @@ impl GraphImport {
         options: GraphImportOptions,
         fingerprint: &str,
     ) -> Result<Self> {
+        let hold = Hold::begin(root)?;
         if options.overwrite {
             discard(&*disk, root)?;
         } else if root.join(MANIFEST_FILE).exists() {
             // The last step of an import that was committed.
             disk.remove_dir_all(&root.join(IMPORT_DIRECTORY))?;
         }
-        let edges = EdgeImport::new(Shared::clone(&disk), root, options.edges, fingerprint)?;
+        let edges = EdgeImport::held(Shared::clone(&disk), root, options.edges, fingerprint, hold)?;
         let records = load_records(root)?;
         Ok(Self {
             disk,

@@ -13,6 +13,7 @@ use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
 use super::spill::Spill;
 use super::text::{Dialect, Head, Position, TextSettings, out_of_range, read_head, read_text};
+use crate::hold::Hold;
 
 /// Takes the sources of edges one after the other.
 pub(crate) struct Intake {
@@ -22,6 +23,7 @@ pub(crate) struct Intake {
     tuning: Tuning,
     /// As it is on disk, but for the source that is being taken.
     pub journal: Journal,
+    hold: Hold,
     /// The place of the next source among the sources.
     next: usize,
     counted: Option<Counted>,
@@ -48,6 +50,7 @@ impl Intake {
         options: &EdgeImportOptions,
         tuning: Tuning,
         journal: Journal,
+        hold: Hold,
     ) -> Self {
         Self {
             disk,
@@ -55,6 +58,7 @@ impl Intake {
             options: options.clone(),
             tuning,
             journal,
+            hold,
             next: 0,
             counted: None,
             taken: 0,
@@ -289,6 +293,7 @@ impl Intake {
         }
         let directory = Journal::directory(&self.root);
         self.disk.create_dir_all(&directory)?;
+        self.hold.made()?;
         self.disk.sync_dir(&self.root)?;
         let options = &self.options;
         let slots = self.tuning.histogram_slots;

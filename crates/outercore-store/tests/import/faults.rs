@@ -292,6 +292,7 @@ fn a_generator_begins_after_what_is_durable() {
     let mut import = begin(Arc::new(disk), &root, &input.options).unwrap();
     let crashed = input.edges.chunks(10).try_for_each(|batch| import.push_pairs(batch));
     crashed.unwrap_err();
+    drop(import);
     let mut import = begin(Arc::new(RealDisk), &root, &input.options).unwrap();
     let durable = import.pushed_before().unwrap();
     assert!(durable > 0 && durable < input.edges.len() as u64, "{durable}");

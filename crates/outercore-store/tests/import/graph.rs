@@ -1,13 +1,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use outercore_core::{ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{DType, Manifest};
 use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, RealDisk};
 use outercore_store::arrays::{ArraySpec, Target};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
-use outercore_store::import::{GraphImport, GraphImportOptions};
+use outercore_store::editor::ManifestEditor;
+use outercore_store::import::{GraphImport, GraphImportOptions, TripleImport, TripleImportOptions};
 
 use crate::model::{options, random_edges, scratch};
 
@@ -107,6 +108,39 @@ fn overwriting_removes_a_data_set_and_leaves_other_files_alone() {
     make(Arc::new(RealDisk), &root, true, 50).unwrap();
     assert_sound(&root);
     assert_eq!(std::fs::read_to_string(root.join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn one_import_writes_to_a_directory_and_others_are_refused() {
+    let directory = scratch();
+    let root = directory.path().join("graph");
+    let begin = |overwrite| {
+        let options =
+            GraphImportOptions { edges: options(), overwrite, ..GraphImportOptions::default() };
+        GraphImport::begin(Arc::new(RealDisk), &root, options, "test")
+    };
+    let refused = |error: Option<Error>| {
+        let text = error.map_or_else(|| "nobody refused it".to_owned(), |error| error.to_string());
+        assert!(text.contains("somebody else writes to it"), "{text}");
+    };
+    // None sees another, as there is no directory yet.
+    let [mut import, mut late, mut latest] = [(); 3].map(|()| begin(false).unwrap());
+    import.edges().push(&[0, 1], &[1, 2]).unwrap();
+    refused(late.edges().push(&[0, 1], &[1, 2]).err());
+    for overwrite in [false, true] {
+        refused(begin(overwrite).err());
+    }
+    let triples = TripleImportOptions::default();
+    refused(TripleImport::begin(Arc::new(RealDisk), &root, triples, "test").err());
+    import.finish_edges(&mut |_| Ok(())).unwrap();
+    import.commit().unwrap();
+    // Nobody holds it, but it is a data set now.
+    refused(latest.edges().push(&[0, 1], &[1, 2]).err());
+    drop((late, latest));
+    let editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    refused(begin(true).err());
+    drop(editor);
+    begin(true).unwrap();
 }
 
 #[test]

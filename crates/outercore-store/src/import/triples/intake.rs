@@ -14,6 +14,7 @@ use super::dictionary::Dictionary;
 use super::journal::{Chunk, Journal, Source, SourceRecord, other_count, other_source};
 use super::line::{Dialect, Fields, Named, Separator};
 use super::options::{Part, TripleImportOptions, TripleTuning};
+use crate::hold::Hold;
 use crate::import::journal::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 use crate::import::text::{ByteStream, LineBlocks, Position};
@@ -29,6 +30,7 @@ pub(crate) struct Intake {
     tuning: TripleTuning,
     /// As it is on disk, but for the source that is being taken.
     pub journal: Journal,
+    hold: Hold,
     /// The place of the next source among the sources.
     next: usize,
     open: Option<Open>,
@@ -79,6 +81,7 @@ impl Intake {
         options: &TripleImportOptions,
         tuning: TripleTuning,
         journal: Journal,
+        hold: Hold,
     ) -> Self {
         Self {
             disk,
@@ -86,6 +89,7 @@ impl Intake {
             options: options.clone(),
             tuning,
             journal,
+            hold,
             next: 0,
             open: None,
             taken: 0,
@@ -311,6 +315,7 @@ impl Intake {
         if self.open.is_none() {
             let directory = self.root.join(IMPORT_DIRECTORY);
             self.disk.create_dir_all(&directory)?;
+            self.hold.made()?;
             let bytes = self.journal.triples() * size_of::<Local>() as u64;
             let triples = self.file(&triples_path(&self.root), bytes)?;
             let runs = self.file(&runs_path(&self.root), self.journal.run_bytes())?;

@@ -32,6 +32,7 @@ use super::graph::discard;
 use super::journal::InputFile;
 use super::progress::OnProgress;
 use crate::editor;
+use crate::hold::Hold;
 use convert::Convert;
 use intake::{Intake, uneven};
 use journal::{Identity, Journal, Named, Stage};
@@ -171,8 +172,8 @@ impl TripleImport {
     /// of batches.
     ///
     /// # Errors
-    /// `Invalid`: `root` holds a data set, or another unfinished import. `Budget`: too little
-    /// memory, with the least that would do.
+    /// `Invalid`: `root` holds a data set, or another unfinished import, or somebody else writes to
+    /// it. `Budget`: too little memory, with the least that would do.
     pub fn begin(
         disk: Shared<dyn Disk>,
         root: &Path,
@@ -180,6 +181,7 @@ impl TripleImport {
         fingerprint: &str,
     ) -> Result<Self> {
         let tuning = options.tuning()?;
+        let hold = Hold::begin(root)?;
         if options.overwrite {
             discard(&*disk, root)?;
         } else if root.join(MANIFEST_FILE).exists() {
@@ -191,7 +193,7 @@ impl TripleImport {
         let identity = Identity::new(&options, fingerprint);
         let journal = Journal::load(root, &options, &identity)?
             .unwrap_or_else(|| Journal::new(&options, identity));
-        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal);
+        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal, hold);
         let root = root.to_owned();
         Ok(Self { disk, root, options, tuning, intake, artifacts: None, failed: false })
     }

@@ -1,0 +1,66 @@
+//! One writer of a data set at a time.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE};
+
+/// The directory, locked until it is dropped, or until the process ends, however it ends; `None`
+/// where somebody else has it locked.
+pub(crate) fn lock(root: &Path) -> Result<Option<File>> {
+    let directory = File::open(root).with_context(|| format!("data set `{}`", root.display()))?;
+    match directory.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(None),
+        // Where the file system has no locks, a commit still notices another one.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(directory)),
+    }
+}
+
+/// The error for a data set that somebody else has locked.
+pub(crate) fn held(root: &Path) -> Error {
+    Error::invalid(format!("data set `{}`: somebody else writes to it", root.display()))
+        .hint("wait until they have ended, and run the command again")
+}
+
+/// A data set that is being made, held against other imports and changes.
+pub(crate) struct Hold {
+    root: PathBuf,
+    /// The directory, locked; `None` while there is none.
+    lock: Option<File>,
+}
+
+impl Hold {
+    /// Holds the directory `root`, if it is there.
+    ///
+    /// # Errors
+    /// `Invalid`: somebody else writes to it.
+    pub fn begin(root: &Path) -> Result<Self> {
+        let mut hold = Self { root: root.to_owned(), lock: None };
+        if root.is_dir() {
+            hold.take()?;
+        }
+        Ok(hold)
+    }
+
+    /// Holds the directory now that it is there, if it was not before.
+    ///
+    /// # Errors
+    /// `Invalid`: somebody else writes to it, or has meanwhile.
+    pub fn made(&mut self) -> Result<()> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        self.take()?;
+        let journal = Path::new(IMPORT_DIRECTORY).join("journal.json");
+        if [Path::new(MANIFEST_FILE), &journal].iter().any(|file| self.root.join(file).exists()) {
+            return Err(held(&self.root));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<()> {
+        self.lock = Some(lock(&self.root)?.ok_or_else(|| held(&self.root))?);
+        Ok(())
+    }
+}
