@@ -256,7 +256,7 @@ def kernel_loss_rows(
 ) -> float: ...
 def kernel_gather_rows(
     table: NDArray[np.float32],
-    rows: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     out: NDArray[np.float32],
     threads: int,
 ) -> None: ...
@@ -267,7 +267,7 @@ def kernel_step_rows(
     name: str,
     table: NDArray[np.float32],
     state: NDArray[np.float32],
-    rows: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     gradients: NDArray[np.float32],
     rate: float,
     threads: int,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Literal, get_args
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from outercore import _core
 from outercore.embed import reference
 from outercore.embed.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
 from outercore.embed.kernels import Masked, Workspace, pair_scores
@@ -229,6 +231,19 @@ def test_scores_far_apart_leave_the_gradients_finite() -> None:
             value, gradients = by_hand(model, loss, chunk)
             assert bool(value.isfinite())
             assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+
+
+def test_the_core_refuses_a_matrix_by_columns_instead_of_mixing_its_rows() -> None:
+    table = np.arange(12, dtype=np.float32).reshape(4, 3)
+    by_columns, rows = np.asfortranarray(table), np.array([2, 0])
+    out = np.zeros((2, 3), np.float32)
+    with pytest.raises(InvalidError, match=r"array \[4, 3\]: expected rows one after the other"):
+        _core.kernel_gather_rows(by_columns, rows, out, 1)
+    with pytest.raises(InvalidError, match=r"array \[2, 3\]: expected rows one after the other"):
+        _core.kernel_gather_rows(table, rows, np.asfortranarray(out), 1)
+    assert not out.any()
+    _core.kernel_gather_rows(table, rows, out, 1)
+    assert out.tolist() == table[rows].tolist()
 
 
 def test_gradients_of_equal_rows_are_added_up() -> None:

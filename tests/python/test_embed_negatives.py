@@ -282,9 +282,10 @@ def test_the_core_is_given_arrays_of_the_right_shapes_only() -> None:
     for wrong in (np.array([2]), np.array([-1])):
         with pytest.raises(InvalidError, match="no triple"):
             made.ask(triples, wrong, AT, 1)
-    for mixed in (np.asfortranarray(triples), np.zeros((3, 2), np.int64)):
-        with pytest.raises(InvalidError, match="one after the other"):
-            made.ask(mixed, places, AT, 1)
+    with pytest.raises(InvalidError, match="one after the other"):
+        made.ask(np.asfortranarray(triples), places, AT, 1)
+    with pytest.raises(InvalidError, match=r"expected \[triples, 3\]"):
+        made.ask(np.zeros((3, 2), np.int64), places, AT, 1)
 
 
 def shared_pool() -> Pool:

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 use crate::kernels::{LossOptions, loss, step};
+use crate::rows::{rows, rows_mut};
 
 /// Places of triples; triples, candidates and kinds of each chunk; candidates, their bias by kind,
 /// and the kinds of the triples.
@@ -190,14 +191,14 @@ fn side((starts, owners, shared): SideOf<'_>) -> Result<Side> {
     })
 }
 
-/// Triples one after the other. A slice of an array by columns would mix them.
+/// Triples one after the other.
 fn of_triples<'a>(triples: &'a PyReadonlyArray2<'_, i64>) -> PyResult<&'a [i64]> {
-    if triples.shape()[1] != 3 || !triples.is_c_contiguous() {
+    if triples.shape()[1] != 3 {
         let found = triples.shape();
-        let text = format!("triples: expected [triples, 3], one after the other, found {found:?}");
+        let text = format!("triples: expected [triples, 3], found {found:?}");
         return Err(to_python(Error::invalid(text)));
     }
-    Ok(triples.as_slice()?)
+    rows(triples)
 }
 
 fn occasion((seed, epoch, pool, batch): At) -> Occasion {
@@ -298,7 +299,7 @@ fn of_size(name: &str) -> Result<Size> {
     }
 }
 
-fn table<'a>((rows, state): &'a mut Rows<'_>) -> PyResult<Table<'a>> {
-    let width = rows.shape()[1];
-    Ok(Table { rows: rows.as_slice_mut()?, state: state.as_slice_mut()?, width })
+fn table<'a>((table, state): &'a mut Rows<'_>) -> PyResult<Table<'a>> {
+    let width = table.shape()[1];
+    Ok(Table { rows: rows_mut(table)?, state: rows_mut(state)?, width })
 }

@@ -13,6 +13,7 @@ use outercore_kernels::{
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
+use crate::rows::{rows, rows_mut};
 
 /// Name, margin and temperature of a loss, as `LossConfig` has them.
 pub type LossOptions<'py> = (&'py str, f32, f32);
@@ -91,17 +92,17 @@ fn kernel_distance_gradients(
         distance: distance(name).map_err(to_python)?,
         loss: loss(objective).map_err(to_python)?,
         width: queries.shape()[1],
-        queries: queries.as_slice()?,
-        candidates: candidates.as_slice()?,
+        queries: rows(&queries)?,
+        candidates: rows(&candidates)?,
         positives: positives.as_slice()?,
         weights: weights.as_slice()?,
         masked,
         bias: bias.as_ref().map(|bias| bias.as_slice()).transpose()?,
     };
     let to = DistanceGradients {
-        queries: to_queries.as_slice_mut()?,
+        queries: rows_mut(&mut to_queries)?,
         positives: to_positives.as_slice_mut()?,
-        candidates: to_candidates.as_slice_mut()?,
+        candidates: rows_mut(&mut to_candidates)?,
     };
     py.detach(|| distance_gradients(chunk, to, threads)).map_err(to_python)
 }
@@ -118,8 +119,8 @@ fn kernel_distance_scores(
 ) -> PyResult<()> {
     let distance = distance(name).map_err(to_python)?;
     let width = queries.shape()[1];
-    let (queries, candidates) = (queries.as_slice()?, candidates.as_slice()?);
-    let out = out.as_slice_mut()?;
+    let (queries, candidates) = (rows(&queries)?, rows(&candidates)?);
+    let out = rows_mut(&mut out)?;
     py.detach(|| distance_scores(distance, width, queries, candidates, out, threads))
         .map_err(to_python)
 }
@@ -137,7 +138,7 @@ fn kernel_loss_rows(
 ) -> PyResult<f32> {
     let loss = loss(objective).map_err(to_python)?;
     let (positives, weights) = (positives.as_slice()?, weights.as_slice()?);
-    let (scores, to_positives) = (scores.as_slice_mut()?, to_positives.as_slice_mut()?);
+    let (scores, to_positives) = (rows_mut(&mut scores)?, to_positives.as_slice_mut()?);
     py.detach(|| loss_rows(loss, positives, weights, scores, to_positives, threads))
         .map_err(to_python)
 }
@@ -147,13 +148,13 @@ fn kernel_loss_rows(
 fn kernel_gather_rows(
     py: Python<'_>,
     table: PyReadonlyArray2<'_, f32>,
-    rows: PyReadonlyArray1<'_, i64>,
+    numbers: PyReadonlyArray1<'_, i64>,
     mut out: PyReadwriteArray2<'_, f32>,
     threads: usize,
 ) -> PyResult<()> {
     let width = table.shape()[1];
-    let (table, rows, out) = (table.as_slice()?, rows.as_slice()?, out.as_slice_mut()?);
-    py.detach(|| gather_rows(table, width, rows, out, threads)).map_err(to_python)
+    let (table, numbers, out) = (rows(&table)?, numbers.as_slice()?, rows_mut(&mut out)?);
+    py.detach(|| gather_rows(table, width, numbers, out, threads)).map_err(to_python)
 }
 
 /// Distinct rows, ascending, and the sums of their gradients.
@@ -166,11 +167,11 @@ fn kernel_sum_rows<'py>(
     let width = pieces.first().map_or(0, |(_, gradients)| gradients.shape()[1]);
     let pieces = pieces
         .iter()
-        .map(|(rows, gradients)| {
-            Ok(Piece { rows: rows.as_slice()?, gradients: gradients.as_slice()? })
+        .map(|(numbers, gradients)| {
+            Ok(Piece { rows: numbers.as_slice()?, gradients: rows(gradients)? })
         })
         .collect::<PyResult<Vec<_>>>()?;
-    let (rows, sums) = py
+    let (numbers, sums) = py
         .detach(|| {
             let found = sum_rows(&pieces, width, threads)?;
             let sums = Array2::from_shape_vec((found.rows.len(), width), found.sums)
@@ -178,7 +179,7 @@ fn kernel_sum_rows<'py>(
             Ok((found.rows, sums))
         })
         .map_err(to_python)?;
-    Ok((rows.into_pyarray(py), sums.into_pyarray(py)))
+    Ok((numbers.into_pyarray(py), sums.into_pyarray(py)))
 }
 
 /// Moves rows of a table against their gradients.
@@ -189,13 +190,14 @@ fn kernel_step_rows(
     name: &str,
     mut table: PyReadwriteArray2<'_, f32>,
     mut state: PyReadwriteArray2<'_, f32>,
-    rows: PyReadonlyArray1<'_, i64>,
+    numbers: PyReadonlyArray1<'_, i64>,
     gradients: PyReadonlyArray2<'_, f32>,
     rate: f32,
     threads: usize,
 ) -> PyResult<()> {
     let step = step(name).map_err(to_python)?;
-    let (table, state) = (table.as_slice_mut()?, state.as_slice_mut()?);
-    let (rows, gradients) = (rows.as_slice()?, gradients.as_slice()?);
-    py.detach(|| step_rows(step, table, state, rows, gradients, rate, threads)).map_err(to_python)
+    let (table, state) = (rows_mut(&mut table)?, rows_mut(&mut state)?);
+    let (numbers, gradients) = (numbers.as_slice()?, rows(&gradients)?);
+    py.detach(|| step_rows(step, table, state, numbers, gradients, rate, threads))
+        .map_err(to_python)
 }

@@ -17,6 +17,7 @@ mod loader;
 mod memory_server;
 mod progress;
 mod row_arrays;
+mod rows;
 mod tools;
 mod triples;
 

@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 use crate::errors::to_python;
 use crate::ids::{Id, matrix, vector};
 use crate::row_arrays::row_array;
+use crate::rows::rows_mut;
 
 /// How often a waiting consumer looks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -174,7 +175,7 @@ impl Loader {
 
     /// Writes the feature rows of the current batch into `out` (nodes x width).
     fn gather(&self, py: Python<'_>, mut out: PyReadwriteArray2<'_, f32>) -> PyResult<()> {
-        let out = out.as_slice_mut()?;
+        let out = rows_mut(&mut out)?;
         py.detach(|| {
             let mut state = self.lock();
             let Some(epoch) = &mut state.epoch else {

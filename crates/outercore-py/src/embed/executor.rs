@@ -21,6 +21,7 @@ use super::sources::TripleSource;
 use crate::dataset::parse;
 use crate::errors::{interrupted, to_python};
 use crate::loader::to_json;
+use crate::rows::rows as in_rows;
 
 const BUCKETS: &str = "buckets.bin";
 /// Rows that are filled at a time when a table is created.
@@ -118,7 +119,7 @@ fn fill_rows(
         let filled = Python::attach(|py| -> PyResult<()> {
             let given = rows.call1(py, (numbers.into_pyarray(py),))?;
             let given = given.bind(py).cast::<PyArray2<f32>>()?.readonly();
-            let given = given.as_slice()?;
+            let given = in_rows(&given)?;
             if given.len() != some.len() {
                 return Err(to_python(Error::internal(format!("{count} rows were asked for"))));
             }

@@ -6,6 +6,7 @@ use outercore_embed::{Spread, initial_rows as fill};
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
+use crate::rows::rows_mut;
 
 /// Fills `out` with the first values of the rows called `numbers`.
 #[pyfunction]
@@ -23,7 +24,7 @@ pub fn initial_rows(
         let text = format!("initial values: {rows} rows for {} numbers", numbers.len());
         return Err(to_python(Error::invalid(text)));
     }
-    let (numbers, out) = (numbers.as_slice()?, out.as_slice_mut()?);
+    let (numbers, out) = (numbers.as_slice()?, rows_mut(&mut out)?);
     let spread = if uniform { Spread::Uniform(scale) } else { Spread::Normal(scale) };
     py.detach(|| fill(seed, table, numbers, width, spread, out));
     Ok(())
