@@ -103,7 +103,7 @@ def import_graph(
 
     Cost: within `options.memory`, whatever the size of the inputs.
     Errors: `InvalidError` names the input with its row; `NoSpaceError`; `InvalidError` where
-    `out` holds a data set and `overwrite` is not given.
+    `out` holds a data set and `overwrite` is not given, or somebody else writes to it.
     """
     options = options or ImportOptions()
     undirected = options.undirected if options.undirected is not None else source.undirected

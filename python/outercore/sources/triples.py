@@ -70,7 +70,8 @@ def import_triples(
 
     Cost: within `options.memory`, whatever the size of the inputs.
     Errors: `InvalidError` names the file with its line; `NoSpaceError`; `InvalidError` for names
-    that train does not have, and where `out` holds a data set and `overwrite` is not given.
+    that train does not have, and where `out` holds a data set and `overwrite` is not given, or
+    somebody else writes to it.
     """
     options = options or TripleOptions()
     trains = train if isinstance(train, list) else [train]
