@@ -601,11 +601,14 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(
         found.append((losses, tables(trainer)))
     (losses, actual), (expected_losses, expected) = found
     assert losses == pytest.approx(expected_losses, rel=1e-4)
-    # The gradient of an absolute value jumps where a difference is nothing but rounding.
-    least = 0.99 if (kind, norm) == ("transe", 1) else 1.0
     for one, other in zip(actual, expected, strict=True):
-        alike = torch.isclose(one, other, rtol=1e-3, atol=1e-3).to(torch.float64)
-        assert not alike.numel() or float(alike.mean()) >= least
+        if (kind, norm) == ("transe", 1):
+            # The gradient of an absolute value jumps where a difference is nothing but rounding.
+            apart = ~torch.isclose(one, other, rtol=1e-3, atol=1e-3)
+            assert int(apart.sum()) <= one.numel() // 1000
+            torch.testing.assert_close(one, other, rtol=0.0, atol=0.05)
+        else:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
 @given(count=st.integers(0, 700), size=st.integers(1, 120))

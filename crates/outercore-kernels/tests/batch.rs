@@ -379,6 +379,21 @@ fn groups_of_triples_have_the_gradients_of_all() {
 }
 
 #[test]
+fn a_chunk_without_triples_changes_nothing() {
+    let sizes = Sizes { entities: 9, width: 6, triples: 13, chunk: 4, negatives: 6 };
+    for model in [Model::ComplEx, EUCLIDEAN, MANHATTAN, Model::RotatE] {
+        let case = Case::new(objective(model, None, true), &sizes, 5);
+        let mut with = case.clone();
+        for side in 0..2 {
+            with.chunks[side].push(Chunk { triples: 0, candidates: 2, kinds: KINDS });
+            with.candidates[side].extend([1, 3]);
+            with.bias[side].extend([0.0; 2 * KINDS]);
+        }
+        assert_eq!(with.train(2), case.train(2), "{model:?}");
+    }
+}
+
+#[test]
 fn an_angle_that_is_too_large_moves_nothing() {
     let sizes = Sizes { entities: 20, width: 6, triples: 30, chunk: 30, negatives: 10 };
     let mut case = Case::new(objective(Model::RotatE, None, false), &sizes, 3);

@@ -4,7 +4,9 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE};
+use outercore_format::MANIFEST_FILE;
+
+use crate::import::journal_path;
 
 /// The directory, locked until it is dropped, or until the process ends, however it ends; `None`
 /// where somebody else has it locked.
@@ -52,8 +54,7 @@ impl Hold {
             return Ok(());
         }
         self.take()?;
-        let journal = Path::new(IMPORT_DIRECTORY).join("journal.json");
-        if [Path::new(MANIFEST_FILE), &journal].iter().any(|file| self.root.join(file).exists()) {
+        if self.root.join(MANIFEST_FILE).exists() || journal_path(&self.root).exists() {
             return Err(held(&self.root));
         }
         Ok(())

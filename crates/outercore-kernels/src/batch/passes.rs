@@ -105,7 +105,10 @@ impl<'a> Group<'a> {
     /// added up as they are made, or each by itself.
     fn blocks(&self, job: &Job) -> usize {
         match self.from.apart(job.candidates.len()) {
-            Some(_) => group_rows(job.triples.len(), self.columns(job)).div_ceil(ROWS_AT_ONCE),
+            Some(_) => {
+                let rows = group_rows(job.triples.len(), self.columns(job));
+                rows.div_ceil(ROWS_AT_ONCE).max(1)
+            }
             None => 1,
         }
     }

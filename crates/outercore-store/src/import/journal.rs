@@ -163,10 +163,6 @@ impl Journal {
         root.join(IMPORT_DIRECTORY)
     }
 
-    fn path(root: &Path) -> PathBuf {
-        Self::directory(root).join("journal.json")
-    }
-
     /// The journal of the import that was stopped in `root`, if there is one and it is this one.
     ///
     /// # Errors
@@ -176,7 +172,7 @@ impl Journal {
         struct Versioned {
             version: u32,
         }
-        let path = Self::path(root);
+        let path = journal_path(root);
         let describe = || format!("import journal `{}`", path.display());
         let text = match std::fs::read(&path) {
             Ok(text) => text,
@@ -204,8 +200,13 @@ impl Journal {
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
         let text = serde_json::to_vec(self)
             .map_err(|error| Error::internal(format!("import journal: {error}")))?;
-        disk.replace(&Self::path(root), &text)
+        disk.replace(&journal_path(root), &text)
     }
+}
+
+/// Where the journal of an import into `root` lies, of edges or of triples.
+pub(crate) fn journal_path(root: &Path) -> PathBuf {
+    Journal::directory(root).join("journal.json")
 }
 
 /// The error for a source that differs from the one that the unfinished import took in its place.

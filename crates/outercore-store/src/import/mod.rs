@@ -28,6 +28,7 @@ mod triples;
 
 pub use edges::{EdgeArtifacts, EdgeImport};
 pub use graph::{GraphImport, GraphImportOptions, discard};
+pub(crate) use journal::journal_path;
 #[doc(hidden)]
 pub use options::Tuning;
 pub use options::{Duplicates, EdgeImportOptions, SelfLoops};

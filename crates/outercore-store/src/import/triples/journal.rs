@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::{ArrayEntry, IMPORT_DIRECTORY};
+use outercore_format::ArrayEntry;
 use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::dictionary::Run;
 use super::options::{Part, TripleImportOptions, Unknown};
 use super::{PartSummary, TripleArtifacts};
 use crate::import::Duplicates;
-use crate::import::journal::InputFile;
+use crate::import::journal::{InputFile, journal_path};
 use crate::import::text::Position;
 
 const VERSION: u32 = 1;
@@ -138,10 +138,6 @@ impl Journal {
         }
     }
 
-    fn path(root: &Path) -> PathBuf {
-        root.join(IMPORT_DIRECTORY).join("journal.json")
-    }
-
     /// The journal of the import that was stopped in `root`, if there is one and it is this one.
     /// With other rules it goes on from where rules matter.
     ///
@@ -158,7 +154,7 @@ impl Journal {
             kind: String,
             version: u32,
         }
-        let path = Self::path(root);
+        let path = journal_path(root);
         let describe = || format!("import journal `{}`", path.display());
         let text = match std::fs::read(&path) {
             Ok(text) => text,
@@ -199,7 +195,7 @@ impl Journal {
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
         let text = serde_json::to_vec(self)
             .map_err(|error| Error::internal(format!("import journal: {error}")))?;
-        disk.replace(&Self::path(root), &text)
+        disk.replace(&journal_path(root), &text)
     }
 
     /// Triples of all chunks.
