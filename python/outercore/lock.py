@@ -3,12 +3,60 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import TextIO
 
 from outercore.errors import DeviceError, InvalidError
+
+
+class Lock:
+    """A file held for this process alone until `close`, or until the process ends, however it ends.
+
+    Makes the file and the directory that it is in.
+
+    Errors: `BlockingIOError` where somebody else holds it; `DeviceError`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._owner = os.getpid()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: TextIO = path.open("w")
+        except OSError as error:
+            raise DeviceError(f"`{path}`: {error.strerror}: {error.filename}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise
+        except OSError as error:
+            self._file.close()
+            raise DeviceError(f"lock `{path}`: {error.strerror}") from None
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of it. A forked copy of this process, which never held it, only closes its file.
+
+        Unlocks first: where such a copy is still there, it has the file open too, and with it the
+        lock would stay.
+        """
+        if not self._file.closed and os.getpid() == self._owner:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._file.close()
 
 
 @contextmanager
@@ -20,37 +68,23 @@ def only_one(path: Path, what: str) -> Iterator[None]:
     Errors: `InvalidError` where another process holds it; `DeviceError`.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(f".{path.name}.lock").open("w")
-    except OSError as error:
-        raise DeviceError(f"`{path}`: {error.strerror}: {error.filename}") from None
+        lock = Lock(path.with_name(f".{path.name}.lock"))
+    except BlockingIOError:
+        raise InvalidError(
+            f"`{path}`: another `{what}` writes it\nhint: wait, or choose another `--out`"
+        ) from None
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidError(
-                f"`{path}`: another `{what}` writes it\nhint: wait, or choose another `--out`"
-            ) from None
         yield
 
 
-def hold(path: Path) -> TextIO:
+def hold(path: Path) -> Lock:
     """Holds the file `path`, which it makes, for this process alone until it is closed.
-
-    The system lets go of it when the process ends, however that ends.
 
     Errors: `InvalidError` where somebody else holds it; `DeviceError`.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise DeviceError(f"`{path}`: {error.strerror}: {error.filename}") from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return Lock(path)
     except BlockingIOError:
-        file.close()
         raise InvalidError(
             f"lock `{path}`: another process holds it\nhint: wait until it has ended"
         ) from None
-    return file

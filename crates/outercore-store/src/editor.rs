@@ -1,14 +1,13 @@
 //! Changing what a data set holds: one atomic replacement of the manifest.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
-use outercore_io::Disk;
+use outercore_io::{Disk, FileLock};
 
 use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
 use crate::hold::{held, lock};
@@ -104,7 +103,7 @@ pub struct ManifestEditor<'a> {
     files: BTreeSet<String>,
     manifest: Manifest,
     /// The directory, locked.
-    _held: File,
+    _held: FileLock,
 }
 
 impl<'a> ManifestEditor<'a> {

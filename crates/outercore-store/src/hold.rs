@@ -1,22 +1,18 @@
 //! One writer of a data set at a time.
 
-use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::MANIFEST_FILE;
+use outercore_io::FileLock;
 
 use crate::import::journal_path;
 
-/// The directory, locked until it is dropped, or until the process ends, however it ends; `None`
-/// where somebody else has it locked.
-pub(crate) fn lock(root: &Path) -> Result<Option<File>> {
-    let directory = File::open(root).with_context(|| format!("data set `{}`", root.display()))?;
-    match directory.try_lock() {
-        Err(TryLockError::WouldBlock) => Ok(None),
-        // Where the file system has no locks, a commit still notices another one.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(directory)),
-    }
+/// The directory, held until it is dropped, or until the process ends, however it ends; `None`
+/// where somebody else holds it. Where the file system has no locks, a commit still notices another
+/// one.
+pub(crate) fn lock(root: &Path) -> Result<Option<FileLock>> {
+    FileLock::try_directory(root).with_context(|| format!("data set `{}`", root.display()))
 }
 
 /// The error for a data set that somebody else has locked.
@@ -28,8 +24,8 @@ pub(crate) fn held(root: &Path) -> Error {
 /// A data set that is being made, held against other imports and changes.
 pub(crate) struct Hold {
     root: PathBuf,
-    /// The directory, locked; `None` while there is none.
-    lock: Option<File>,
+    /// `None` while there is no directory.
+    lock: Option<FileLock>,
 }
 
 impl Hold {

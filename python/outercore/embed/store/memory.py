@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from outercore.embed.store.checks import check_triples, check_weights
 from outercore.embed.store.layout import StartRows, TableLayout
 from outercore.embed.store.protocol import Pool, Progress
 from outercore.errors import CorruptError, InvalidError, VersionError
-from outercore.lock import hold
+from outercore.lock import Lock, hold
 from outercore.storage import Storage, device_errors, replace_file
 
 _TABLES = ("entities", "entity_state", "relations", "relation_state")
@@ -58,7 +58,7 @@ class MemoryStore:
     _kept_on_disk: int | None = field(init=False, default=None)
     _kept_committed: int | None = field(init=False, default=None)
     _kept_sums: dict[str, int] = field(init=False, default_factory=dict)
-    _lock: TextIO | None = field(init=False, default=None, repr=False)
+    _lock: Lock | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)

@@ -1,0 +1,52 @@
+"""Who holds a file, and who lets go of it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from outercore.errors import InvalidError
+from outercore.lock import Lock, hold
+
+
+@contextmanager
+def forked(lock: Lock) -> Iterator[None]:
+    """Beside the block a forked copy of this process, which has closed its `lock`, but still has
+    the file open."""
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = os.dup(lock._file.fileno())
+        lock.close()
+        os.write(told, b"1")
+        while kept:
+            signal.pause()
+    try:
+        os.read(ready, 1)
+        yield
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(told)
+
+
+def test_it_is_one_holders_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lock"
+    with hold(path) as lock:
+        with pytest.raises(InvalidError, match="another process holds it"):
+            hold(path)
+        with forked(lock), pytest.raises(InvalidError, match="another process holds it"):
+            hold(path)
+    lock.close()
+    hold(path).close()
+
+
+def test_a_forked_copy_keeps_no_lock(tmp_path: Path) -> None:
+    lock = hold(tmp_path / "lock")
+    with forked(lock):
+        lock.close()
+        hold(tmp_path / "lock").close()
