@@ -6,9 +6,11 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -170,6 +172,19 @@ def repeated(
         series.values.append(value(found))
         printed.append(found)
     return printed
+
+
+@contextmanager
+def busy_cores(count: int) -> Iterator[None]:
+    """Beside the block, `count` processes that compute all the time."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def say(text: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from limits import run_limited, swap_file
-from measure import Result, Series, Settings, python, repeated, say
+from measure import Result, Series, Settings, busy_cores, python, repeated, say
 
 from benches.inputs import dgl_set, interpreter_bytes, product_set, workload
 
@@ -22,7 +22,8 @@ WHAT = (
     "1,024 seeds, sampled nodes made unique and numbered, the same number of threads. Outercore "
     "and GraphBolt deliver arrays by target (`NeighborSampler`, without PyTorch in the process), "
     "DGL's classic sampler blocks, `NeighborLoader` PyG's batches with ids of 64 bits. `memory`: "
-    "topology in memory, the median of 15 short epochs in each run. `limited`: every program in a "
+    "topology in memory, the median of 15 short epochs in each run. `busy`: likewise, 3 epochs, "
+    "beside a program on each core that always has something to do. `limited`: every program in a "
     "cgroup of the same size: what Python with PyTorch and PyG takes, as in the other benchmarks, "
     "and 10 % of the data (topology, and 512 bytes of features a node). One epoch from a cold "
     "disk, stopped after the given seconds, loading and planning not counted. `swapped`: as "
@@ -30,6 +31,7 @@ WHAT = (
     "libraries take instead. `own`: Outercore in what its own interpreter takes and the same 10 %."
 )
 EPOCHS = 15
+BUSY_EPOCHS = 3
 WORKERS = {
     "Outercore": ("workers/load_outercore.py", "--no-features", "--arrays"),
     "Outercore, PyG batches": ("workers/load_outercore.py", "--no-features"),
@@ -50,25 +52,34 @@ def run(settings: Settings) -> Result:
     result = Result("sampling", WHAT)
     prepared, ours = dgl_set(settings, settings.dense), product_set(settings, settings.dense)
     _in_memory(result, settings, prepared, ours)
+    with busy_cores(settings.threads):
+        _in_memory(result, settings, prepared, ours, "busy", BUSY_EPOCHS)
     _limited(result, settings, prepared, ours)
     return result
 
 
-def _in_memory(result: Result, settings: Settings, prepared: Path | None, ours: Path) -> None:
-    options = ("--epochs", EPOCHS, "--threads", settings.threads)
+def _in_memory(
+    result: Result,
+    settings: Settings,
+    prepared: Path | None,
+    ours: Path,
+    case: str = "memory",
+    epochs: int = EPOCHS,
+) -> None:
+    options = ("--epochs", epochs, "--threads", settings.threads)
     for name, script, env in PEERS:
-        series = Series(name, "memory", "edges/s")
+        series = Series(name, case, "edges/s")
         if prepared is not None:
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
             repeated(series, settings, command, _edges, env=env)
         result.series.append(series)
     for name, worker in WORKERS.items():
-        series = Series(name, "memory", "edges/s")
+        series = Series(name, case, "edges/s")
         command = python(*worker, ours, "--memory", "4GiB", "--topology", "resident", *options)
-        result.details[name] = repeated(series, settings, command, _edges)
+        result.details[f"{name}, {case}"] = repeated(series, settings, command, _edges)
         result.series.append(series)
     for peer, _, _ in PEERS:
-        result.compare(f"Outercore / {peer}", ("Outercore", "memory"), (peer, "memory"), 10)
+        result.compare(f"Outercore / {peer}, {case}", ("Outercore", case), (peer, case), 10)
 
 
 def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Path) -> None:

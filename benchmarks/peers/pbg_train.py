@@ -2,12 +2,14 @@
 
     python benchmarks/peers/pbg_train.py TRIPLES.npz WORK --model complex --negatives 150
         [--dim 100] [--batch-size 1000] [--chunk 50] [--workers 2] [--epochs 3] [--partitions 1]
+        [--delay 0]
 
 `TRIPLES.npz` has `train` (int64 [m, 3]: head, relation, tail), `entities` and `relations`. `WORK`
 is emptied: it takes the edges in PyTorch-BigGraph's format and its checkpoints, and with several
 partitions the entities that are not in memory. `--chunk` triples share their negatives, which are
 the other ends of the chunk and, up to `--negatives`, a uniform draw, on both sides. Workers are
-processes of one thread. The first epoch, in which they start, does not count.
+processes of one thread. The first epoch, in which they start, does not count; in it all but one
+of them wait for `--delay` seconds in every bucket, 2 where PyTorch-BigGraph is not told otherwise.
 """
 
 import argparse
@@ -48,6 +50,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--delay", type=int, default=0)
     options = parser.parse_args()
     if options.negatives < options.chunk:
         parser.error("--negatives: expected at least those of a chunk")
@@ -74,7 +77,7 @@ def main() -> None:
             "num_uniform_negs": options.negatives - options.chunk,
             "eval_fraction": 0.0,
             "workers": options.workers,
-            "hogwild_delay": 0,
+            "hogwild_delay": options.delay,
         }
     )
     buckets = options.partitions**2

@@ -183,6 +183,10 @@ Asked = tuple[
     NDArray[np.int64] | None,
 ]
 
+def alike_anchors(
+    likely: NDArray[np.float64], *, weighs: bool
+) -> tuple[NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.float64]]]]: ...
+
 class PoolComparisons:
     def __new__(
         cls,

@@ -6,6 +6,7 @@
 //! number of threads.
 #![forbid(unsafe_code)]
 
+mod alike;
 mod batch;
 mod compare;
 mod distance;
@@ -21,6 +22,7 @@ mod rows;
 mod scalar;
 mod uses;
 
+pub use alike::{Alike, Groups, alike};
 pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
 pub use compare::{Anchors, Asked, Comparisons, Shared, count_pieces};
 pub use distance::{

@@ -1,13 +1,13 @@
 //! Whole batches of models on NumPy's memory.
 
 use numpy::{
-    IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
-    PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use outercore_core::{Error, Result};
 use outercore_kernels::{
     Anchors, Askers, Batch, Comparisons, Model, Norm, Objective, Occasion, Population, Shared,
-    Size, Table, Workspace, count_pieces, train_batch,
+    Size, Table, Workspace, alike, count_pieces, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -37,7 +37,32 @@ type At = (u64, u64, u32, u32);
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BatchTrainer>()?;
     module.add_class::<PoolComparisons>()?;
+    module.add_function(wrap_pyfunction!(alike_anchors, module)?)?;
     module.add_function(wrap_pyfunction!(pieces_of, module)?)
+}
+
+/// Ranges with answers, and how likely one in each is, `[kinds, answers]`.
+type AlikeOf<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>);
+/// Group and kind of each range `[2, ranges]`, and the groups.
+type GroupsOf<'py> = (Bound<'py, PyArray2<i64>>, Vec<AlikeOf<'py>>);
+
+/// Which ranges' anchors are compared with the same entities.
+#[pyfunction]
+#[pyo3(signature = (likely, *, weighs))]
+fn alike_anchors<'py>(
+    py: Python<'py>,
+    likely: PyReadonlyArray2<'py, f64>,
+    weighs: bool,
+) -> PyResult<GroupsOf<'py>> {
+    let ranges = likely.shape()[0];
+    let found = alike(rows(&likely)?, ranges, weighs).map_err(to_python)?;
+    let owners = [found.group_of, found.kind_of].concat();
+    let groups = found.groups.into_iter().map(|one| {
+        let (answers, kinds) = (one.answers.len(), one.shares.len() / one.answers.len());
+        let shares = one.shares.into_pyarray(py).reshape([kinds, answers])?;
+        Ok((one.answers.into_pyarray(py), shares))
+    });
+    Ok((owners.into_pyarray(py).reshape([2, ranges])?, groups.collect::<PyResult<_>>()?))
 }
 
 /// As many pieces of about `size` as so many places, 1 or more, are divided into.

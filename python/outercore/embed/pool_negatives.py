@@ -50,19 +50,6 @@ Asked = dict["Side", list[Comparison]]
 """What a batch's triples are compared with, by side."""
 
 
-class _Anchors(NamedTuple):
-    """Ranges whose anchors share one draw."""
-
-    numbers: list[int]
-    """Of the ranges."""
-    kinds: list[int]
-    """The kind of each."""
-    answers: NDArray[np.int64]
-    """[answers]: the ranges in which the answers of all of them are, ascending."""
-    shares: NDArray[np.float64]
-    """[kinds, answers]: how likely an entity of each is the answer, by that of the likeliest."""
-
-
 class PoolNegatives:
     """Draws negatives for the triples of a pool: entities that the pool could have as answers.
 
@@ -85,20 +72,18 @@ class PoolNegatives:
         made: dict[tuple[bytes, bytes], _core.Shared] = {}
 
         def side(of_anchors: NDArray[np.float64]) -> _core.SideOf:
-            # Anchors without answers are those of no triple.
-            owners = np.zeros((2, len(pool.ranges)), np.int64)
+            owners, groups = _core.alike_anchors(of_anchors, weighs=weighs)
             shared = []
-            for group, anchors in enumerate(_alike(of_anchors, weighs=weighs)):
-                owners[0, anchors.numbers], owners[1, anchors.numbers] = group, anchors.kinds
-                key = (anchors.answers.tobytes(), anchors.shares.tobytes())
+            for answers, shares in groups:
+                key = (answers.tobytes(), shares.tobytes())
                 if key not in made:
-                    made[key] = _shared(config, pool, anchors)
+                    made[key] = _shared(config, pool, answers, shares)
                 shared.append(made[key])
             return starts, owners[:, order], shared
 
         self.core = _core.PoolComparisons(
             side(likely),
-            side(likely.T),
+            side(np.ascontiguousarray(likely.T)),
             chunk_size,
             draw_counts(config),
             every=config.kind == "all",
@@ -132,14 +117,19 @@ def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
         first, row, number = first + triples, row + negatives, number + count * negatives
 
 
-def _shared(config: NegativesConfig, pool: Pool, anchors: _Anchors) -> _core.Shared:
-    """What anchors draw from, and what comes to the bias of rows by kind and range."""
-    ranges = [pool.ranges[number] for number in anchors.answers.tolist()]
+def _shared(
+    config: NegativesConfig, pool: Pool, answers: NDArray[np.int64], shares: NDArray[np.float64]
+) -> _core.Shared:
+    """What anchors draw from, and what comes to the bias of rows by kind and range.
+
+    Their answers are in the ranges `answers` [answers], where an entity of each is as likely as
+    `shares` [kinds, answers] says, by the likeliest.
+    """
+    ranges = [pool.ranges[number] for number in answers.tolist()]
     if pool.shares is None:
         return (*population(config, ranges, pool.degrees), None)
-    shares = anchors.shares
     # What is likely for one kind is drawn for all.
-    drawn = shares.mean(0)
+    drawn = shares.sum(0) / len(shares)
     drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
     # Corrected scores are those of all entities; others are as many as are drawn, whatever the
     # kind.
@@ -159,21 +149,3 @@ def _likelihoods(pool: Pool) -> NDArray[np.float64]:
     heads, tails = np.array(pool.pairs, np.int64).reshape(-1, 2).T
     likely[heads, tails] = 1.0 if pool.shares is None else pool.shares
     return likely
-
-
-def _alike(likely: NDArray[np.float64], *, weighs: bool) -> list[_Anchors]:
-    """Ranges of anchors, the rows of `likely`, together where one draw serves them."""
-    largest = likely.max(axis=1, keepdims=True, initial=0.0)
-    shares = np.ascontiguousarray(likely / np.where(largest > 0.0, largest, 1.0))
-    sets: dict[bytes, list[int]] = {}
-    for number, row in enumerate(shares):
-        if largest[number] > 0.0:
-            sets.setdefault((row > 0.0 if weighs else row).tobytes(), []).append(number)
-    found = []
-    for _, numbers in sorted(sets.items()):
-        answers = shares[numbers[0]].nonzero()[0]
-        rows = [shares[number, answers].tobytes() for number in numbers]
-        kinds = {row: kind for kind, row in enumerate(sorted(set(rows)))}
-        of_kinds = np.frombuffer(b"".join(kinds)).reshape(len(kinds), -1)
-        found.append(_Anchors(numbers, [kinds[row] for row in rows], answers, of_kinds))
-    return found

@@ -1,0 +1,83 @@
+//! Which anchors are compared with the same entities.
+
+use std::collections::BTreeMap;
+
+use outercore_core::{Error, Result};
+
+/// What the anchors of some ranges share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alike {
+    /// The ranges in which the answers of all of them are, ascending.
+    pub answers: Vec<i64>,
+    /// How likely an entity of each is the answer, by that of the likeliest: `[kinds, answers]`.
+    pub shares: Vec<f64>,
+}
+
+/// The ranges of rows that are in memory, by what their anchors are compared with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Groups {
+    /// The group of each range, 0 for one whose anchors have no answers: they are those of no
+    /// triple.
+    pub group_of: Vec<i64>,
+    /// The kind of each within its group.
+    pub kind_of: Vec<i64>,
+    /// By group.
+    pub groups: Vec<Alike>,
+}
+
+/// Puts ranges together whose anchors can share a draw: those with answers in the same ranges where
+/// a bias can say how likely each is (`weighs`), else those for whom each is as likely, too.
+///
+/// `likely` `[ranges, ranges]` says how likely the answer of an anchor in one range is a given
+/// entity of another, beside other pairs; 0 if it never is.
+///
+/// # Errors
+/// Invalid: `likely` is not of so many ranges, or a number is negative or not finite.
+///
+/// # Example
+/// ```
+/// use outercore_kernels::alike;
+/// let found = alike(&[0.5, 0.25, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0], 3, true).unwrap();
+/// assert_eq!((found.group_of, found.kind_of), (vec![0; 3], vec![0; 3]));
+/// assert_eq!(found.groups[0].answers, [0, 1]);
+/// assert_eq!(found.groups[0].shares, [1.0, 0.5]);
+/// ```
+pub fn alike(likely: &[f64], ranges: usize, weighs: bool) -> Result<Groups> {
+    if ranges.checked_mul(ranges) != Some(likely.len()) {
+        let text = format!("negatives: {} likelihoods for {ranges} ranges", likely.len());
+        return Err(Error::invalid(text));
+    }
+    if let Some(wrong) = likely.iter().find(|likely| !(0.0..f64::INFINITY).contains(*likely)) {
+        return Err(Error::invalid(format!("negatives: a likelihood of {wrong}")));
+    }
+    let mut sets: BTreeMap<Vec<u64>, Vec<(usize, Vec<u64>)>> = BTreeMap::new();
+    for (range, row) in likely.chunks_exact(ranges.max(1)).enumerate() {
+        let largest = row.iter().copied().fold(0.0, f64::max);
+        if largest > 0.0 {
+            // Numbers that are not negative are ordered as their bits are.
+            let share = |likely: &f64| (likely / largest).abs().to_bits();
+            let shares: Vec<u64> = row.iter().map(share).collect();
+            let seen = |share: &u64| if weighs { u64::from(*share != 0) } else { *share };
+            sets.entry(shares.iter().map(seen).collect()).or_default().push((range, shares));
+        }
+    }
+    let mut found =
+        Groups { group_of: vec![0; ranges], kind_of: vec![0; ranges], groups: Vec::new() };
+    for (number, (set, members)) in (0..).zip(sets) {
+        let answers: Vec<usize> = (0..ranges).filter(|&range| set[range] != 0).collect();
+        let of_answers = |shares: &[u64]| answers.iter().map(|&range| shares[range]).collect();
+        let rows: Vec<Vec<u64>> = members.iter().map(|(_, shares)| of_answers(shares)).collect();
+        let mut kinds: Vec<&[u64]> = rows.iter().map(Vec::as_slice).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for ((range, _), row) in members.iter().zip(&rows) {
+            found.group_of[*range] = number;
+            found.kind_of[*range] = kinds.partition_point(|kind| *kind < &row[..]) as i64;
+        }
+        found.groups.push(Alike {
+            answers: answers.iter().map(|&range| range as i64).collect(),
+            shares: kinds.concat().into_iter().map(f64::from_bits).collect(),
+        });
+    }
+    Ok(found)
+}
