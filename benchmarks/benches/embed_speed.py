@@ -30,7 +30,9 @@ WHAT = (
     "for each triple alone, the first half of a batch with other heads, the rest with other tails; "
     "so it scores half as many. Outercore and PBG train three epochs of which the first does not "
     f"count; PyKEEN trains for {PYKEEN_SECONDS:.0f} s from the second batch on. PBG trains without "
-    "locks in processes of one thread, with one number of optimiser state a row."
+    "locks in processes of one thread, with one number of optimiser state a row. `first epoch`: "
+    "the one that does not count elsewhere, with the start of PBG's processes; all but one of them "
+    f"then wait for {PBG_DELAY} s in every bucket, as they do where they are not told otherwise."
 )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TextIO
 
 from outercore.errors import DeviceError, InvalidError
 
@@ -18,35 +16,23 @@ class Lock:
 
     Makes the file and the directory that it is in.
 
-    Errors: `BlockingIOError` where somebody else holds it; `DeviceError`.
+    Errors: `InvalidError` that says `held` where somebody else holds it; `DeviceError`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, held: str) -> None:
         self._owner = os.getpid()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO = path.open("w")
+            self._file = path.open("w")
         except OSError as error:
             raise DeviceError(f"`{path}`: {error.strerror}: {error.filename}") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise
         except OSError as error:
             self._file.close()
+            if isinstance(error, BlockingIOError):
+                raise InvalidError(held) from None
             raise DeviceError(f"lock `{path}`: {error.strerror}") from None
-
-    def __enter__(self) -> Lock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Lets go of it. A forked copy of this process, which never held it, only closes its file.
@@ -67,13 +53,8 @@ def only_one(path: Path, what: str) -> Iterator[None]:
 
     Errors: `InvalidError` where another process holds it; `DeviceError`.
     """
-    try:
-        lock = Lock(path.with_name(f".{path.name}.lock"))
-    except BlockingIOError:
-        raise InvalidError(
-            f"`{path}`: another `{what}` writes it\nhint: wait, or choose another `--out`"
-        ) from None
-    with lock:
+    held = f"`{path}`: another `{what}` writes it\nhint: wait, or choose another `--out`"
+    with closing(Lock(path.with_name(f".{path.name}.lock"), held)):
         yield
 
 
@@ -82,9 +63,4 @@ def hold(path: Path) -> Lock:
 
     Errors: `InvalidError` where somebody else holds it; `DeviceError`.
     """
-    try:
-        return Lock(path)
-    except BlockingIOError:
-        raise InvalidError(
-            f"lock `{path}`: another process holds it\nhint: wait until it has ended"
-        ) from None
+    return Lock(path, f"lock `{path}`: another process holds it\nhint: wait until it has ended")

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,24 +19,26 @@ def forked(lock: Lock) -> Iterator[None]:
     ready, told = os.pipe()
     child = os.fork()
     if child == 0:
-        kept = os.dup(lock._file.fileno())
-        lock.close()
-        os.write(told, b"1")
-        while kept:
+        try:
+            os.dup(lock._file.fileno())
+            lock.close()
+            os.write(told, b"1")
             signal.pause()
+        finally:
+            os._exit(1)
+    os.close(told)
     try:
-        os.read(ready, 1)
+        assert os.read(ready, 1) == b"1"
         yield
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(ready)
-        os.close(told)
 
 
 def test_it_is_one_holders_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "new" / "lock"
-    with hold(path) as lock:
+    with closing(hold(path)) as lock:
         with pytest.raises(InvalidError, match="another process holds it"):
             hold(path)
         with forked(lock), pytest.raises(InvalidError, match="another process holds it"):

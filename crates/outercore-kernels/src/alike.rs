@@ -64,20 +64,20 @@ pub fn alike(likely: &[f64], ranges: usize, weighs: bool) -> Result<Groups> {
     let mut found =
         Groups { group_of: vec![0; ranges], kind_of: vec![0; ranges], groups: Vec::new() };
     for (number, (set, members)) in (0..).zip(sets) {
-        let answers: Vec<usize> = (0..ranges).filter(|&range| set[range] != 0).collect();
-        let of_answers = |shares: &[u64]| answers.iter().map(|&range| shares[range]).collect();
-        let rows: Vec<Vec<u64>> = members.iter().map(|(_, shares)| of_answers(shares)).collect();
-        let mut kinds: Vec<&[u64]> = rows.iter().map(Vec::as_slice).collect();
+        let answers: Vec<i64> =
+            (0..).zip(&set).filter(|(_, share)| **share != 0).map(|(range, _)| range).collect();
+        let mut kinds: Vec<&[u64]> = members.iter().map(|(_, shares)| &shares[..]).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        for ((range, _), row) in members.iter().zip(&rows) {
+        for (range, shares) in &members {
             found.group_of[*range] = number;
-            found.kind_of[*range] = kinds.partition_point(|kind| *kind < &row[..]) as i64;
+            found.kind_of[*range] = kinds.partition_point(|kind| *kind < &shares[..]) as i64;
         }
-        found.groups.push(Alike {
-            answers: answers.iter().map(|&range| range as i64).collect(),
-            shares: kinds.concat().into_iter().map(f64::from_bits).collect(),
-        });
+        let of_kind = |kind: &&[u64]| -> Vec<f64> {
+            answers.iter().map(|&range| f64::from_bits(kind[range as usize])).collect()
+        };
+        let shares = kinds.iter().flat_map(of_kind).collect();
+        found.groups.push(Alike { answers, shares });
     }
     Ok(found)
 }

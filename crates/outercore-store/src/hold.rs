@@ -8,9 +8,8 @@ use outercore_io::FileLock;
 
 use crate::import::journal_path;
 
-/// The directory, held until it is dropped, or until the process ends, however it ends; `None`
-/// where somebody else holds it. Where the file system has no locks, a commit still notices another
-/// one.
+/// The directory, held; `None` where somebody else holds it. Where the file system has no locks, a
+/// commit still notices another one.
 pub(crate) fn lock(root: &Path) -> Result<Option<FileLock>> {
     FileLock::try_directory(root).with_context(|| format!("data set `{}`", root.display()))
 }

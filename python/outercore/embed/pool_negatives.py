@@ -129,7 +129,7 @@ def _shared(
     if pool.shares is None:
         return (*population(config, ranges, pool.degrees), None)
     # What is likely for one kind is drawn for all.
-    drawn = shares.sum(0) / len(shares)
+    drawn = shares.mean(0)
     drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
     # Corrected scores are those of all entities; others are as many as are drawn, whatever the
     # kind.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ class MemoryStore:
         """
         _read_journal(directory)
         with ExitStack() as failed:
-            lock = failed.enter_context(hold(directory / _LOCK))
+            lock = failed.enter_context(closing(hold(directory / _LOCK)))
             store = cls._load(directory, triples, weights, device or torch.device("cpu"))
             failed.pop_all()
         store._lock = lock
