@@ -74,6 +74,26 @@ impl ResidentRecord {
     pub fn of(bytes: &[u8]) -> Self {
         Self { bytes: bytes.len() as u64, checksum: Checksum::of(bytes) }
     }
+
+    /// What was resident at the commit `generation`, which this is of.
+    ///
+    /// # Errors
+    /// `Corrupt`: it is not what was committed.
+    pub fn load(&self, directory: &Path, generation: u64) -> Result<Vec<u8>> {
+        let path = resident_path(directory, generation);
+        let describe = || format!("resident state `{}`", path.display());
+        let altered = |found: String| {
+            let text = format!("{}: found {found}, expected {self:?}", describe());
+            Error::corrupt(text).hint(DAMAGED)
+        };
+        let len = std::fs::metadata(&path).with_context(describe)?.len();
+        if len != self.bytes {
+            return Err(altered(format!("{len} bytes")));
+        }
+        let bytes = std::fs::read(&path).with_context(describe)?;
+        let found = Self::of(&bytes);
+        if found == *self { Ok(bytes) } else { Err(altered(format!("{found:?}"))) }
+    }
 }
 
 impl Journal {
@@ -151,22 +171,6 @@ impl Journal {
         let text = serde_json::to_vec(self)
             .map_err(|error| Error::internal(format!("journal of partitions: {error}")))?;
         disk.replace(&directory.join(JOURNAL), &text)
-    }
-
-    /// What was resident when this was committed.
-    ///
-    /// # Errors
-    /// `Corrupt`: it is not what was committed.
-    pub fn load_resident(&self, directory: &Path) -> Result<Vec<u8>> {
-        let path = resident_path(directory, self.generation);
-        let describe = || format!("resident state `{}`", path.display());
-        let bytes = std::fs::read(&path).with_context(describe)?;
-        let found = ResidentRecord::of(&bytes);
-        if found != self.resident {
-            let text = format!("{}: found {found:?}, expected {:?}", describe(), self.resident);
-            return Err(Error::corrupt(text).hint(DAMAGED));
-        }
-        Ok(bytes)
     }
 }
 

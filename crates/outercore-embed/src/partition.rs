@@ -160,6 +160,18 @@ pub(crate) struct PartitionFile {
     file: Box<dyn WriteFile>,
     engine: Engine,
     id: FileId,
+    /// What [`PartitionFile::load_rows`] has read in turn.
+    pass: Option<Pass>,
+}
+
+/// Embeddings of a copy that are read in turn, from its first row on.
+struct Pass {
+    partition: usize,
+    copy: CopyIndex,
+    /// The row to follow.
+    next: u64,
+    checksum: Checksum,
+    expected: String,
 }
 
 impl PartitionFile {
@@ -213,7 +225,7 @@ impl PartitionFile {
         engine.read_into(id, 0, &mut page)?;
         Header::check(&page, layout).with_context(describe)?;
         let file = disk.open(&path)?;
-        Ok(Self { path, layout: *layout, file, engine, id })
+        Ok(Self { path, layout: *layout, file, engine, id, pass: None })
     }
 
     /// Writes a partition, for [`PartitionFile::sync`] to follow soon: what lies in the page cache
@@ -255,8 +267,9 @@ impl PartitionFile {
         Ok(read)
     }
 
-    /// Reads embeddings only, from `first_row` on. A whole partition is compared with its
-    /// checksum; a part of one cannot be.
+    /// Reads embeddings only, from `first_row` on. Those of a partition that are asked for in turn,
+    /// from the first row to that of the last node, are compared with its checksum; others cannot
+    /// be.
     pub fn load_rows(
         &mut self,
         partition: usize,
@@ -268,12 +281,36 @@ impl PartitionFile {
         let skip = first_row * self.layout.dim() as u64 * 4;
         let start = place(&self.layout, partition, copy);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(rows);
-        let read = self.engine.read_into(self.id, start + skip, bytes)?;
-        if bytes.len() as u64 == self.layout.embedding_bytes().0 {
-            let found = Checksum::of(bytes);
-            if found != sums.embeddings {
-                return Err(self.corrupt(partition, "embeddings", start, &found, &sums.embeddings));
-            }
+        let mut read = self.engine.read_into(self.id, start + skip, bytes)?;
+        let begun = self.pass.take().filter(|pass| {
+            (pass.partition, pass.copy, pass.next) == (partition, copy, first_row)
+                && pass.expected == sums.embeddings
+        });
+        let first = || Pass {
+            partition,
+            copy,
+            next: 0,
+            checksum: Checksum::new(),
+            expected: sums.embeddings.clone(),
+        };
+        let Some(mut pass) = (if first_row == 0 { Some(first()) } else { begun }) else {
+            return Ok(read);
+        };
+        pass.checksum.update(bytes);
+        pass.next += (bytes.len() / (4 * self.layout.dim())) as u64;
+        if pass.next < self.layout.partitioning().rows(partition) {
+            self.pass = Some(pass);
+            return Ok(read);
+        }
+        // The rows of no node, which the checksum counts, too.
+        let missing = self.layout.slot_rows().saturating_sub(pass.next);
+        let mut rest = vec![0; missing as usize * 4 * self.layout.dim()];
+        let end = start + self.layout.embedding_bytes().0;
+        read += self.engine.read_into(self.id, end - rest.len() as u64, &mut rest)?;
+        pass.checksum.update(&rest);
+        let found = pass.checksum.finish();
+        if found != pass.expected {
+            return Err(self.corrupt(partition, "embeddings", start, &found, &pass.expected));
         }
         Ok(read)
     }
@@ -398,6 +435,26 @@ mod tests {
         let error = file.load(3, 0, &sums[3], &mut slots[0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("embeddings of partition 3 at byte"), "{error}");
+        // So are they in pieces, wherever the first one ends; out of turn they cannot be.
+        let rows = layout.partitioning().rows(3);
+        let all = layout.slot_rows();
+        let piece = |file: &mut PartitionFile, first: u64, stop: u64| {
+            let mut rows = vec![0.0; (stop - first) as usize * 5];
+            file.load_rows(3, 0, &sums[3], first, &mut rows)
+        };
+        for end in [rows, all] {
+            for cut in 1..rows {
+                piece(&mut file, 0, cut).unwrap();
+                let error = piece(&mut file, cut, end).unwrap_err();
+                assert!(error.to_string().contains("partition 3 at byte"), "{error}");
+                piece(&mut file, cut, end).unwrap();
+            }
+            piece(&mut file, 0, end).unwrap_err();
+        }
+        bytes[place(&layout, 3, 0) as usize + 9] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        piece(&mut file, 0, 4).unwrap();
+        piece(&mut file, 4, rows).unwrap();
         bytes.pop();
         std::fs::write(&path, &bytes).unwrap();
         assert!(open().err().unwrap().to_string().contains("cut short"));

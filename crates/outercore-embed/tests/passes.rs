@@ -162,6 +162,35 @@ fn degrees_are_counted_by_row() {
     }
 }
 
+#[test]
+fn a_partition_that_lost_bytes_is_neither_copied_nor_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let table = Table::new(&OrderConfig::new(OrderKind::Optimal, 6, 3), 1);
+    table.create(Arc::new(RealDisk), root).unwrap();
+    let path = root.join("partitions.bin");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // A table that was not trained has the first copy of every partition, and none in memory.
+    let place = 4096 + 2 * 4 * table.layout.partition_bytes().as_usize();
+    bytes[place + 3] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let mut executor = table.open(Arc::new(RealDisk), root).unwrap();
+    let rows = table.layout.partitioning().rows(4);
+    let corrupt = |result: Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("embeddings of partition 4"), "{error}");
+    };
+    executor.read_rows(4, 1, rows - 1).unwrap();
+    let executor_of = || table.open(Arc::new(RealDisk), root).unwrap();
+    executor.read_rows(4, 0, 1).unwrap();
+    corrupt(executor.read_rows(4, 1, rows - 1).map(drop));
+    drop(executor);
+    corrupt(executor_of().save_embeddings(&root.join("copy.bin")).map(drop));
+    corrupt(executor_of().write_npy(&root.join("entities.npy")));
+    assert!(!root.join("entities.npy").exists());
+}
+
 /// A run that keeps, trains on, brings back, exports: every pass, and commits between them.
 fn run(table: &Table, disk: Arc<dyn Disk>, root: &Path, elsewhere: &Path) -> Result<Vec<u32>> {
     // Direct reads would wait for the device at every operation of hundreds of runs.
@@ -179,7 +208,7 @@ fn run(table: &Table, disk: Arc<dyn Disk>, root: &Path, elsewhere: &Path) -> Res
     let copy = root.join("copy.bin");
     while executor.position().epoch < 2 {
         let epoch = executor.position().epoch;
-        let relation = executor.resident_state()[..4].to_vec();
+        let relation = executor.resident_state()?[..4].to_vec();
         let mut relation = f32::from_le_bytes(relation.try_into().unwrap());
         while let Some(step) = executor.advance()? {
             common::train(&mut executor, &mut buckets, &step, &mut relation);
@@ -188,7 +217,7 @@ fn run(table: &Table, disk: Arc<dyn Disk>, root: &Path, elsewhere: &Path) -> Res
         if epoch == 0 {
             resident.extend(executor.save_embeddings(&copy)?.into_bytes());
         } else {
-            let sum = String::from_utf8(executor.resident_state()[4..].to_vec()).unwrap();
+            let sum = String::from_utf8(executor.resident_state()?[4..].to_vec()).unwrap();
             executor.load_embeddings(&copy, &sum)?;
             resident.extend(sum.into_bytes());
         }

@@ -302,15 +302,15 @@ class _Resident:
         }
         arrays = [np.ascontiguousarray(table.numpy(), np.float32) for table in tables]
         text = json.dumps(header, allow_nan=False).encode()
-        return b"".join([text, b"\n", *(array.tobytes() for array in arrays)])
+        return b"".join([text, b"\n", *(array.reshape(-1).view(np.uint8) for array in arrays)])
 
     @classmethod
     def decode(cls, data: bytes, directory: Path) -> _Resident:
-        text, _, numbers = data.partition(b"\n")
+        end = data.find(b"\n")
         try:
-            header = json.loads(text)
+            header = json.loads(data[:end])
             shapes = [tuple(shape) for shape in header["shapes"]]
-            values = np.frombuffer(numbers, np.float32)
+            values = np.frombuffer(data, np.float32, offset=end + 1)
             ends = np.cumsum([np.prod(shape, dtype=np.int64) for shape in shapes])
             relations, state = [
                 torch.from_numpy(part.reshape(shape).copy())

@@ -59,11 +59,10 @@ impl Executor {
             resident: ResidentRecord::of(resident),
         };
         journal.commit(&*self.disk, &self.directory, resident)?;
-        self.generation = generation;
+        (self.generation, self.resident) = (generation, journal.resident);
         for (copies, committed) in self.copies.iter_mut().zip(journal.partitions) {
             *copies = Copies::of(committed);
         }
-        self.resident = resident.to_vec();
         self.counters.commits += 1;
         self.counters.commit_s += start.elapsed().as_secs_f64();
         // What was written for the commit hides behind nothing and is counted as such.

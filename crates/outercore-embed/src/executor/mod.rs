@@ -25,7 +25,7 @@ use std::sync::Arc;
 use outercore_core::{Error, Result};
 use outercore_io::{Disk, FileLock};
 
-use crate::journal::Position;
+use crate::journal::{Position, ResidentRecord};
 use crate::layout::TableLayout;
 use crate::order::Order;
 use crate::partition::{Slot, SlotMemory};
@@ -107,7 +107,7 @@ pub struct Executor {
     /// An epoch has ended and the caller has not been told.
     epoch_ended: bool,
     failed: bool,
-    resident: Vec<u8>,
+    resident: ResidentRecord,
     counters: ExecutorCounters,
     worker: Worker,
     /// Let go last, when the worker has ended.
@@ -115,9 +115,12 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// What the caller kept in memory, as committed last.
-    pub fn resident_state(&self) -> &[u8] {
-        &self.resident
+    /// What the caller kept in memory, as committed last; read from the disk.
+    ///
+    /// # Errors
+    /// `Corrupt`: it is not what was committed.
+    pub fn resident_state(&self) -> Result<Vec<u8>> {
+        self.resident.load(&self.directory, self.generation)
     }
 
     /// The buffer state that comes next, or whose steps are being handed out.

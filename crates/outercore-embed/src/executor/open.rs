@@ -101,7 +101,7 @@ impl Executor {
         // The journal may have been replaced by a process that was killed before it could make the
         // new name durable; what the old one names is about to be overwritten.
         disk.sync_dir(directory)?;
-        let resident = journal.load_resident(directory)?;
+        journal.resident.load(directory, journal.generation)?;
         let order = journal::load_order(directory, &journal)?;
         let layout = journal.layout;
         let mut walks = Walks::new(order, journal.walks)?;
@@ -142,7 +142,7 @@ impl Executor {
             brings_back: None,
             epoch_ended: false,
             failed: false,
-            resident,
+            resident: journal.resident,
             counters: ExecutorCounters::default(),
             worker,
             _lock: lock,

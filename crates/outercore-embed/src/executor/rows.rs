@@ -16,8 +16,9 @@ impl Executor {
     ///
     /// For use between epochs: rows of the step under way are as they are by now.
     ///
-    /// **Cost**: one sequential read where the partition is not in memory. Only a whole partition,
-    /// all [`slot_rows`](crate::TableLayout::slot_rows) of it, can be compared with its checksum.
+    /// **Cost**: one sequential read where the partition is not in memory. Rows that are asked for
+    /// in turn, from a partition's first to that of its last node, are compared with its checksum;
+    /// others cannot be.
     ///
     /// # Errors
     /// `Invalid`: no such rows. As [`Executor::advance`].

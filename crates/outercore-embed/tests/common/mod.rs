@@ -135,7 +135,7 @@ pub fn engine() -> EngineConfig {
 
 /// What the caller keeps in memory: one number.
 pub fn relation_of(executor: &Executor) -> f32 {
-    f32::from_le_bytes(executor.resident_state().try_into().unwrap())
+    f32::from_le_bytes(executor.resident_state().unwrap().try_into().unwrap())
 }
 
 /// Trains a step of the executor.

@@ -215,8 +215,9 @@ impl PartitionExecutor {
     }
 
     /// What the caller kept in memory at the last commit.
-    fn resident<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.lock().executor.resident_state())
+    fn resident<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.lock().executor.resident_state().map_err(to_python)?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// The next step as a dictionary, `None` at the end of an epoch.
