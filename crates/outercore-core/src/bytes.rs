@@ -39,11 +39,37 @@ impl Bytes {
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
+
+    /// As many or a few more, so that their text says exactly how many, below a pebibyte: for what
+    /// somebody is told to ask for.
+    ///
+    /// # Example
+    /// ```
+    /// use outercore_core::Bytes;
+    /// let needed = Bytes(45_940_000);
+    /// assert_eq!(needed.to_string(), "43.8 MiB");
+    /// assert!("43.8 MiB".parse::<Bytes>()? < needed);
+    /// assert_eq!(needed.readable(), "43.9 MiB".parse()?);
+    /// # Ok::<(), outercore_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn readable(self) -> Self {
+        let mut unit = 1u128;
+        while u128::from(self.0) >= 1024 * unit && unit < 1 << (10 * UNITS.len()) {
+            unit *= 1024;
+        }
+        if unit == 1 {
+            return self;
+        }
+        let tenths = (u128::from(self.0) * 10).div_ceil(unit);
+        Self(u64::try_from((tenths * unit + 5) / 10).unwrap_or(u64::MAX))
+    }
 }
+
+const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
         if self.0 < 1024 {
             return write!(f, "{} B", self.0);
         }
@@ -108,6 +134,18 @@ mod tests {
             ("2.5GB", 2_500_000_000),
         ] {
             assert_eq!(text.parse::<Bytes>().unwrap().0, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_readable_is_at_least_as_much_and_its_text_says_exactly_how_much() {
+        let near =
+            |power: u32| [-1i64, 0, 1, 57].map(|more| (1u64 << power).wrapping_add_signed(more));
+        let sizes = (0..50).flat_map(near).chain([0, 999, 1025, 45_940_000, 3_333_333_333]);
+        for bytes in sizes.map(Bytes) {
+            let readable = bytes.readable();
+            assert!(readable >= bytes && readable.0 <= bytes.0 + bytes.0 / 10 + 1, "{bytes:?}");
+            assert_eq!(readable.to_string().parse::<Bytes>().unwrap(), readable, "{bytes:?}");
         }
     }
 

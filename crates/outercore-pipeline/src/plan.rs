@@ -27,6 +27,9 @@ const CONSTANT_SHARES: [f64; 7] = [0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9];
 const LEAST_WORKING: Bytes = Bytes::kib(512);
 const MOST_WORKING: Bytes = Bytes::mib(64);
 
+/// Budgets that are tried for the least that works, each a fiftieth above the one before.
+const MOST_GUESSES: u32 = 100;
+
 /// Largest number of batches fetched together.
 pub const MAX_GROUP: u32 = 32;
 
@@ -283,7 +286,7 @@ impl MemoryPlan {
         }
         match best {
             Some(split) => Ok(input.finish(split, num_rows)),
-            None => Err(input.too_small(num_rows)),
+            None => Err(input.too_small()),
         }
     }
 
@@ -299,7 +302,7 @@ impl MemoryPlan {
         let group = (1..=group).rev().find(|&group| fits(group));
         match group {
             Some(group) => Ok(input.finish(Split { group, ..Split::default() }, 0)),
-            None => Err(input.too_small(0)),
+            None => Err(input.too_small()),
         }
     }
 }
@@ -342,19 +345,37 @@ impl PlanInput<'_> {
         }
     }
 
-    fn too_small(&self, num_rows: u64) -> Error {
-        let rows = if num_rows == 0 { 0 } else { self.trial.nodes.min(num_rows) * 13 / 10 };
-        let least = self.fixed() + self.in_flight(1) + rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
-        Error::new(
-            ErrorKind::Budget,
-            format!(
-                "a budget of {} is too small; the least that works is {}",
-                self.budget,
-                Bytes(least)
-            ),
-        )
-        .hint("raise --memory, or lower the batch size or the fan-outs")
+    /// About the least budget that works: what depends on the budget is taken as it is for this one.
+    fn least(&self) -> Bytes {
+        let num_rows = self.rows.map_or(0, |(rows, _)| rows);
+        let rows = self.trial.nodes.min(num_rows) * 13 / 10;
+        let slots = rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
+        Bytes(self.fixed() + self.in_flight(1) + slots)
     }
+
+    fn too_small(&self) -> Error {
+        too_small(self.budget, self.least())
+    }
+
+    /// The error of [`MemoryPlan::new`], where `plans` says whether a budget is planned: with a
+    /// least budget that is, at most a fiftieth above the first one that would be.
+    pub(crate) fn refuse(&self, plans: impl Fn(Bytes) -> bool) -> Error {
+        let mut least = self.least().max(self.budget).readable();
+        // It cannot go on for long: most of a budget of twice the size is free.
+        for _ in 0..MOST_GUESSES {
+            if plans(least) {
+                break;
+            }
+            least = Bytes(least.0 + least.0 / 50).readable();
+        }
+        too_small(self.budget, least)
+    }
+}
+
+fn too_small(budget: Bytes, least: Bytes) -> Error {
+    let text = format!("a budget of {budget} is too small; the least that works is {least}");
+    Error::new(ErrorKind::Budget, text)
+        .hint("raise --memory, or lower the batch size or the fan-outs")
 }
 
 /// The trial's rows with their place in the order of heat.

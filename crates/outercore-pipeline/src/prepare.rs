@@ -184,7 +184,7 @@ fn prepare_with(
         }
         None => None,
     };
-    let plan = MemoryPlan::new(&PlanInput {
+    let wanted = PlanInput {
         budget,
         reserved,
         topology: topology_plan,
@@ -200,9 +200,32 @@ fn prepare_with(
         cost: &cost,
         max_read: engine.max_read(),
         far,
+    };
+    // Another way to keep the topology is tried after `Auto`; what is said then is the least.
+    let plan = MemoryPlan::new(&wanted).map_err(|error| match mode {
+        TopologyMode::Auto => error,
+        _ => wanted.refuse(|budget| plans(&wanted, budget, config.topology, size)),
     })?;
     let constant = constant_rows(trial.hot, &plan);
     Ok(Prepared { sampling, plan, source, constant, cost, engine: Some(engine) })
+}
+
+/// Whether there is a plan for another budget.
+fn plans(wanted: &PlanInput<'_>, budget: Bytes, mode: TopologyMode, size: TopologySize) -> bool {
+    let staging = staging(budget);
+    let free = Bytes(budget.0.saturating_sub(wanted.reserved.0 + staging.0));
+    let most = most_resident(free, wanted.rows.is_some());
+    let modes = match mode {
+        TopologyMode::Auto => [TopologyMode::Auto, TopologyMode::Paged],
+        _ => [mode, mode],
+    };
+    modes.into_iter().any(|mode| {
+        plan_topology(mode, size, free, staging, most)
+            .and_then(|topology| {
+                MemoryPlan::new(&PlanInput { budget, topology, staging, ..*wanted })
+            })
+            .is_ok()
+    })
 }
 
 fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan) -> Vec<u64> {

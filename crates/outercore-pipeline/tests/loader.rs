@@ -114,15 +114,16 @@ fn a_budget_below_the_least_is_refused_and_the_least_works() {
         let config = LoaderConfig { memory, batch_size: 256, ..base() };
         Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap()
     };
-    let error = open(Bytes::kib(1200)).plan().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
-    let text = error.to_string();
-    let least = text.split("the least that works is ").nth(1).expect(&text);
-    let least: Bytes = least.lines().next().unwrap().parse().unwrap();
-    // Printed to one decimal.
-    let mut loader = open(Bytes(least.0 * 21 / 20));
-    loader.plan().unwrap();
-    assert_eq!(deliver(&mut loader, 0, 0).len() as u64, loader.num_batches());
+    for budget in [Bytes(1), Bytes::kib(700), Bytes::kib(1200), Bytes::kib(1500)] {
+        let error = open(budget).plan().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+        let text = error.to_string();
+        let least = text.split("the least that works is ").nth(1).expect(&text);
+        let least: Bytes = least.lines().next().unwrap().parse().unwrap();
+        let mut loader = open(least);
+        loader.plan().unwrap();
+        assert_eq!(deliver(&mut loader, 0, 0).len() as u64, loader.num_batches());
+    }
 }
 
 #[test]
