@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_the_python_code_of_a_document_runs_from_top_to_bottom(
     code = "\n".join(blocks(document, "python"))
     if code:
         run(sys.executable, "-c", code, cwd=planted.parent)
+
+
+def test_the_commands_of_the_first_guide_work_one_after_the_other(tmp_path: Path) -> None:
+    guide = ROOT / "docs" / "guides" / "getting-started.md"
+    done = []
+    for command in "".join(blocks(guide, "")).splitlines():
+        program, *words = command.split()
+        if program != "outercore" or words == ["--version"]:
+            continue
+        # One epoch is enough to see that the budget works.
+        words = ["1" if before == "--epochs" else word for before, word in pairwise(["", *words])]
+        run(OUTERCORE, *words, cwd=tmp_path)
+        done.append(words[0])
+    assert done == ["generate", "info", "probe", "plan", "train", "train", "report"]
+    assert (tmp_path / "report.html").stat().st_size > 0
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -259,6 +260,16 @@ def test_without_features_the_graph_alone_is_delivered(graph: oc.Graph) -> None:
 def test_bad_arguments_name_the_thing(graph, options, error, text) -> None:
     with pytest.raises(error, match=text):
         loader(graph, **options).plan()
+
+
+@pytest.mark.parametrize("memory", ["64KiB", "300KiB", "1MiB"])
+def test_the_least_that_a_refusal_names_works(graph: oc.Graph, memory: str) -> None:
+    options = {"num_neighbors": [5, 5], "batch_size": 200}
+    with pytest.raises(oc.BudgetError) as refusal:
+        loader(graph, memory=memory, **options).plan()
+    least = re.search(r"the least that works is (.*)", str(refusal.value))
+    assert least is not None
+    loader(graph, memory=least[1], **options).plan()
 
 
 @pytest.mark.parametrize("nodes", [[-1], [600], np.array([0.5]), np.zeros((2, 2), dtype=int)])

@@ -253,6 +253,27 @@ def test_a_file_that_is_not_what_it_says_is_named(
         open_rows(str(tmp_path / name))
 
 
+def test_a_truncated_array_is_named_with_what_may_have_happened(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(1000))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InvalidError, match=r"x.npy`: .*\nhint: expected `.npy` as NumPy"):
+        open_rows(str(path))
+
+
+def test_what_the_core_refuses_of_chosen_columns_is_told_with_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise InvalidError("row 1: node id -4 is negative")
+
+    path = tmp_path / "e.csv"
+    path.write_text("src,dst\n0,1\n-4,2\n")
+    monkeypatch.setattr(RecordingImporter, "push_edges", refuse)
+    with pytest.raises(InvalidError, match=r"`.*e.csv:src,dst`: row 1: node id -4 is negative"):
+        imported(Inputs((f"{path}:src,dst",)))
+
+
 def test_a_truncated_archive_member_is_named(tmp_path: Path) -> None:
     member = io.BytesIO()
     np.save(member, np.arange(1000))

@@ -53,7 +53,10 @@ def pushed(name: str, batches: Batches) -> EdgeSource:
 
     def feed(importer: Importer) -> None:
         for source, target in batches():
-            importer.push_edges(source, target)
+            try:
+                importer.push_edges(source, target)
+            except InvalidError as error:
+                raise InvalidError(f"`{name}`: {error}") from None
 
     return EdgeSource(name, feed)
 

@@ -170,7 +170,10 @@ def _npy(spec: FileSpec) -> RowSource:
     try:
         array = np.load(spec.path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InvalidError(f"array `{spec.path}`: {error}") from None
+        raise InvalidError(
+            f"array `{spec.path}`: {error}\n"
+            "hint: expected `.npy` as NumPy writes it; if the copy was cut short, copy it again"
+        ) from None
     width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
     dtype, count = array.dtype, len(array)
     step = _rows_per_chunk(dtype, width)

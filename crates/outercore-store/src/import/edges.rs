@@ -289,7 +289,7 @@ impl Context<'_> {
             Some(nodes) => nodes,
             None if found == 0 => {
                 return Err(Error::invalid("the input has no edges and says no number of nodes")
-                    .hint("pass the number of nodes to import a graph without edges"));
+                    .hint("a graph without edges is imported by `--nodes N --overwrite`"));
             }
             None => {
                 refuse_names(found, histogram.arcs())?;
@@ -430,7 +430,10 @@ fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
          on, not names or hashes (the column offsets alone would take {offsets})",
         num_nodes - 1
     ))
-    .hint("number the nodes from 0 on; if the graph really has so many, pass the number of nodes"))
+    .hint(
+        "number the nodes from 0 on; if the graph really has so many, import it by `--nodes N \
+         --overwrite`",
+    ))
 }
 
 #[cfg(test)]
