@@ -104,14 +104,18 @@ def test_rows_ascend_and_keep_their_bias() -> None:
         )
 
 
-def test_no_entity_and_no_degree_are_refused() -> None:
+def test_no_entity_and_unknown_degrees_are_refused() -> None:
     with pytest.raises(InvalidError, match="at least one entity"):
         population(NegativesConfig(), [(3, 3)])
     by_degree = NegativesConfig(degree_share=1.0)
     with pytest.raises(InvalidError, match="knows no degrees"):
         population(by_degree, [(0, 3)])
-    with pytest.raises(InvalidError, match="no entity in memory has a triple"):
-        population(by_degree, [(0, 3)], torch.tensor([0, 0, 0, 7]))
+
+
+def test_draws_by_degree_are_even_where_no_entity_has_a_triple() -> None:
+    config = NegativesConfig(count=500, degree_share=1.0)
+    counts = _draws(40, 7, config, [(0, 4)], torch.tensor([0, 0, 0, 0, 7, 7, 7]))
+    assert bool(((counts[:4] - 5000).abs() < 5 * 5000**0.5).all())
 
 
 triples_of_few = some.lists(

@@ -86,6 +86,18 @@ def test_weights_and_degrees_go_with_their_rows(tmp_path: Path) -> None:
     assert torch.equal(table_of(store), naive.entities)
 
 
+def test_partitions_without_triples_train_with_draws_by_degree(tmp_path: Path) -> None:
+    config = config_of(negatives={"count": 9, "degree_share": 0.5})
+    setting = Setting(order_of(6, 3), config=config)
+    # The other hundred entities are in held-out triples only.
+    setting.triples = random_triples(200, 3)
+    store = setting.create(tmp_path, degrees=True)
+    naive = NaivePartitions(setting, dealt(store))
+    train(setting, store, 2)
+    train(setting, naive, 2)
+    assert torch.equal(table_of(store), naive.entities)
+
+
 def test_every_store_begins_with_the_same_rows(tmp_path: Path) -> None:
     setting = Setting(order_of(4, 3))
     memory = setting.in_memory()

@@ -41,8 +41,8 @@ def population(
     entity of each range is drawn beside one of another, all alike without it.
 
     Returns: both, and for draws by degree what every row of the ranges counts, float64, with the
-    sums of these.
-    Errors: `InvalidError` where there is no row to draw, or a degree-weighted draw has no degree.
+    sums of these; all rows alike where none has a triple.
+    Errors: `InvalidError` where there is no row to draw, or the degrees are not known.
     """
     sizes = [stop - start for start, stop in ranges]
     if sum(sizes) < 1:
@@ -53,14 +53,13 @@ def population(
         raise InvalidError("negatives.degree_share: the store knows no degrees")
     kept = torch.cat([degrees[start:stop] for start, stop in ranges])
     weights = kept.to(torch.float64).pow_(config.degree_power)
+    if not kept.any():
+        # A partition may have entities of held-out triples only: buckets with it have nothing to
+        # train, and stand in the pool nonetheless.
+        weights.fill_(1.0)
     for some, share in zip(weights.split(sizes), shares or (), strict=False):
         some *= share
-    sums = torch.cumsum(weights, 0)
-    if not float(sums[-1]) > 0.0:
-        raise InvalidError(
-            "negatives.degree_share: no entity in memory has a triple\nhint: use `degree_share` 0"
-        )
-    return ranges, shares, (weights.numpy(), sums.numpy())
+    return ranges, shares, (weights.numpy(), torch.cumsum(weights, 0).numpy())
 
 
 class KnownTargets:
