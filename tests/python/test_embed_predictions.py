@@ -111,19 +111,20 @@ def test_one_relation_goes_with_many_heads_by_name(embedding: Embedding) -> None
     assert many.questions[:, 2].tolist() == [-1, -1]
 
 
+@pytest.mark.parametrize("kind", ["dot", "distmult", "transe"])
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("part", ["head", "tail"])
 def test_of_a_plain_graph_its_links_are_known(
-    tmp_path: Path, undirected: bool, part: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: ModelName, undirected: bool, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("outercore.embed.answers._CHUNK", 3)
     edges = [(0, 1), (0, 5), (2, 0), (3, 3), (4, 5), (1, 4)]
     graph = plain(tmp_path / "plain", edges, undirected=undirected)
     draws = np.random.default_rng(1)
     entities = draws.standard_normal((graph.num_nodes, 4), np.float32)
-    model = ModelConfig("dot", 4)
-    nothing = np.empty((1, 0), np.float32)
-    embedding = write_run(tmp_path / "run", graph.root, entities, nothing, model, 1)
+    model = ModelConfig(kind, 4)
+    relations = draws.standard_normal((1, build_model(model).relation_width(4)), np.float32)
+    embedding = write_run(tmp_path / "run", graph.root, entities, relations, model, 1)
     arcs = set(edges) | ({(v, u) for u, v in edges} if undirected else set())
     asked: dict[str, Any] = {"tail" if part == "head" else "head": list(range(6))}
     found = predict(embedding, **asked, k=10, leave_out_known=True)
@@ -132,8 +133,37 @@ def test_of_a_plain_graph_its_links_are_known(
         linked = {v for u, v in arcs if u == node} if part == "tail" else linked
         answers = found.ids[node][found.ids[node] >= 0].tolist()
         assert sorted(answers) == sorted(set(range(6)) - linked - {node})
-        scores = entities[answers] @ entities[node]
-        assert answers == [answers[place] for place in np.argsort(-scores, kind="stable")]
+        question = (-1, 0, node) if part == "head" else (node, 0, -1)
+        assert answers == naive_predictions(embedding, part, question, linked | {node})[0]
+
+
+@pytest.mark.parametrize("part", ["head", "tail"])
+def test_dot_is_asked_with_or_without_the_relation_of_triples(
+    tmp_path: Path, embedded_graph: oc.Graph, part: str
+) -> None:
+    embedding = embed(tmp_path / "run", embedded_graph, "dot")
+    triples = np.concatenate(
+        [embedded_graph.array("triples/train"), embedded_graph.array("triples/valid")]
+    )
+    anchors, answers = (2, 0) if part == "head" else (0, 2)
+    asked: dict[str, Any] = {"tail" if part == "head" else "head": np.arange(ENTITIES)}
+    options: dict[str, Any] = {"k": ENTITIES, "by_id": True, "leave_out_known": True}
+    without = predict(embedding, **asked, **options)
+    with_one = predict(embedding, **asked, relation=2, **options)
+    assert without.questions[:, 1].tolist() == [-1] * ENTITIES
+    for entity in range(ENTITIES):
+        known = triples[triples[:, anchors] == entity]
+        for found, some in ((without, known), (with_one, known[known[:, 1] == 2])):
+            ids = found.ids[entity][found.ids[entity] >= 0].tolist()
+            # The entity itself is an answer as any other: a fact may be about one alone.
+            assert sorted(ids) == sorted(set(range(ENTITIES)) - set(some[:, answers].tolist()))
+
+
+def test_questions_by_id_need_no_data_set(embedding: Embedding) -> None:
+    expected = predict(embedding, head=[3], relation=[1], by_id=True)
+    embedding.data_set.rename(embedding.data_set.with_name("elsewhere"))
+    found = predict(Embedding.open(embedding.root), head=[3], relation=[1], by_id=True)
+    assert np.array_equal(found.ids, expected.ids)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from embedded import Rows, facts, plain, random_triples
+from embedded import Rows, embed, facts, plain, random_triples
 from outercore import _core
 from outercore.embed.embedding import Embedding
 from outercore.errors import InvalidError
@@ -398,6 +398,21 @@ def test_another_dimension_does_not_go_on_and_leaves_nothing(root: Path, tmp_pat
             root / "facts", out=tmp_path / "next", start_from=root / "run", **{**OPTIONS, "dim": 10}
         )
     assert not (tmp_path / "next").exists()
+
+
+def test_dot_is_asked_without_a_relation(root: Path, tmp_path: Path, outcome: Any) -> None:
+    embedding = embed(tmp_path / "dot", oc.open(root / "facts"), "dot")
+    question = ("embedding", "predict", tmp_path / "dot", "--head", "n3", "-k", "2")
+    code, out, err = outcome(*question, "--json")
+    assert code == 0, err
+    (found,) = json.loads(out)
+    assert (found["head"], found["relation"], found["tail"]) == ("n3", "", "?")
+    ids = [answer["id"] for answer in found["answers"]]
+    assert ids == embedding.predict(head="n3", k=2).ids[0].tolist()
+    code, _, err = outcome(*question, "--out", "found.tsv")
+    assert code == 0, err
+    rows = [line.split("\t") for line in Path("found.tsv").read_text().splitlines()]
+    assert [row[:3] for row in rows[1:]] == [["n3", "", f"n{entity}"] for entity in ids]
 
 
 def test_of_a_plain_graph_nodes_are_asked_by_number(tmp_path: Path, outcome: Any) -> None:

@@ -201,7 +201,8 @@ def predict(
 ) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
 
-    Of a plain graph, which has no relations, give one of `--head` and `--tail`.
+    Of a plain graph, which has no relations, one of `--head` and `--tail` is enough, and so it is
+    for the model `dot`, which knows none.
 
     **Examples**
 

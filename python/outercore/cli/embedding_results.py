@@ -127,6 +127,9 @@ class Answers:
     def _names(self, kind: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
         if self._ids or not self._embedding.named:
             return ids, pa.int64()
+        if (ids < 0).any():
+            # Asked without a relation.
+            return [""] * len(ids), _NAME
         names = (
             self._embedding.entity_names(ids)
             if kind == "entity"

@@ -26,12 +26,15 @@ _CHUNK = 1 << 18
 class Answers:
     """What completes each question to a triple of the data set, of any part of it.
 
-    Shapes: `questions` int64 [n, 3], the part that is asked for being -1.
+    Shapes: `questions` int64 [n, 3], the part that is asked for being -1; where all relations are
+    -1, too, a triple of any relation counts.
     Cost: one pass over the triples, or over the links of a plain graph; 16 bytes an answer.
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
         first, second, asked = _COLUMNS[part]
+        if part != "relation" and len(questions) and (questions[:, 1] < 0).all():
+            first = second = 2 if part == "head" else 0
         scale = max(embedding.num_entities, embedding.num_relations)
         # Two ids in one number: exact, as both are less than 2^31.5 on any table that fits a disk.
         if scale > 3_000_000_000:

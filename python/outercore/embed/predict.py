@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.answers import Answers
+from outercore.embed.data import has_triples
 from outercore.embed.models import Model, Side
 from outercore.embed.topk import LARGEST, TopK, require_finite
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
@@ -41,7 +42,7 @@ class Predictions:
     part: Open
     """What was asked for."""
     questions: NDArray[np.int64]
-    """int64 [questions, 3], the open part -1."""
+    """int64 [questions, 3], the open part -1, and a relation that `dot` was asked without."""
     ids: NDArray[np.int64]
     """Entities, or relations where they were asked for."""
     scores: NDArray[np.float32]
@@ -62,8 +63,8 @@ def predict(
     """The `k` best completions of each question.
 
     A question is two of head, relation and tail, by name (by id, where there are no names); of a
-    plain graph, which has no relations, one of head and tail. Several values make several
-    questions; a single one goes with all of them.
+    plain graph, which has no relations, or of `dot`, which knows none, one of head and tail is
+    enough. Several values make several questions; a single one goes with all of them.
 
     Args:
         embedding: what to ask.
@@ -72,8 +73,9 @@ def predict(
         tail: known tails.
         k: how many answers.
         by_id: questions are ids, though there are names.
-        leave_out_known: no answers that make a triple of the data set, whatever part it is of.
-            In a plain graph a node is never an answer for itself.
+        leave_out_known: no answers that make a triple of the data set, whatever part it is of;
+            without a relation, a triple of any. In a plain graph a node is never an answer for
+            itself.
         index: of the model's own metric, to ask it for candidates; only for heads and tails.
 
     Cost: a pass over the table for each 1,024 questions and questions x entities scores; with
@@ -90,7 +92,8 @@ def predict(
         >>> found.part, found.ids.shape
         ('tail', (2, 5))
     """
-    part, questions = _questions(embedding, head, relation, tail, by_id=by_id)
+    plain = _plain(embedding)
+    part, questions = _questions(embedding, head, relation, tail, by_id=by_id, plain=plain)
     if index is not None and part == "relation":
         raise InvalidError("predict: an index knows entities, not relations")
     predictor = Predictor(embedding)
@@ -100,7 +103,7 @@ def predict(
             part,
             questions[start : start + GROUP],
             k,
-            hidden=_hidden(embedding, part, questions, answers, start),
+            hidden=_hidden(part, questions, answers, start, plain=plain),
             index=index,
         )
         for start in range(0, max(len(questions), 1), GROUP)
@@ -221,19 +224,29 @@ def queries_of(model: Model, side: Side, anchors: Tensor, relations: Tensor) -> 
     return cast("Tensor", queries(side, anchors, relations))
 
 
+def _plain(embedding: Embedding) -> bool:
+    """Whether the nodes of a plain graph were embedded."""
+    try:
+        return not has_triples(embedding.graph)
+    except (InvalidError, NotFoundError):
+        # Questions by id need no data set; without it the tables say what they can.
+        return embedding.num_relations == 1 and not embedding.relations.shape[1]
+
+
 def _hidden(
-    embedding: Embedding,
     part: Open,
     questions: NDArray[np.int64],
     answers: Answers | None,
     start: int,
+    *,
+    plain: bool,
 ) -> tuple[Tensor, Tensor] | None:
     """What is no answer for a group of questions: (question of the group, id), ids ascending.
 
-    In a plain graph a node is none for itself; under an inner product it would be the first.
+    In a plain graph a node is none for itself; it is often the nearest, and so the first.
     """
     known = None if answers is None else answers.of(start, start + GROUP)
-    if part == "relation" or embedding.relations.shape[1]:
+    if part == "relation" or not plain:
         return known
     asked = questions[start : start + GROUP, 0 if part == "tail" else 2]
     rows, ids = torch.arange(len(asked)), torch.from_numpy(asked.copy())
@@ -261,15 +274,18 @@ def _questions(
     tail: Some | None,
     *,
     by_id: bool,
+    plain: bool,
 ) -> tuple[Open, NDArray[np.int64]]:
     """The open part, and the questions by id."""
-    if relation is None and not embedding.relations.shape[1] and (head is None) != (tail is None):
+    by_id_relation = by_id
+    if relation is None and plain and (head is None) != (tail is None):
         # Of a plain graph there is only one relation to mean.
         relation, by_id_relation = [0], True
-    else:
-        by_id_relation = by_id
     given = {"head": head, "relation": relation, "tail": tail}
     missing = [name for name, some in given.items() if some is None]
+    if len(missing) == 2 and relation is None and not embedding.relations.shape[1]:
+        # Scores are the same whatever the relation.
+        missing.remove("relation")
     if len(missing) != 1:
         found = ", ".join(name for name in given if name not in missing) or "nothing"
         raise InvalidError(
