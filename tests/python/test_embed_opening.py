@@ -43,6 +43,22 @@ def test_an_embedding_is_opened_by_its_run_and_knows_names(
     assert np.array_equal(embedding.rows([9, 2]), np.asarray(embedding.entities)[[9, 2]])
 
 
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("99999999999999999999", "99999999999999999999: expected 0 to"),
+        (-(2**70), "-1180591620717411303424: expected 0 to"),
+        ("60", "60: expected 0 to"),
+        ("²", "expected an id, found `²`"),
+        ("n7", "expected an id, found `n7`"),
+    ],
+)
+def test_an_id_that_is_none_is_refused(embedding: Embedding, item: str | int, message: str) -> None:
+    for kind, ids in (("entity", embedding.entity_ids), ("relation", embedding.relation_ids)):
+        with pytest.raises(InvalidError, match=f"{kind}.? {message}"):
+            ids([3, item], by_id=True)
+
+
 def test_blocks_are_the_table_in_order(embedding: Embedding) -> None:
     table = np.asarray(embedding.entities)
     for rows in (1, 7, ENTITIES, 1000):

@@ -287,11 +287,14 @@ class Embedding:
         items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
         if not by_id and self.named:
             return self._dictionary(kind).ids(items)
-        try:
-            ids = np.array([int(item) for item in items], np.int64)
-        except (ValueError, OverflowError):
-            odd = next(item for item in items if not str(item).lstrip("-").isdigit())
-            raise InvalidError(f"{kind}: expected an id, found `{odd}`") from None
+        ids = np.empty(len(items), np.int64)
+        for place, item in enumerate(items):
+            try:
+                ids[place] = int(item)
+            except ValueError:
+                raise InvalidError(f"{kind}: expected an id, found `{item}`") from None
+            except OverflowError:
+                raise InvalidError(f"{kind} {item}: expected 0 to {count - 1}") from None
         return self._checked(ids, kind, count)
 
     def _names(self, ids: ArrayLike, kind: str) -> list[str]:
