@@ -180,6 +180,29 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     assert triples == [216] * 4
 
 
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
+) -> None:
+    collect = Scoring.collect_known
+
+    def stopped(self: Scoring, chunks: Any) -> None:
+        self._stop.request()
+        collect(self, chunks)
+
+    config, out = small(budget=budget), tmp_path / "run"
+    monkeypatch.setattr(Scoring, "collect_known", stopped)
+    with pytest.raises(InterruptError) as caught:
+        oc.embed(facts, config, out=out)
+    monkeypatch.undo()
+    # The exception is kept, as a notebook does it, and what its frames hold with it.
+    begun = bool(budget)
+    hint = f"go on with `outercore embed --resume {out}`" if begun else "run the same command again"
+    assert str(caught.value) == f"stopped on request before the first batch\nhint: {hint}"
+    result = oc.embed.resume(out) if begun else oc.embed(facts, config, out=out)
+    assert result.record["status"] == "finished"
+
+
 def test_in_memory_a_run_stops_after_the_batch_under_way(facts: Path, tmp_path: Path) -> None:
     with pytest.raises(InterruptError, match="stopped in epoch 1 after 48 triples"):
         oc.embed(facts, small(), out=tmp_path / "run", observer=After(3, interrupt))

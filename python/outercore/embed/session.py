@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,25 +83,34 @@ class Session:
         self._store = open_store(
             run, self._data, self._config, self._placement, layout, self._device, warm
         )
-        if warm is not None and not begun:
-            # From here on a restart needs the other run no more.
-            self._store.checkpoint(Progress())
-        self._trainer = Trainer(self._store, self._config, self._model)
-        self._scoring = self._prepare_scoring()
-        self._epochs = Epochs(
-            self._trainer,
-            validate=self._scoring.validate if self._scoring.has("valid") else None,
-            after_epoch=self._after_epoch,
-            observer=observer,
-            stop=lambda: stop.requested,
-            checkpoint_seconds=config.run.checkpoint_seconds,
-            triples=planned.size.triples,
-            counters=self._counters,
-        )
-        self._plan = self._planned()
-        self._described = describe(
-            graph, self._config, self._data, self._placement, run=str(run.path), device=self._device
-        )
+        with ExitStack() as stack:
+            # Whoever keeps the exception would keep the table's lock with it.
+            stack.callback(self._store.close)
+            if warm is not None and not begun:
+                # From here on a restart needs the other run no more.
+                self._store.checkpoint(Progress())
+            self._trainer = Trainer(self._store, self._config, self._model)
+            self._scoring = self._prepare_scoring()
+            self._epochs = Epochs(
+                self._trainer,
+                validate=self._scoring.validate if self._scoring.has("valid") else None,
+                after_epoch=self._after_epoch,
+                observer=observer,
+                stop=lambda: stop.requested,
+                checkpoint_seconds=config.run.checkpoint_seconds,
+                triples=planned.size.triples,
+                counters=self._counters,
+            )
+            self._plan = self._planned()
+            self._described = describe(
+                graph,
+                self._config,
+                self._data,
+                self._placement,
+                run=str(run.path),
+                device=self._device,
+            )
+            stack.pop_all()
 
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
@@ -214,7 +224,14 @@ class Session:
             stop=self._stop,
         )
         if limits.filtered:
-            scoring.collect_known(self._data.answers())
+            try:
+                scoring.collect_known(self._data.answers())
+            except InterruptError as error:
+                again = f"go on with `outercore embed --resume {self._run.path}`"
+                raise InterruptError(
+                    f"{error} before the first batch\n"
+                    f"hint: {again if self._run.begun else 'run the same command again'}"
+                ) from error
         return scoring
 
     def _degrees(self) -> Tensor | None:
