@@ -35,12 +35,13 @@ from outercore.embed.config import EmbedConfig, Swap
 from outercore.embed.evaluate import Candidates, evaluate
 from outercore.embed.links import Links
 from outercore.embed.models import build_model
+from outercore.embed.negatives import KnownTargets
 from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Size, draws_of, place
 from outercore.embed.planning import order_of as order_of_run
 from outercore.embed.pool_negatives import PoolNegatives
-from outercore.embed.store import Progress
+from outercore.embed.store import Pool, Progress
 from outercore.embed.trainer import Trainer, table_layout
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 
@@ -395,6 +396,40 @@ def test_a_pool_that_is_given_back_keeps_no_triples(tmp_path: Path) -> None:
         assert len(pool.weights) == len(pool.triples)
         assert before is None or (len(before.triples), before.weights) == (0, None)
         before = pool
+
+
+def test_known_triples_of_a_pool_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = Setting(order_of(6, 3), config=config_of(negatives={"filter": "known"}))
+    store = setting.create(tmp_path)
+    pools, alive = store.pools, []
+
+    def watched(epoch: int) -> Iterator[Pool]:
+        before = None
+        for pool in pools(epoch):
+            alive.append(before is not None and before() is not None)
+            before = weakref.ref(pool.triples)
+            yield pool
+
+    monkeypatch.setattr(store, "pools", watched)
+    Trainer(store, setting.config).train_epoch(0)
+    assert len(alive) > 2
+    assert not any(alive)
+
+
+def test_known_triples_in_memory_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(order_of(6, 3), config=config_of(negatives={"filter": "known"}))
+    made = []
+
+    class Counted(KnownTargets):
+        def __init__(self, *triples: Tensor) -> None:
+            made.append(len(triples))
+            super().__init__(*triples)
+
+    monkeypatch.setattr("outercore.embed.trainer.KnownTargets", Counted)
+    train(setting, setting.in_memory(), 3)
+    assert len(made) == 2
 
 
 def test_slots_are_given_back_before_a_table_is_opened_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -110,7 +111,8 @@ class Trainer:
             if native
             else None
         )
-        self._known_of: Tensor | None = None
+        # Not the triples themselves: a store in partitions lets go of them before the next ones.
+        self._known_of: weakref.ref[Tensor] | None = None
         self._known: dict[Side, KnownTargets] = {}
 
     def train_pool(
@@ -176,9 +178,12 @@ class Trainer:
             self.config.optimiser.chunk_size,
             weighs=self.config.bias_weighs,
         )
-        if self.config.negatives.filter == "known" and pool.triples is not self._known_of:
+        made = self._known_of is not None and self._known_of() is pool.triples
+        if self.config.negatives.filter == "known" and not made:
+            # Before the new ones are made: they are as large as the triples.
+            self._known = {}
+            self._known_of = weakref.ref(pool.triples)
             heads, relations, tails = pool.triples.unbind(1)
-            self._known_of = pool.triples
             self._known = {
                 "tail": KnownTargets(heads, relations, tails),
                 "head": KnownTargets(tails, relations, heads),
