@@ -24,6 +24,7 @@ from outercore.errors import InvalidError
 MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(BuiltInModel)]
 MODELS.append(ModelConfig(kind="transe", dim=12, norm=2))
 LOSSES = [LossConfig(kind=kind, margin=0.7, temperature=1.3) for kind in get_args(LossName)]
+LOSSES.append(LossConfig(kind="self-adversarial", margin=0.7, temperature=0.0))
 SIDES: tuple[Side, ...] = get_args(Side)
 
 

@@ -133,7 +133,11 @@ class SelfAdversarialLoss:
         above = positives + self.margin
         half = weights / 2.0
         empty = negatives.amax(dim=1).isneginf()
-        shares = torch.softmax(negatives.mul(self.temperature), dim=1, out=work)
+        steep = negatives.mul(self.temperature)
+        if self.temperature == 0.0:
+            # Minus infinity times 0 is no number, and what is masked would count again.
+            steep.nan_to_num_(nan=-torch.inf)
+        shares = torch.softmax(steep, dim=1, out=work)
         shares.nan_to_num_(nan=0.0)
         below = negatives.add_(self.margin)
         costs = softplus(below).mul_(shares).sum(dim=1).masked_fill_(empty, 0.0)

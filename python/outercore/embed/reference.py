@@ -57,7 +57,8 @@ def loss(config: LossConfig, positives: Tensor, negatives: Tensor, weights: Tens
             missing = (config.margin - positives.unsqueeze(1) + finite).relu()
             rows = torch.where(counted, missing, 0.0).mean(dim=1)
         case "self-adversarial":
-            shares = (negatives * config.temperature).softmax(dim=1).detach()
+            steep = torch.where(counted, finite * config.temperature, -torch.inf)
+            shares = steep.softmax(dim=1).detach()
             costs = torch.where(counted, -logsigmoid(-(finite + config.margin)), 0.0)
             rows = (-logsigmoid(positives + config.margin) + (shares * costs).sum(dim=1)) / 2
     return (weights * rows).sum()
