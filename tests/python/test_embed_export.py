@@ -54,6 +54,21 @@ def test_npy_has_names_beside_it(embedding: Embedding, tmp_path: Path) -> None:
     assert names == embedding.entity_names(np.arange(ENTITIES))
 
 
+def test_relations_of_dot_are_names_without_numbers(
+    tmp_path: Path, embedded_graph: oc.Graph
+) -> None:
+    embedding = embed(tmp_path / "dot", embedded_graph, "dot")
+    names = embedding.relation_names(np.arange(RELATIONS))
+    for suffix in ("npy", "tsv", "parquet"):
+        path = tmp_path / f"relations.{suffix}"
+        assert export(embedding, path, what="relations") == RELATIONS
+    assert np.load(tmp_path / "relations.npy").shape == (RELATIONS, 0)
+    assert (tmp_path / "relations.tsv").read_text().splitlines() == names
+    table = pq.read_table(tmp_path / "relations.parquet")
+    assert table["name"].to_pylist() == names
+    assert table["embedding"].to_pylist() == [[]] * RELATIONS
+
+
 def test_an_export_in_blocks_is_the_export_at_once(
     embedding: Embedding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

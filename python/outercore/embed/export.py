@@ -171,7 +171,8 @@ def _write_npy(path: Path, table: _Table, progress: Progress) -> None:
 
 
 def _write_parquet(path: Path, table: _Table, progress: Progress) -> None:
-    vectors = pa.list_(pa.float32(), table.width)
+    # Arrow has no lists of the fixed size 0, which are the rows of relations of `dot`.
+    vectors = pa.list_(pa.float32(), table.width or -1)
     columns: list[tuple[str, Any]] = [("id", pa.int64()), ("embedding", vectors)]
     if table.named:
         columns.insert(1, ("name", pa.large_string()))
@@ -182,15 +183,19 @@ def _write_parquet(path: Path, table: _Table, progress: Progress) -> None:
     with pq.ParquetWriter(path, schema, compression=packing, use_dictionary=False) as writer:
         for first, rows in table.pieces():
             stop = first + len(rows)
-            flat = pa.array(rows.reshape(-1))
-            arrays = [
-                pa.array(np.arange(first, stop)),
-                pa.FixedSizeListArray.from_arrays(flat, table.width),
-            ]
+            arrays = [pa.array(np.arange(first, stop)), _lists(rows)]
             if table.named:
                 arrays.insert(1, table.names(first, stop))
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             progress("writing rows", stop, table.rows, "rows")
+
+
+def _lists(rows: NDArray[np.float32]) -> pa.Array:
+    """Rows as lists, of a fixed size where that is not 0."""
+    flat = pa.array(rows.reshape(-1))
+    if rows.shape[1]:
+        return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
+    return pa.ListArray.from_arrays(np.zeros(len(rows) + 1, np.int32), flat)
 
 
 def _write_text(path: Path, table: _Table, progress: Progress) -> None:
