@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from outercore import _core
+from outercore.cli import console
 from outercore.errors import CorruptError, InternalError, InterruptError
 
 VERBS = [
@@ -281,3 +282,11 @@ def test_import_info_check_and_plan_work_without_pytorch(tmp_path: Path) -> None
     for arguments in (["check", graph], ["plan", graph, "--fanout", "3,2", "--memory", "64MiB"]):
         finished = without_torch(*arguments)
         assert finished.returncode == 0, finished.stderr
+
+
+def test_json_has_null_for_a_number_that_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"top": [(3, float("inf")), (1, 0.5)], "mean": float("nan"), "least": -float("inf")}
+    for show in (console.json_data, console.json_line):
+        show(value)
+        printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+        assert printed == {"top": [[3, None], [1, 0.5]], "mean": None, "least": None}

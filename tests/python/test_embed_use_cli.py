@@ -119,6 +119,12 @@ def test_two_runs_are_compared_triple_by_triple(root: Path, outcome: Any, tmp_pa
     assert f"MRR {found['other_mrr']:.4f}" in out
     assert "than chance" in out
 
+    code, out, _ = outcome(*arguments, "--triples", "1", "--json")
+    assert code == 0
+    assert "Infinity" not in out
+    found = json.loads(out)
+    assert (found["triples"], found["error"], found["within_noise"]) == (1, None, True)
+
     same = one.compare(one, part="valid")
     assert (same.difference, same.error, same.better, same.worse) == (0, 0, 0, 0)
     assert same.within_noise

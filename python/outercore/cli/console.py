@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,14 +42,26 @@ def line(text: str) -> None:
 
 
 def json_data(value: Any) -> None:
-    """The whole output as JSON, for `--json`."""
-    sys.stdout.write(json.dumps(value, indent=1) + "\n")
+    """The whole output as JSON, for `--json`. A number that is not finite is `null`."""
+    sys.stdout.write(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
 
 
 def json_line(value: Any) -> None:
-    """One line of JSON, for a command that goes on."""
-    sys.stdout.write(json.dumps(value) + "\n")
+    """As `json_data`, in one line, for a command that goes on."""
+    sys.stdout.write(json.dumps(_finite(value), allow_nan=False) + "\n")
     sys.stdout.flush()
+
+
+def _finite(value: Any) -> Any:
+    """The value without numbers that JSON does not have: infinities, and what is no number."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {key: _finite(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_finite(part) for part in value]
+    return value
 
 
 def table(title: str, rows: Sequence[tuple[str, str]]) -> None:

@@ -34,7 +34,8 @@ class PairedComparison:
     difference: float
     """The other's MRR less the first one's."""
     error: float
-    """Standard error of the difference, by the triples. Runs with other seeds vary besides."""
+    """Standard error of the difference, by the triples; infinite for a single one. Runs with other
+    seeds vary besides."""
     better: float
     """Share of the triples that the other ranks better."""
     worse: float
@@ -45,8 +46,9 @@ class PairedComparison:
         return abs(self.difference) <= _NORMAL_95 * self.error
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {**asdict(self), "within_noise": self.within_noise}
+        """As plain JSON values; an infinite error is `None`."""
+        error = self.error if math.isfinite(self.error) else None
+        return {**asdict(self), "error": error, "within_noise": self.within_noise}
 
 
 def compare(
