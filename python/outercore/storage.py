@@ -27,6 +27,11 @@ class Storage:
             file.flush()
             os.fsync(file.fileno())
 
+    def sync(self, path: Path) -> None:
+        """Waits until what another program or library wrote to `path` is on the device."""
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+
     def rename(self, old: Path, new: Path) -> None:
         """Gives `old` the name `new`, replacing a file of that name, in one step."""
         old.replace(new)

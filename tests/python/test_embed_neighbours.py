@@ -27,6 +27,7 @@ from outercore.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from outercore.storage import Storage
 
 
 def test_the_best_few_do_not_depend_on_the_blocks() -> None:
@@ -203,6 +204,35 @@ def test_an_index_finds_nearly_all_and_says_how_many(
     index.probes = index.lists
     whole = neighbours(embedding, ids, 10, metric=metric, by_id=True, index=index)
     assert recall_of(whole.ids, truth.ids) > 0.99
+
+
+def test_an_index_is_named_once_its_pieces_are_on_the_device(
+    tmp_path: Path, embedding: Embedding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss")
+    from outercore.embed import approximate
+
+    done: list[str] = []
+
+    class Watched(Storage):
+        def sync(self, path: Path) -> None:
+            super().sync(path)
+            done.append(path.name)
+
+        def sync_directory(self, path: Path) -> None:
+            super().sync_directory(path)
+            done.append(f"{path.name}/")
+
+        def rename(self, old: Path, new: Path) -> None:
+            super().rename(old, new)
+            done.append(new.name)
+
+    monkeypatch.setattr(approximate, "Storage", Watched)
+    index = approximate.Index.build(embedding, memory=1000)
+    pieces = sorted(path.name for path in index.root.glob("piece-*.faiss"))
+    assert len(pieces) > 1
+    assert done[: len(pieces)] == pieces
+    assert done[len(pieces) :] == [f"{index.root.name}/", "index.json", f"{index.root.name}/"]
 
 
 def test_an_index_of_another_table_or_metric_is_refused(tmp_path: Path) -> None:

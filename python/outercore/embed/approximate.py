@@ -128,6 +128,9 @@ class Index:
             described["recalls"] = [vars(found) for found in recalls]
             # Last: a directory without it is no index.
             text = json.dumps(described, indent=1) + "\n"
+            for number in range(pieces):
+                storage.sync(_piece(root, number))
+            storage.sync_directory(root)
             replace_file(storage, root / _DESCRIPTION, text.encode())
         return cls.open(embedding, metric=chosen)
 

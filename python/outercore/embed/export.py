@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,8 +151,7 @@ def replacing(path: Path) -> Iterator[Path]:
     storage = Storage()
     try:
         yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
+        storage.sync(partial)
         storage.rename(partial, path)
         storage.sync_directory(path.parent)
     finally:
