@@ -235,6 +235,28 @@ def test_an_index_is_named_once_its_pieces_are_on_the_device(
     assert done[len(pieces) :] == [f"{index.root.name}/", "index.json", f"{index.root.name}/"]
 
 
+def test_centres_are_found_from_rows_within_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss")
+    from outercore.embed.approximate import Index
+
+    graph = plain(tmp_path / "plain", [(i, i + 1) for i in range(2999)])
+    embedding = clustered(tmp_path / "run", graph, "dot")
+    rows, counts = Embedding.rows, []
+
+    def counted(self: Embedding, entities: Any) -> Any:
+        counts.append(len(entities))
+        return rows(self, entities)
+
+    monkeypatch.setattr(Embedding, "rows", counted)
+    # Of 16 numbers of 4 bytes, with a copy; never fewer than there are lists.
+    for memory, lists, expected in ((50_000, 0, 390), (50_000, 500, 500), ("1GiB", 20, 1280)):
+        counts.clear()
+        Index.build(embedding, metric="cosine", memory=memory, lists=lists)
+        assert counts[0] == expected
+
+
 def test_an_index_of_another_table_or_metric_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     from outercore.embed.approximate import Index

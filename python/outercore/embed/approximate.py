@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _VERSION = 1
 _DESCRIPTION = "index.json"
 _TRAINING_ROWS = 64
-"""Rows a list from which centres are found."""
+"""Rows a list from which centres are found, where there is memory for them."""
 _QUESTIONS = 200
 """Entities whose neighbours are looked up to find out what the index is worth."""
 _CHECKED_K = 10
@@ -90,7 +90,8 @@ class Index:
         Args:
             embedding: what to index.
             metric: as in `neighbours`.
-            memory: what the rows in work may take, besides FAISS itself and the centres.
+            memory: what the rows in work may take, besides FAISS itself and the centres. Where
+                64 rows a list and a copy of them are more, centres are found from fewer.
             lists: how many; 0 takes twice the root of the number of entities.
             progress: told what is done.
 
@@ -113,8 +114,9 @@ class Index:
         with device_errors(f"index `{root}`"):
             storage.remove_tree(root)
             storage.make_directory(root)
-            empty = _trained(faiss, embedding, chosen, count, progress)
-            pieces = _fill(faiss, empty, embedding, chosen, root, parse_size(memory), progress)
+            room = parse_size(memory)
+            empty = _trained(faiss, embedding, chosen, count, room, progress)
+            pieces = _fill(faiss, empty, embedding, chosen, root, room, progress)
             described: dict[str, Any] = {
                 "version": _VERSION,
                 "metric": chosen,
@@ -126,11 +128,11 @@ class Index:
             built = cls(root, described, _mapped(faiss, root, pieces))
             recalls = built._measure(embedding, progress)
             described["recalls"] = [vars(found) for found in recalls]
-            # Last: a directory without it is no index.
-            text = json.dumps(described, indent=1) + "\n"
             for number in range(pieces):
                 storage.sync(_piece(root, number))
             storage.sync_directory(root)
+            # Last: a directory without it is no index.
+            text = json.dumps(described, indent=1) + "\n"
             replace_file(storage, root / _DESCRIPTION, text.encode())
         return cls.open(embedding, metric=chosen)
 
@@ -253,12 +255,16 @@ def _prepared(metric: str, rows: Tensor) -> Tensor:
     return torch.nn.functional.normalize(rows, dim=1, eps=1e-30) if metric == "cosine" else rows
 
 
-def _trained(faiss: Any, embedding: Embedding, metric: str, lists: int, progress: Progress) -> Any:
+def _trained(
+    faiss: Any, embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress
+) -> Any:
     """An empty index whose centres are found from a sample of the rows."""
     progress("finding centres", 0, lists, "lists")
     measure = faiss.METRIC_INNER_PRODUCT if metric in _BY_PRODUCT else faiss.METRIC_L2
     index = faiss.index_factory(embedding.width, f"IVF{lists},SQ8", measure)
-    count = min(embedding.num_entities, _TRAINING_ROWS * lists)
+    # The rows and a copy of them; as many as there are centres, which take as much, in any case.
+    room = max(lists, memory // (2 * 4 * max(embedding.width, 1)))
+    count = min(embedding.num_entities, _TRAINING_ROWS * lists, room)
     random = np.random.default_rng(_SEED)
     ids = np.sort(random.choice(embedding.num_entities, count, replace=False, shuffle=False))
     rows = torch.from_numpy(embedding.rows(ids))
