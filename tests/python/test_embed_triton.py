@@ -15,7 +15,11 @@ from outercore.errors import InvalidError
 
 pytest.importorskip("triton")
 
+import triton
+import triton.language as tl
+
 from outercore.embed import triton_kernels
+from outercore.embed.triton_kernels import _places
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -69,6 +73,21 @@ def test_the_kernels_give_the_gradients_of_the_reference(
         (to_candidates, expected_candidates),
     ):
         torch.testing.assert_close(mine.cpu(), theirs.float(), rtol=1e-4, atol=1e-4)
+
+
+@triton.jit
+def _places_kernel(found, first, width: tl.constexpr) -> None:
+    row, number = tl.arange(0, 4), tl.arange(0, 2)
+    tl.store(found + row[:, None] * 2 + number[None, :], _places(first + row, number, width))
+
+
+def test_places_beyond_32_bits_are_exact() -> None:
+    # Rows of 256 numbers: from about here on 32 bits are too few.
+    first, width = (1 << 23) - 2, 256
+    found = torch.zeros(4, 2, dtype=torch.int64, device=DEVICE)
+    _places_kernel[(1,)](found, first, width=width)
+    expected = [[(first + row) * width + number for number in range(2)] for row in range(4)]
+    assert found.tolist() == expected
 
 
 def test_scores_far_apart_neither_overflow_nor_vanish() -> None:

@@ -25,6 +25,12 @@ from outercore.errors import InvalidError
 
 
 @triton.jit
+def _places(rows, numbers, width: tl.constexpr):
+    """Where the numbers of rows lie in a table, which may be larger than 32 bits count."""
+    return rows.to(tl.int64)[:, None] * width + numbers[None, :]
+
+
+@triton.jit
 def _scores(
     queries,
     candidates,
@@ -77,7 +83,7 @@ def _queries_kernel(
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     number = tl.arange(0, padded)
     inside = row < rows
-    at = row[:, None] * width + number[None, :]
+    at = _places(row, number, width)
     wanted = inside[:, None] & (number[None, :] < width)
     query = tl.load(queries + at, mask=wanted, other=0.0)
     target = row
@@ -88,9 +94,7 @@ def _queries_kernel(
     for start in range(0, count, block_columns):
         column = start + tl.arange(0, block_columns)
         there = (column[:, None] < count) & (number[None, :] < width)
-        candidate = tl.load(
-            candidates + column[:, None] * width + number[None, :], mask=there, other=0.0
-        )
+        candidate = tl.load(candidates + _places(column, number, width), mask=there, other=0.0)
         scores = _scores(
             query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
         )
@@ -117,9 +121,7 @@ def _queries_kernel(
     for start in range(0, count, block_columns):
         column = start + tl.arange(0, block_columns)
         there = (column[:, None] < count) & (number[None, :] < width)
-        candidate = tl.load(
-            candidates + column[:, None] * width + number[None, :], mask=there, other=0.0
-        )
+        candidate = tl.load(candidates + _places(column, number, width), mask=there, other=0.0)
         scores = _scores(
             query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
         )
@@ -152,7 +154,7 @@ def _candidates_kernel(
     """A block of candidates: what all rows add to their gradient."""
     column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
     number = tl.arange(0, padded)
-    at = column[:, None] * width + number[None, :]
+    at = _places(column, number, width)
     wanted = (column[:, None] < count) & (number[None, :] < width)
     candidate = tl.load(candidates + at, mask=wanted, other=0.0)
     gradient = tl.zeros([block_columns, padded], tl.float32)
@@ -160,7 +162,7 @@ def _candidates_kernel(
         row = start + tl.arange(0, block_rows)
         inside = row < rows
         there = inside[:, None] & (number[None, :] < width)
-        query = tl.load(queries + row[:, None] * width + number[None, :], mask=there, other=0.0)
+        query = tl.load(queries + _places(row, number, width), mask=there, other=0.0)
         target = row
         if has_ids:
             target = tl.load(targets + row, mask=inside, other=-2)
