@@ -24,6 +24,13 @@ def neighbor_loader(*arguments: Any, **options: Any) -> Any:
     return NeighborLoader(*arguments, **options)
 
 
+def beside_degrees(error: BudgetError, degrees: int) -> BudgetError:
+    """What a loader says of its part of the budget, with the bytes that in-degrees take of it."""
+    if not degrees:
+        return error
+    return BudgetError(f"{error}\nhint: the in-degrees take {format_size(degrees)} besides")
+
+
 class Loaders:
     """Opens the training loader and, beside or instead of it, one for evaluation.
 
@@ -58,6 +65,7 @@ class Loaders:
                 f"`{config.model.kind}` needs take {format_size(reserved)} of it\n"
                 "hint: give more memory, or use `--model sage` or `gat`"
             )
+        self._degrees = reserved
         self._total = total - reserved
 
     @property
@@ -74,9 +82,9 @@ class Loaders:
             try:
                 self._training = self._open_training()
                 self.training_plan = self._training.plan()
-            except BudgetError:
+            except BudgetError as error:
                 if not self.use_whole_budget():
-                    raise
+                    raise beside_degrees(error, self._degrees) from None
         return self._training
 
     @contextmanager

@@ -12,6 +12,7 @@ from outercore.errors import BudgetError
 from outercore.graph import Graph
 from outercore.sizes import parse_size
 from outercore.train.config import TrainConfig
+from outercore.train.loaders import beside_degrees
 
 
 def plan_training(data_set: Path, config: TrainConfig) -> dict[str, Any]:
@@ -25,12 +26,12 @@ def plan_training(data_set: Path, config: TrainConfig) -> dict[str, Any]:
     degrees = 4 * graph.num_nodes if config.model.kind in ("gcn", "gin") else 0
     share = int(max(total - degrees, 0) * config.budget.validation_share)
     try:
-        loader = _plan(graph, config, total - degrees - share)
+        loader = _plan(graph, config, total - share, degrees)
     except BudgetError:
         if not share:
             raise
         share = 0
-        loader = _plan(graph, config, total - degrees)
+        loader = _plan(graph, config, total, degrees)
     return {
         "memory": total,
         "in_degrees_memory": degrees,
@@ -39,7 +40,7 @@ def plan_training(data_set: Path, config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def _plan(graph: Graph, config: TrainConfig, memory: int) -> dict[str, Any]:
+def _plan(graph: Graph, config: TrainConfig, memory: int, degrees: int) -> dict[str, Any]:
     sampling, budget = config.sampling, config.budget
     roles = graph.manifest["roles"]
     described = {
@@ -49,7 +50,7 @@ def _plan(graph: Graph, config: TrainConfig, memory: int) -> dict[str, Any]:
         "shuffle": True,
         "seed": config.run.seed,
         "edge_ids": False,
-        "memory": max(memory, 0),
+        "memory": max(memory - degrees, 0),
         "reserved": _label_bytes(graph),
         "threads": budget.threads or 0,
         "backend": budget.backend,
@@ -59,7 +60,10 @@ def _plan(graph: Graph, config: TrainConfig, memory: int) -> dict[str, Any]:
     }
     if roles.get("features"):
         described["features"] = roles["features"]
-    return _native.plan(Path(graph.root), described, graph.split(sampling.train))
+    try:
+        return _native.plan(Path(graph.root), described, graph.split(sampling.train))
+    except BudgetError as error:
+        raise beside_degrees(error, degrees) from None
 
 
 def _label_bytes(graph: Graph) -> int:
