@@ -68,11 +68,19 @@ def test_what_does_not_fit_is_in_partitions_within_the_budget(memory: int) -> No
 
 
 def test_a_byte_below_the_least_is_refused_and_the_least_is_not() -> None:
-    for budget in ({}, {"partitions": 16, "slots": 4}, {"partitions": 1}, {"swap": "spare-slot"}):
+    some = ({"partitions": 16, "slots": 4}, {"partitions": 1}, {"slots": 5})
+    for budget in ({}, *some, {"swap": "spare-slot"}):
         least = least_of(LARGE, **budget)
         assert place(config(least, **budget), LARGE).needed <= least
         with pytest.raises(BudgetError, match=f"which is {least} bytes"):
             place(config(least - 1, **budget), LARGE)
+
+
+def test_what_slots_need_is_said_where_everything_in_memory_needs_less() -> None:
+    few = Size(entities=200, relations=4, triples=800)
+    least = least_of(few, slots=3)
+    assert least > least_of(few)
+    assert place(config(least, slots=3), few).slots == 3
 
 
 def test_partitions_and_slots_that_are_asked_for_are_taken() -> None:

@@ -189,7 +189,10 @@ def place(config: EmbedConfig, size: Size) -> Placement:
         )
     fitting = [one for one in possible if one.needed <= budget]
     if not fitting:
-        least = min(min(one.needed for one in possible), whole.needed if asked == 0 else 1 << 62)
+        least = min(one.needed for one in possible)
+        if asked == 0 and config.budget.slots == 0:
+            # Only then everything in memory was tried.
+            least = min(least, whole.needed)
         raise _too_small(budget, least, "the smallest partitions")
     # A state should train a batch at least; where that cannot be, the fewest partitions do.
     large = [one for one in fitting if _pool(size, one) >= config.optimiser.batch_size]
