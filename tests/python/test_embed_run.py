@@ -18,6 +18,7 @@ import torch
 import outercore as oc
 from outercore import _native
 from outercore.embed.data import Triples
+from outercore.embed.npy import npy_header
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.options import configuration
 from outercore.embed.randomness import Purpose, generator
@@ -603,6 +604,30 @@ def test_chosen_triples_are_collected_a_chunk_at_a_time(
         found = choose("valid", triples, most, 7)
         np.testing.assert_array_equal(found.triples.numpy(), rows[places.numpy()])
         assert found.of == 1000
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "found"),
+    [("float64", 216, r"float64 \[216\]"), ("float32", 215, r"float32 \[215\]")],
+)
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS])
+def test_weights_of_another_type_or_number_are_refused(
+    facts: Path, tmp_path: Path, dtype: str, rows: int, found: str, budget: dict[str, int]
+) -> None:
+    weighted = tmp_path / "weighted"
+    shutil.copytree(facts, weighted)
+    (manifest,) = weighted.glob("*.json")
+    saved = json.loads(manifest.read_text())
+    name, file = "triples/train.weight", "triples/train.weight.npy"
+    header = npy_header(np.dtype(dtype).str, (rows,))
+    (weighted / file).write_bytes(header + np.ones(rows, dtype).tobytes())
+    of_triples = saved["arrays"]["triples/train"]
+    place = {"file": file, "dtype": dtype, "shape": [rows], "data_offset": len(header)}
+    saved["arrays"][name] = {**of_triples, **place}
+    manifest.write_text(json.dumps(saved))
+    with pytest.raises(InvalidError, match=rf"{name}`: expected float32 \[216\], found {found}"):
+        oc.embed(weighted, small(budget=budget), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_options_are_laid_on_a_file_and_the_file_on_a_recipe(tmp_path: Path) -> None:

@@ -185,9 +185,16 @@ def _triples(graph: Graph, name: str) -> Triples | None:
             f"array `{key}`: expected int64 [m, 3], found {entry['dtype']} {entry['shape']}"
         )
     path, offset = _place(graph.root, entry)
+    count = int(entry["shape"][0])
     weights = graph.arrays.get(f"{key}.weight")
-    weights_path, weights_offset = (None, 0) if weights is None else _place(graph.root, weights)
-    return Triples(key, path, offset, int(entry["shape"][0]), weights_path, weights_offset)
+    if weights is None:
+        return Triples(key, path, offset, count)
+    if weights["dtype"] != "float32" or list(weights["shape"]) != [count]:
+        raise InvalidError(
+            f"array `{key}.weight`: expected float32 [{count}], found {weights['dtype']} "
+            f"{weights['shape']}"
+        )
+    return Triples(key, path, offset, count, *_place(graph.root, weights))
 
 
 def _relations(graph: Graph, parts: Mapping[Part, Triples | Links]) -> int:
