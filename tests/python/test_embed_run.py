@@ -17,13 +17,14 @@ import torch
 
 import outercore as oc
 from outercore import _native
+from outercore.embed import scoring
 from outercore.embed.data import Triples
 from outercore.embed.npy import npy_header
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.options import configuration
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.run_directory import EmbedDirectory
-from outercore.embed.scoring import Scoring, choose
+from outercore.embed.scoring import Scoring, choose, distinct_places
 from outercore.embed.trainer import DivergedError, Trainer
 from outercore.errors import (
     BudgetError,
@@ -598,12 +599,38 @@ def test_chosen_triples_are_collected_a_chunk_at_a_time(
     chunks = Triples.chunks
     monkeypatch.setattr(Triples, "chunks", lambda self: chunks(self, 64))
     monkeypatch.setattr(Triples, "read", None)
-    for most in (1, 63, 400, 999):
+    for most in (1, 63, 250, 400, 999):
         random = generator(7, Purpose.CANDIDATES, 1)
         places = torch.randperm(1000, generator=random)[:most].sort().values
         found = choose("valid", triples, most, 7)
         np.testing.assert_array_equal(found.triples.numpy(), rows[places.numpy()])
         assert found.of == 1000
+
+
+@pytest.mark.parametrize(("count", "most"), [(5, 1), (40, 12), (49, 12), (1000, 200), (12, 11)])
+def test_places_that_are_drawn_are_distinct_and_as_likely_as_others(
+    count: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "_FEW", 0)
+    random, seen, rounds = torch.Generator().manual_seed(3), torch.zeros(count), 400
+    for _ in range(rounds):
+        places = distinct_places(count, most, random)
+        assert len(places) == most
+        assert bool((places[1:] > places[:-1]).all())
+        seen[places] += 1
+    share = most / count
+    deviation = (rounds * share * (1 - share)) ** 0.5
+    assert float((seen - rounds * share).abs().max()) < 5 * deviation
+
+
+def test_drawing_places_takes_no_more_memory_of_many() -> None:
+    def draw(count: int) -> torch.Tensor:
+        return distinct_places(count, 1000, torch.Generator().manual_seed(1))
+
+    # A number for each would be 8 PB.
+    found = draw(10**15)
+    assert (len(found), int(found.max()) < 10**15) == (1000, True)
+    assert torch.equal(found, draw(10**15))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _MOST_PRODUCTS = 1e13
 """Of numbers, for `auto` to rank among all: some minutes of two cores."""
 _MOST_GROUP = 1 << 16
+_FEW, _SPARSE = 1 << 20, 4
+"""Of so many places, or so many times those that are drawn, a permutation is made at most."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,34 @@ class HeldOut:
 def choose(part: Part, triples: Triples | Links, most: int, seed: int) -> HeldOut:
     """At most so many of the triples, drawn once by the seed; all where `most` is 0.
 
-    Cost: one read of the triples, of which only those that are drawn stay in memory.
+    Cost: one read of the triples, of which only those that are drawn stay in memory, with 8 bytes
+    for the place of each; five times that, or 8 MiB, while they are drawn.
     """
     count = triples.count
     if most and count > most:
         # Another place of the stream than candidates are drawn from.
         random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
-        places = torch.randperm(count, generator=random)[:most].sort().values
+        places = distinct_places(count, most, random)
         chosen = _rows_at(places.numpy(), triples.chunks())
     else:
         chosen = triples.read()
     return HeldOut(part, torch.from_numpy(np.ascontiguousarray(chosen)), count)
+
+
+def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
+    """So many of `count` places, each as likely, ascending: int64 [most].
+
+    Cost: memory for some times `most` numbers, and 8 MiB, however many places there are.
+    """
+    if count <= max(_FEW, _SPARSE * most):
+        # Of the permutation only that part stays while it is sorted.
+        return torch.randperm(count, generator=random)[:most].clone().sort().values
+    # What is there already is drawn anew. All sets of one size are as likely as each other.
+    found = torch.empty(0, dtype=torch.int64)
+    while len(found) < most:
+        more = torch.randint(count, (most - len(found),), generator=random)
+        found = torch.cat([found, more]).unique()
+    return found
 
 
 def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -86,7 +105,8 @@ class Scoring:
         observer: Observer | None = None,
         stop: StopRequest | None = None,
     ) -> None:
-        """`memory` is for a group of questions; `degrees` [entities] for draws by degree.
+        """`memory` is for a group of questions; `degrees` int64 [entities] for draws by degree,
+        which become their running sums.
 
         `loops` says whether an entity is a candidate for its own neighbour.
         """
