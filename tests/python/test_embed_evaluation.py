@@ -210,9 +210,9 @@ def test_sampled_candidates_count_every_time_they_are_drawn(kind: Any) -> None:
         test,
         known=[store.triples],
         candidates=candidates,
-        degrees=store.degrees,
+        degree_sums=store.degrees.cumsum(0),
     )
-    sampled = evaluation._sample(store, candidates, store.degrees)
+    sampled = evaluation._sample(store, candidates, store.degrees.cumsum(0))
     assert sampled is not None
     drawn = sampled[0].tolist()
     assert len(drawn) == 60 > len(set(drawn))
@@ -223,6 +223,15 @@ def test_sampled_candidates_count_every_time_they_are_drawn(kind: Any) -> None:
     assert found(result.raw) == pytest.approx(
         metrics(naive_ranks(config, store, test, set(), drawn))
     )
+
+
+def test_candidates_are_drawn_by_degree() -> None:
+    store = MemoryStore(torch.tensor([[1, 0, 4], [4, 0, 4], [4, 0, 2]]), 6, 1)
+    store.entities = torch.zeros(6, DIM)
+    sampled = evaluation._sample(store, Candidates("degree", 6000), store.degrees.cumsum(0))
+    assert sampled is not None
+    counts = torch.bincount(sampled[0], minlength=6).tolist()
+    assert counts == pytest.approx([0, 1000, 1000, 0, 4000, 0], abs=150)
 
 
 @pytest.mark.parametrize("kind", ["dot", "distmult", "complex", "simple", "transe", "rotate"])

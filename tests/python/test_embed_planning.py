@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from outercore.embed import planning
-from outercore.embed.config import EmbedConfig, NegativesConfig, Swap
+from outercore.embed.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
+from outercore.embed.data import EmbedData, Triples
 from outercore.embed.known import relevant
 from outercore.embed.order import Walks
 from outercore.embed.planning import (
     Placement,
     Size,
     draws_of,
+    in_memory,
     order_of,
+    partitioned,
     place,
     resolved,
     row_bytes,
@@ -146,6 +153,34 @@ def test_ranked_triples_and_their_answers_are_counted() -> None:
     more = least_of(ranked) - least_of(LARGE)
     # 40 bytes a triple, 12 an answer: at least the other triples of both ends.
     assert more >= 100_000 * (40 + 12 * 2 * 16)
+
+
+def test_candidates_by_degree_take_a_running_sum_of_each() -> None:
+    plain = config(1024 * MIB)
+    by_degree = replace(plain, evaluation=EvaluationConfig(also=("degree",)))
+    for way in (
+        lambda config: in_memory(config, LARGE, 0),
+        lambda config: partitioned(config, LARGE, 0, 16, 4, "in-place"),
+    ):
+        assert way(by_degree).needed - way(plain).needed == 8 * LARGE.entities
+
+
+def test_degrees_are_counted_without_an_array_for_each_chunk() -> None:
+    entities, rows = 100_000, 40
+    triples = np.random.default_rng(2).integers(0, entities, (rows, 3))
+
+    class InChunks(Triples):
+        def chunks(self, rows: int = 1) -> Iterator[NDArray[np.int64]]:
+            yield from np.array_split(triples, self.count)
+
+    train = InChunks("triples/train", Path("nowhere"), 0, rows)
+    expected = np.bincount(triples[:, [0, 2]].reshape(-1), minlength=entities)
+    tracemalloc.start()
+    found = EmbedData(entities, 1, {"train": train}).degrees()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(found, expected)
+    assert peak < 1.1 * found.nbytes
 
 
 def test_few_triples_are_not_cut_into_many_buckets() -> None:

@@ -163,7 +163,7 @@ def rank(
     known_of: Callable[[Tensor], Tensor] | None = None,
     loops: bool = True,
     candidates: Candidates | None = None,
-    degrees: Tensor | None = None,
+    degree_sums: Tensor | None = None,
     group: int = 1 << 16,
     after_block: Callable[[int], None] | None = None,
 ) -> Ranking:
@@ -176,8 +176,8 @@ def rank(
     whatever was learned. `after_block` is told how
     many rows of the table were compared, and may stop the evaluation by an exception.
 
-    Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degrees`
-    [entities], for candidates by degree.
+    Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degree_sums` int64
+    [entities], the running sums of their degrees, for candidates by degree.
     Cost: one pass over the table for each `group` triples, two rows in memory for each of them,
     and questions x entities scores.
     Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
@@ -190,7 +190,7 @@ def rank(
     every = torch.cat(list(known)) if known else None
     found: dict[Side, Ranks] = {}
     with torch.no_grad():
-        sampled = _sample(store, candidates, degrees)
+        sampled = _sample(store, candidates, degree_sums)
         answers = {side: _known(every, side) for side in _SIDES}
         parts: dict[Side, list[Ranks]] = {side: [] for side in _SIDES}
         for some in triples.split(group):
@@ -323,7 +323,7 @@ def _known(triples: Tensor | None, side: Side) -> KnownTargets | None:
 
 
 def _sample(
-    store: Store, candidates: Candidates, degrees: Tensor | None
+    store: Store, candidates: Candidates, degree_sums: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
     """The candidates and their rows, `None` for all."""
     if candidates.kind == "all":
@@ -332,11 +332,13 @@ def _sample(
     if candidates.kind == "uniform":
         drawn = torch.randint(store.entity_count, (candidates.count,), generator=random)
     else:
-        if degrees is None or not bool((degrees > 0).any()):
+        if degree_sums is None or not bool(degree_sums[-1] > 0):
             raise InvalidError("candidates: drawing by degree needs the degrees of entities")
-        sums = torch.cumsum(degrees.double(), 0)
-        draws = torch.rand(candidates.count, generator=random, dtype=torch.float64) * sums[-1]
-        drawn = torch.searchsorted(sums, draws, right=True).clamp_(max=len(sums) - 1)
+        draws = torch.rand(candidates.count, generator=random, dtype=torch.float64)
+        # Of whole numbers a sum is above a draw where it is above the draw's whole part.
+        draws = (draws * degree_sums[-1]).long()
+        drawn = torch.searchsorted(degree_sums, draws, right=True)
+        drawn = drawn.clamp_(max=len(degree_sums) - 1)
     drawn = drawn.sort().values
     return drawn, store.rows(drawn)
 

@@ -437,6 +437,7 @@ def _shared(
         "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         **_autograd(config, chunk, negatives),
+        **_candidates(config, size),
         "the process": _WORKING,
     }
 
@@ -474,6 +475,12 @@ def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]
         return {}
     a_triple = negatives * config.model.dim
     return {"score function": 16 * 4 * max(a_triple, min(chunk * a_triple, 1 << 21))}
+
+
+def _candidates(config: EmbedConfig, size: Size) -> dict[str, int]:
+    """Running sums of all degrees, where candidates are drawn by them."""
+    kinds = (config.evaluation.candidates, *config.evaluation.also)
+    return {"degrees of candidates": 8 * size.entities} if "degree" in kinds else {}
 
 
 def _ranked(config: EmbedConfig, size: Size) -> int:

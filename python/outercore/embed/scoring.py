@@ -115,7 +115,8 @@ class Scoring:
         self._model = model
         self._store = store
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
-        self._degrees = degrees
+        # In their place: entities may be many.
+        self._degree_sums = None if degrees is None else degrees.cumsum_(0)
         self._group = group_size(config, memory)
         self._observer = observer or Observer()
         self._stop = stop or StopRequest()
@@ -202,7 +203,7 @@ class Scoring:
             known_of=known_of if evaluation.filtered else None,
             loops=self._loops,
             candidates=Candidates(kind, evaluation.count, self._config.run.seed),
-            degrees=self._degrees,
+            degree_sums=self._degree_sums,
             group=self._group,
             after_block=after_block,
         )
