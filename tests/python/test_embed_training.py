@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from outercore.embed import reference
 from outercore.embed.batches import CoreBatches
@@ -237,6 +238,35 @@ def test_triples_by_columns_are_trained_as_triples() -> None:
     assert not by_columns.is_contiguous()
     losses = [trainer_of(config_of(), some).train_epoch(0).loss for some in (shifts(), by_columns)]
     assert losses[0] == losses[1]
+
+
+class _Largest(TorchDispatchMode):
+    """The most bytes that an operation allocates, but for some tensors."""
+
+    def __init__(self, *known: Tensor) -> None:
+        super().__init__()
+        self.known = {tensor.untyped_storage().data_ptr() for tensor in known}
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, Tensor):
+            storage = found.untyped_storage()
+            if storage.data_ptr() not in self.known:
+                self.bytes = max(self.bytes, storage.nbytes())
+        return found
+
+
+def test_degrees_are_counted_without_a_copy_of_the_ends() -> None:
+    triples = shifts().repeat(100, 1)
+    with _Largest(triples) as largest:
+        store = MemoryStore(triples, 40, 4)
+    expected = torch.bincount(triples[:, [0, 2]].reshape(-1), minlength=40)
+    assert torch.equal(store.degrees, expected)
+    # A plan counts 8 bytes a triple beside the triples themselves.
+    assert largest.bytes < 8 * len(triples)
 
 
 def test_an_epoch_is_all_pools_even_those_without_a_triple() -> None:
