@@ -269,6 +269,28 @@ def test_degrees_are_counted_without_a_copy_of_the_ends() -> None:
     assert largest.bytes < 8 * len(triples)
 
 
+def test_first_rows_in_memory_come_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def start(entities: Tensor) -> Tensor:
+        asked.append(len(entities))
+        rows = entities.unsqueeze(1).expand(-1, 32).float().clone()
+        rows[entities % 3 == 0, 5] = torch.nan
+        return rows
+
+    config = config_of()
+    layout = table_layout(config, build_model(config.model), 4)
+    expected = layout.new_entities(7, torch.arange(40))
+    others = torch.arange(40) % 3 != 0
+    expected[others] = torch.arange(40.0)[others].unsqueeze(1)
+    for rows in (1, 7, 40, 41):
+        monkeypatch.setattr("outercore.embed.store.memory._FILL_NUMBERS", 32 * rows)
+        asked.clear()
+        store = MemoryStore.create(None, shifts(), 40, 4, layout, seed=7, start=start)
+        assert torch.equal(store.entities, expected)
+        assert max(asked) == min(rows, 40)
+
+
 def test_an_epoch_is_all_pools_even_those_without_a_triple() -> None:
     whole = trainer_of(config_of(), shifts())
     pieces = trainer_of(config_of(), shifts())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,26 @@ def test_of_plain_graphs_ids_stay(tmp_path: Path) -> None:
     assert np.array_equal(rows[:10], entities)
     assert np.isnan(rows[10:]).all()
     assert start.relations.shape == (1, 0)
+
+
+def test_first_rows_are_copied_once(tmp_path: Path) -> None:
+    nodes, width = 3000, 64
+    path = [(i, i + 1) for i in range(nodes - 1)]
+    graph, more = plain(tmp_path / "plain", path[:-10]), plain(tmp_path / "more", path)
+    entities = np.random.default_rng(1).standard_normal((nodes - 10, width), np.float32)
+    model = ModelConfig("dot", width)
+    nothing = np.empty((1, 0), np.float32)
+    embedding = write_run(tmp_path / "run", graph.root, entities, nothing, model, 1)
+    start = warm_start(embedding.root, more, model)
+    ids = np.arange(nodes)
+    start(ids[:1])
+    tracemalloc.start()
+    rows = start(ids)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(rows[:-10], entities)
+    assert np.isnan(rows[-10:]).all()
+    assert peak < 1.5 * rows.nbytes
 
 
 @pytest.mark.parametrize(

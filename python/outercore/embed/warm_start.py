@@ -84,9 +84,9 @@ class WarmStart:
     def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
         """The first rows of these entities; see the class."""
         places = self._entities[np.asarray(entities, np.int64)]
-        rows = np.full((len(places), self._embedding.width), np.nan, np.float32)
-        known = places >= 0
-        rows[known] = self._embedding.entities[places[known]]
+        # Some row for those without one, so that there is no second copy.
+        rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
+        rows[places < 0] = np.nan
         return rows
 
 

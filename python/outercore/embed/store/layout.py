@@ -71,5 +71,5 @@ def _overlay(name: str, given: Tensor, rows: Tensor) -> None:
             f"{name}: expected rows {list(rows.shape)}, found {list(given.shape)}\n"
             "hint: the same model and dimension as the run that they are from"
         )
-    known = ~given.isnan().any(dim=1)
-    rows[known] = given[known].to(rows)
+    unknown = given.isnan().any(dim=1, keepdim=True)
+    torch.where(unknown, rows, given.to(rows), out=rows)

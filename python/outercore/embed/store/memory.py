@@ -26,6 +26,8 @@ _KEPT = ("entities", "relations")
 _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
 _VERSION = 2
+_FILL_NUMBERS = 1 << 21
+"""First rows come so many numbers at a time, as they do in partitions."""
 _DAMAGED = "hint: go on from a copy of the directory, or train again"
 
 
@@ -158,9 +160,15 @@ class MemoryStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
     ) -> None:
-        """Makes the tables: initial values, and state of zeros."""
-        entities = layout.new_entities(seed, torch.arange(self.entity_count), start)
-        self.entities = entities.to(device)
+        """Makes the tables: initial values, and state of zeros.
+
+        Cost: beside the tables some MiB, whatever `start` gives.
+        """
+        self.entities = torch.empty(self.entity_count, layout.width, device=device)
+        step = max(1, _FILL_NUMBERS // max(1, layout.width))
+        for first in range(0, self.entity_count, step):
+            some = torch.arange(first, min(first + step, self.entity_count))
+            self.entities[first : first + step] = layout.new_entities(seed, some, start)
         self.entity_state = torch.zeros(self.entity_count, layout.state_width, device=device)
         self.relations, self.relation_state = layout.new_relations(seed, device, relations)
 
