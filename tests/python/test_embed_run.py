@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ import torch
 
 import outercore as oc
 from outercore import _native
-from outercore.embed import scoring
+from outercore.embed import resume, scoring
 from outercore.embed.data import Triples
 from outercore.embed.npy import npy_header
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.options import configuration
+from outercore.embed.partitions import PartitionStore
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scoring import Scoring, choose, distinct_places
+from outercore.embed.store import Pool
 from outercore.embed.trainer import DivergedError, Trainer
 from outercore.errors import (
     BudgetError,
@@ -486,6 +489,57 @@ def test_too_small_a_budget_is_refused_with_the_least_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
     least = int(str(caught.value).partition("which is ")[2].split()[0])
     assert oc.embed(facts, small(), memory=least, out=tmp_path / "run").mrr is not None
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Most triples are between two entities, so one bucket has nearly all."""
+    root = tmp_path_factory.mktemp("skewed")
+    others = [f"e{i}\tr\te{(i + 1) % ENTITIES}\n" for i in range(ENTITIES)]
+    (root / "train.tsv").write_text("".join(others) + "e3\tr\te4\n" * 400_000)
+    import_triples(root / "train.tsv", root / "set", options=TripleOptions(memory="16MiB"))
+    return root / "set"
+
+
+PLAIN_WALKS = {"sweeps": 1, "spread": False, "rename": False, "group": 1}
+
+
+@pytest.mark.parametrize("walks", [{}, PLAIN_WALKS])
+def test_pools_of_a_skewed_graph_are_within_the_budget_or_refused(
+    skewed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walks: dict[str, Any]
+) -> None:
+    budget = {**IN_PARTITIONS, "swap": "in-place", "threads": 1, **walks}
+    optimiser = {"epochs": 1, "batch_size": 4000, "chunk_size": 4000}
+    config = small(budget=budget, negatives={"count": 2}, optimiser=optimiser)
+    pools, largest = PartitionStore.pools, 0
+
+    def watched(store: PartitionStore, epoch: int) -> Iterator[Pool]:
+        nonlocal largest
+        for pool in pools(store, epoch):
+            largest = max(largest, len(pool.triples))
+            yield pool
+
+    monkeypatch.setattr(PartitionStore, "pools", watched)
+
+    def refused(memory: int) -> int:
+        with pytest.raises(BudgetError) as caught:
+            oc.embed(skewed, config, memory=memory, out=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+        return int(str(caught.value).partition("which is ")[2].split()[0])
+
+    least = refused(1 << 20)
+    enough = refused(least)
+    assert enough > least
+    if walks:
+        # Here the core has enough of what is left, but training has not.
+        assert least < refused(enough - (1 << 20)) <= enough
+    result = oc.embed(skewed, config, memory=enough, out=tmp_path / "run")
+    plan = result.record["plan"]
+    assert sum(plan["parts"].values()) <= enough
+    assert 0 < 32 * largest <= plan["parts"]["triples in training"]
+    with pytest.raises(BudgetError):
+        resume(tmp_path / "run", memory=least)
+    assert (tmp_path / "run/entities.npy").exists()
 
 
 @pytest.mark.parametrize("name", ["entities.npy", "record.json", "table"])

@@ -47,7 +47,10 @@ _LEAST_GROUP, _GROUP_BYTES = 128, 64 << 20
 """Triples of a chunk that have gradients of candidates of their own where scores are distances that
 no product computes, and what all of these may take."""
 _SPREAD = 1.5
-"""A state's pool is no larger than its even share by this factor: partitions are shuffled."""
+"""A state's pool is no larger than its even share by this factor: partitions are shuffled. Until
+the buckets are there and say it, see `with_pools`."""
+BUCKET_BYTES = 32
+"""What the core knows of a bucket."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
 _STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
@@ -82,6 +85,15 @@ class Size:
     def triple_bytes(self) -> int:
         """Of a triple as it lies on disk."""
         return 16 if self.weighted else 12
+
+
+@dataclass(frozen=True)
+class Pools:
+    """How many triples the largest pool has."""
+
+    most: int
+    beside: int = 0
+    """Of the largest bucket, which is read whole where pools have parts of buckets."""
 
 
 @dataclass(frozen=True)
@@ -264,13 +276,10 @@ def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
 def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
     """Everything in memory, whatever that takes."""
     dim, entities = config.model.dim, size.entities
-    each = 8 + 24 + (4 if size.weighted else 0)
-    if config.negatives.filter == "known":
-        each += 2 * (8 + 16)
     parts = {
         "embeddings": 4 * dim * entities,
         "optimiser": (row_bytes(config) - 4 * dim) * entities,
-        "triples": each * size.triples,
+        "triples": trained_bytes(config, size) * size.triples,
         "degrees": (8 + (_DRAW if config.negatives.degree_share else 0)) * entities,
         **_shared(config, size, pool=size.triples),
     }
@@ -278,42 +287,99 @@ def in_memory(config: EmbedConfig, size: Size, budget: int) -> Placement:
 
 
 def partitioned(
-    config: EmbedConfig, size: Size, budget: int, partitions: int, slots: int, swap: Swap
+    config: EmbedConfig,
+    size: Size,
+    budget: int,
+    partitions: int,
+    slots: int,
+    swap: Swap,
+    pools: Pools | None = None,
 ) -> Placement:
-    """So many partitions in so many slots, whatever that takes."""
-    # What a state enables: at most the buckets between what was loaded and what is there, both
-    # ways, and its own; the first state enables all of its partitions'.
+    """So many partitions in so many slots, whatever that takes.
+
+    `pools` says how large they are; by default triples are taken to be spread about evenly.
+    """
     spare = swap == "spare-slot"
     there = slots - 1 if spare else slots
-    buckets = max(there * there, 2 * there - 1)
     sweeps = max(1, config.budget.sweeps)
     group = _group(config, size, partitions)
-    pool = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets * group**2
-    # Where pools have parts of buckets, one is read whole.
-    whole = 0
-    if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
-        whole = int(_SPREAD * size.triples / (partitions * group) ** 2) + 1
-    # As they are read; then as training takes them, with their order.
-    read, trained = size.triple_bytes, 24 + 8 + (4 if size.weighted else 0)
-    if config.negatives.filter == "known":
-        trained += 2 * (8 + 16)
+    pools = pools or _even_pools(config, size, partitions, there, group)
     rows = _partition_rows(config, size, partitions, group)
     draws = draws_of(config, there * group, swap)
     kinds = there * group if _spreads(config) else 1
     sets = draws if trained_by_core(config) else max(draws, kinds)
     parts = {
         "slots": slots * rows * row_bytes(config),
-        "triples of a state": read * (pool + whole) + 32 * (partitions * group) ** 2,
+        "triples of a state": _state_bytes(size, pools, partitions * group),
         "reads": _STAGING,
-        "triples in training": trained * pool,
+        "triples in training": trained_bytes(config, size) * pools.most,
         "a block of the table": _BLOCK,
-        **_shared(config, size, pool=pool, sets=sets, kinds=kinds, rows=there * rows),
+        **_shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows),
     }
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * rows
         parts["degrees"] = 8 * size.entities + 4 * slots * rows + of_draws
     in_turn = swap == "in-turn"
     return Placement(budget, partitions, slots, spare, in_turn, sweeps, group, parts)
+
+
+def _even_pools(config: EmbedConfig, size: Size, partitions: int, there: int, group: int) -> Pools:
+    """Pools of triples that are spread about evenly, with so many partitions in memory."""
+    # What a state enables: at most the buckets between what was loaded and what is there, both
+    # ways, and its own; the first state enables all of its partitions'.
+    buckets = max(there * there, 2 * there - 1)
+    sweeps = max(1, config.budget.sweeps)
+    most = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets * group**2
+    # Where pools have parts of buckets, one is read whole.
+    if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
+        return Pools(most, int(_SPREAD * size.triples / (partitions * group) ** 2) + 1)
+    return Pools(most)
+
+
+def _state_bytes(size: Size, pools: Pools, parts: int) -> int:
+    """Of a pool as it is read, and of what is known of the buckets of so many parts."""
+    return size.triple_bytes * (pools.most + pools.beside) + BUCKET_BYTES * parts**2
+
+
+def trained_bytes(config: EmbedConfig, size: Size) -> int:
+    """Of a pool's triple as training takes it, with its place in the order of batches."""
+    known = 2 * (8 + 16) if config.negatives.filter == "known" else 0
+    return 24 + 8 + (4 if size.weighted else 0) + known
+
+
+def with_pools(config: EmbedConfig, size: Size, placement: Placement, pools: Pools) -> Placement:
+    """The same partitions with pools as large as the buckets make them: what these take more is
+    taken from evaluation and from what was left.
+
+    Errors: `BudgetError` says how much is enough.
+    """
+    found = _with_pools(config, size, placement, pools)
+    if found.needed > placement.memory:
+        raise _too_large(placement, pools, found.needed)
+    return _filled(found)
+
+
+def with_room(config: EmbedConfig, size: Size, placement: Placement, least: int) -> Placement:
+    """The same partitions where slots, reads and triples of a state need `least` bytes, more than
+    they had. How much of that is the pool in training is known when buckets can be asked.
+
+    Errors: `BudgetError` says how much is enough whatever the buckets are.
+    """
+    table = BUCKET_BYTES * (placement.partitions * placement.group) ** 2
+    both = max(0, least - placement.parts["slots"] - table) // size.triple_bytes + 1
+    planned = placement.parts["triples in training"] // trained_bytes(config, size)
+    most = min(planned, both)
+    found = _with_pools(config, size, placement, Pools(most, both - most))
+    if found.needed > placement.memory:
+        largest = Pools(both)
+        raise _too_large(placement, largest, _with_pools(config, size, placement, largest).needed)
+    return _filled(found)
+
+
+def _with_pools(config: EmbedConfig, size: Size, placement: Placement, pools: Pools) -> Placement:
+    memory, partitions, slots = placement.memory, placement.partitions, placement.slots
+    found = partitioned(config, size, memory, partitions, slots, placement.swap, pools)
+    return replace(found, sweeps=placement.sweeps, group=placement.group)
 
 
 def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
@@ -549,6 +615,17 @@ def _plan(config: EmbedConfig, size: Size, order: PartitionOrder, walks: Walks) 
         read_bandwidth=_NOMINAL_BANDWIDTH,
         write_bandwidth=_NOMINAL_BANDWIDTH,
         walks=walks,
+    )
+
+
+def _too_large(placement: Placement, pools: Pools, enough: int) -> BudgetError:
+    """For pools that are larger than those of triples that are spread evenly."""
+    return BudgetError(
+        f"{placement.partitions} partitions within {format_size(placement.memory)}: some have up "
+        f"to {pools.most:,} triples in one pool, for which {format_size(enough)} is enough, which "
+        f"is {enough} bytes\n"
+        f"hint: give that `--memory` with `--partitions {placement.partitions} --slots "
+        f"{placement.slots} --swap {placement.swap}`, or choose more partitions or fewer slots"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,15 +20,27 @@ from outercore.embed.models import Model
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
-from outercore.embed.planning import Placement, Size, order_of, place, resolved
+from outercore.embed.planning import (
+    BUCKET_BYTES,
+    Placement,
+    Pools,
+    Size,
+    order_of,
+    place,
+    resolved,
+    trained_bytes,
+    with_pools,
+    with_room,
+)
 from outercore.embed.record_of import describe
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scalars import Scalars
 from outercore.embed.scoring import Scoring, choose
-from outercore.embed.store import Progress
+from outercore.embed.store import Progress, Store, TableLayout
 from outercore.embed.stores import open_store
 from outercore.embed.trainer import DivergedError, Trainer, table_layout
-from outercore.errors import InterruptError, InvalidError, UnsupportedError
+from outercore.errors import BudgetError, InterruptError, InvalidError, UnsupportedError
+from outercore.storage import Storage
 from outercore.train.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -57,6 +71,61 @@ def plan_session(graph: Graph, config: EmbedConfig) -> Planned:
     return Planned(data, size, placement, resolved(config, placement))
 
 
+def _open_fitting(
+    run: EmbedDirectory,
+    planned: Planned,
+    layout: TableLayout,
+    device: torch.device,
+    warm: WarmStart | None,
+) -> tuple[Store, Placement]:
+    """The store of a run, and the placement with pools as large as they are.
+
+    How large is known once the store is there. Too little memory for them leaves no new table.
+
+    Errors: as `open_store`; `BudgetError` says how much memory is enough.
+    """
+    config, size, placement = planned.config, planned.size, planned.placement
+    begun = run.begun
+
+    def opened() -> Store:
+        return open_store(run, planned.data, config, placement, layout, device, warm)
+
+    try:
+        store = opened()
+    except BudgetError as error:
+        # Said of what is left to partitions, of which nobody knows how it comes about.
+        least = re.search(r"which is (\d+) bytes", str(error))
+        if placement.in_memory or least is None:
+            raise
+        placement = with_room(config, size, placement, int(least[1]))
+        store = opened()
+    if not isinstance(store, PartitionStore):
+        return store, placement
+    pools = _pools_of(store)
+    if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
+        return store, placement
+    store.close()
+    try:
+        placement = with_pools(config, size, placement, pools)
+    except BudgetError:
+        if not begun:
+            Storage().remove_tree(run.state)
+        raise
+    return opened(), placement
+
+
+def _pools_of(store: PartitionStore) -> Pools:
+    """The largest pool that the core expects of a table."""
+    shape = store.shape
+    triple_bytes = 16 if shape["weighted"] else 12
+    of_pool = store.memory_plan()["pool"] - BUCKET_BYTES * shape["partitions"] ** 2
+    triples, walks = of_pool // triple_bytes, Walks(**shape["walks"])
+    if walks.sweeps == 1 and not walks.spread and not walks.rename:
+        return Pools(triples)
+    largest = max(json.loads(store._core.edges())["counted"])
+    return Pools(triples - largest, largest)
+
+
 class Session:
     """One run. What it trains is a function of the data set and the configuration."""
 
@@ -73,16 +142,13 @@ class Session:
     ) -> None:
         planned = plan_session(graph, config)
         self._graph, self._run = graph, run
-        self._config, self._placement = planned.config, planned.placement
-        self._data = planned.data
+        self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
         self._model = model
         self._device = device_of(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
-        self._store = open_store(
-            run, self._data, self._config, self._placement, layout, self._device, warm
-        )
+        self._store, self._placement = _open_fitting(run, planned, layout, self._device, warm)
         with ExitStack() as stack:
             # Whoever keeps the exception would keep the table's lock with it.
             stack.callback(self._store.close)
