@@ -308,13 +308,16 @@ def partitioned(
     draws = draws_of(config, there * group, swap)
     kinds = there * group if _spreads(config) else 1
     sets = draws if trained_by_core(config) else max(draws, kinds)
+    shared = _shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows)
     parts = {
         "slots": slots * rows * row_bytes(config),
         "triples of a state": _state_bytes(size, pools, partitions * group),
         "reads": _STAGING,
         "triples in training": trained_bytes(config, size) * pools.most,
         "a block of the table": _BLOCK,
-        **_shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows),
+        **shared,
+        # Relations and their state as they are written, and as the core keeps them.
+        "a commit": 2 * shared["relations"],
     }
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * rows
