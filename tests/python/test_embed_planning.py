@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outercore.embed import planning
 from outercore.embed.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embed.data import EmbedData, Triples
-from outercore.embed.known import relevant
+from outercore.embed.known import Relevant, relevant
 from outercore.embed.order import Walks
 from outercore.embed.planning import (
     Placement,
@@ -216,6 +216,20 @@ def test_known_answers_are_found_among_all_triples() -> None:
     assert found.tolist() == expected
     assert 0 < len(expected) < 900
     assert relevant(asked[:0], 40, 3, [every]).shape == (0, 3)
+
+
+def test_known_answers_are_collected_without_a_second_copy() -> None:
+    asked = np.array([[0, 0, 1]])
+    chunk = np.tile(asked, (1000, 1))
+    found = Relevant(asked, 40, 3)
+    tracemalloc.start()
+    for _ in range(200):
+        found.add(chunk)
+    answers = found.triples()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(answers, np.tile(asked, (200_000, 1)))
+    assert peak < 1.4 * answers.nbytes
 
 
 def test_buckets_stay_whole_where_their_triples_are_the_filter() -> None:
