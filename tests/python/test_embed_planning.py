@@ -309,10 +309,20 @@ def test_groups_that_cannot_be_are_refused() -> None:
         EmbedConfig.from_dict({"budget": {"group": 4, "rename": False}})
     with pytest.raises(InvalidError, match=r"budget\.group"):
         EmbedConfig.from_dict({"budget": {"group": 513}})
-    # More parts than entities.
+    # More parts than entities, or than a table can have.
     tiny = Size(entities=20, relations=1, triples=300)
-    with pytest.raises(InvalidError, match="there is no such order"):
+    with pytest.raises(
+        InvalidError, match="`--partitions 4` with `--group 8`: expected at most 20"
+    ):
         place(config(100 * MIB, partitions=4, slots=2, group=8), tiny)
+    with pytest.raises(InvalidError, match="`--partitions 21`: expected at most 20 parts of 20"):
+        place(config(100 * MIB, partitions=21), tiny)
+    with pytest.raises(InvalidError, match=r"`--group 8`: expected at most 512 .*, found 4,096"):
+        place(config(1024 * MIB, partitions=512, group=8), LARGE)
+    # Without partitions asked for, what fits in memory does.
+    assert place(config(100 * MIB, group=8), tiny).in_memory
+    with pytest.raises(BudgetError, match="everything in memory"):
+        place(config(MIB, group=8), tiny)
 
 
 def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(

@@ -29,6 +29,8 @@ _GROUPS = (8, 4, 2)
 """Numbers of parts of a partition that are tried."""
 _MOST_PARTS = 64
 """Of all partitions: a bucket for every two of them has to have triples."""
+_MOST_PARTITIONS = 512
+"""Of a table, whether they are partitions or parts of them."""
 _PADDED = 1.125
 """Parts take no more rows than a partition in one piece, by this factor: they are whole pages."""
 _HIDDEN = 1.1
@@ -191,7 +193,10 @@ def place(config: EmbedConfig, size: Size) -> Placement:
             return _filled(whole)
         if asked == 1:
             raise _too_small(budget, whole.needed, "everything in memory")
+    _require_parts(config, size)
     possible = list(_partitioned(config, size, budget))
+    if not possible and asked == 0 and config.budget.slots == 0:
+        raise _too_small(budget, whole.needed, "everything in memory")
     if not possible:
         raise InvalidError(
             f"budget: {config.budget.partitions or 'any number of'} partitions of "
@@ -217,6 +222,20 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if config.budget.swap == "auto" and best.swap == "in-place":
         best = _in_turn(config, size, best) or best
     return _filled(replace(best, sweeps=config.budget.sweeps or _sweeps(config, size, best)))
+
+
+def _require_parts(config: EmbedConfig, size: Size) -> None:
+    """Raises `InvalidError` where more parts of partitions are asked for than there can be."""
+    partitions, group = config.budget.partitions, max(config.budget.group, 1)
+    found, most = partitions * group, min(size.entities, _MOST_PARTITIONS)
+    if found <= most:
+        return
+    options = f"`--partitions {partitions}`" + (f" with `--group {group}`" if group > 1 else "")
+    raise InvalidError(
+        f"{options}: expected at most {most} parts of {size.entities:,} entities, found {found:,}\n"
+        "hint: every part needs an entity; choose fewer partitions"
+        + (", or a smaller group" if group > 1 else "")
+    )
 
 
 def question_bytes(config: EmbedConfig) -> int:
@@ -390,7 +409,7 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
     asked = config.budget
     counts = [asked.partitions] if asked.partitions else _COUNTS
     for partitions in counts:
-        if partitions * max(asked.group, 1) > size.entities:
+        if partitions * max(asked.group, 1) > min(size.entities, _MOST_PARTITIONS):
             continue
         for swap in _SWAPS if asked.swap == "auto" else (asked.swap,):
             spare = swap == "spare-slot"
