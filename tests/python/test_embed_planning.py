@@ -304,6 +304,14 @@ def test_parts_take_room_for_their_pages_and_buckets() -> None:
     assert one.parts["triples of a state"] < eight.parts["triples of a state"]
 
 
+def test_triples_can_be_dealt_into_the_most_partitions() -> None:
+    few = Size(entities=100_000, relations=5, triples=200_000)
+    parts = partitioned(config(MIB), few, 0, 512, 2, "in-turn").parts
+    # What the core asks for: a reader, and for each bucket its numbers and room for a triple.
+    dealing = (512 << 10) + (56 + 16) * 512**2
+    assert parts["slots"] + parts["triples of a state"] + parts["reads"] >= dealing
+
+
 def test_groups_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidError, match="group: 4 parts of partitions that keep their places"):
         EmbedConfig.from_dict({"budget": {"group": 4, "rename": False}})

@@ -53,6 +53,8 @@ _SPREAD = 1.5
 the buckets are there and say it, see `with_pools`."""
 BUCKET_BYTES = 32
 """What the core knows of a bucket."""
+_DEALING, _A_DEALT_BUCKET = 512 << 10, 72
+"""Bytes to deal triples into buckets, and of each of these at least."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
 _STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
@@ -328,10 +330,14 @@ def partitioned(
     kinds = there * group if _spreads(config) else 1
     sets = draws if trained_by_core(config) else max(draws, kinds)
     shared = _shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows)
+    of_slots = slots * rows * row_bytes(config)
+    state = _state_bytes(size, pools, partitions * group)
+    # What deals triples into buckets has the memory of all three.
+    dealing = _DEALING + _A_DEALT_BUCKET * (partitions * group) ** 2
     parts = {
-        "slots": slots * rows * row_bytes(config),
-        "triples of a state": _state_bytes(size, pools, partitions * group),
-        "reads": _STAGING,
+        "slots": of_slots,
+        "triples of a state": state,
+        "reads": max(_STAGING, dealing - of_slots - state),
         "triples in training": trained_bytes(config, size) * pools.most,
         "a block of the table": _BLOCK,
         **shared,
