@@ -93,7 +93,7 @@ def _open_fitting(
     try:
         store = opened()
     except BudgetError as error:
-        # Said of what is left to partitions, of which nobody knows how it comes about.
+        # The core says the least of its own share of the budget.
         least = re.search(r"which is (\d+) bytes", str(error))
         if placement.in_memory or least is None:
             raise
@@ -105,6 +105,8 @@ def _open_fitting(
     if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
         return store, placement
     store.close()
+    # Before there is another one.
+    del store
     try:
         placement = with_pools(config, size, placement, pools)
     except BudgetError:
