@@ -31,6 +31,9 @@ class VersionError(OutercoreError):
 class BudgetError(OutercoreError, MemoryError):
     """The memory budget is below the least that works; the message says how much that is."""
 
+    needed: int | None = None
+    """Bytes that would do instead of those that were given, where the core says so."""
+
 
 class DeviceError(OutercoreError, OSError):
     """The operating system refused a read or a write."""
@@ -66,6 +69,9 @@ _OF_KIND: dict[str, type[OutercoreError]] = {
 }
 
 
-def from_core(kind: str, message: str) -> OutercoreError:
+def from_core(kind: str, message: str, needed: int | None = None) -> OutercoreError:
     """The exception for an error of the core, by the name of its kind."""
-    return _OF_KIND.get(kind, InternalError)(message)
+    error = _OF_KIND.get(kind, InternalError)(message)
+    if isinstance(error, BudgetError):
+        error.needed = needed
+    return error

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::io;
 
+use crate::Bytes;
+
 /// The result type of every fallible function in Outercore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -54,6 +56,7 @@ struct Inner {
     /// Innermost first.
     context: Vec<String>,
     hint: Option<String>,
+    needed: Option<Bytes>,
     source: Option<io::Error>,
 }
 
@@ -65,6 +68,7 @@ impl Error {
             message: message.into(),
             context: Vec::new(),
             hint: None,
+            needed: None,
             source: None,
         }))
     }
@@ -92,6 +96,18 @@ impl Error {
     /// The operating system's error number, where there is one.
     pub fn os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+
+    /// The memory that would do, where a budget is too small and it is known.
+    pub fn needed(&self) -> Option<Bytes> {
+        self.0.needed
+    }
+
+    /// Adds the memory that would do, for a caller that has more or asks for it in its own words.
+    #[must_use]
+    pub fn needs(mut self, memory: Bytes) -> Self {
+        self.0.needed = Some(memory);
+        self
     }
 
     /// Adds the next step that the user can take; an inner hint wins.

@@ -375,6 +375,7 @@ impl PlanInput<'_> {
 fn too_small(budget: Bytes, least: Bytes) -> Error {
     let text = format!("a budget of {budget} is too small; the least that works is {least}");
     Error::new(ErrorKind::Budget, text)
+        .needs(least)
         .hint("raise --memory, or lower the batch size or the fan-outs")
 }
 

@@ -11,7 +11,9 @@ pub fn to_python(error: Error) -> PyErr {
         let made = py
             .import("outercore.errors")
             .and_then(|module| {
-                module.call_method1("from_core", (format!("{:?}", error.kind()), error.to_string()))
+                let (kind, needed) = (format!("{:?}", error.kind()), error.needed());
+                let needed = needed.map(|memory| memory.0);
+                module.call_method1("from_core", (kind, error.to_string(), needed))
             })
             .map(|exception| PyErr::from_value(exception));
         made.unwrap_or_else(|_| PyRuntimeError::new_err(error.to_string()))

@@ -259,6 +259,11 @@ class PartitionStore:
         found: dict[str, int] = json.loads(self._core.memory())
         return found
 
+    def largest_pool(self) -> tuple[int, int]:
+        """Triples of the largest pool that any epoch can have, and of a bucket that is read whole
+        beside it, where pools have parts of buckets."""
+        return self._core.largest_pool()
+
     def close(self) -> None:
         """Lets go of the table, which another process may then train; nothing else can be done."""
         # The core lets go of the table's lock when nothing refers to it any more; pools that
@@ -302,7 +307,8 @@ class _Resident:
         }
         arrays = [np.ascontiguousarray(table.numpy(), np.float32) for table in tables]
         text = json.dumps(header, allow_nan=False).encode()
-        return b"".join([text, b"\n", *(array.reshape(-1).view(np.uint8) for array in arrays)])
+        numbers = [array.data.cast("B") for array in arrays if array.size]
+        return b"".join([text, b"\n", *numbers])
 
     @classmethod
     def decode(cls, data: bytes, directory: Path) -> _Resident:

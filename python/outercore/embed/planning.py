@@ -51,7 +51,7 @@ no product computes, and what all of these may take."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled. Until
 the buckets are there and say it, see `with_pools`."""
-BUCKET_BYTES = 32
+_BUCKET_BYTES = 32
 """What the core knows of a bucket."""
 _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
@@ -366,7 +366,7 @@ def _even_pools(config: EmbedConfig, size: Size, partitions: int, there: int, gr
 
 def _state_bytes(size: Size, pools: Pools, parts: int) -> int:
     """Of a pool as it is read, and of what is known of the buckets of so many parts."""
-    return size.triple_bytes * (pools.most + pools.beside) + BUCKET_BYTES * parts**2
+    return size.triple_bytes * (pools.most + pools.beside) + _BUCKET_BYTES * parts**2
 
 
 def trained_bytes(config: EmbedConfig, size: Size) -> int:
@@ -393,7 +393,7 @@ def with_room(config: EmbedConfig, size: Size, placement: Placement, least: int)
 
     Errors: `BudgetError` says how much is enough whatever the buckets are.
     """
-    table = BUCKET_BYTES * (placement.partitions * placement.group) ** 2
+    table = _BUCKET_BYTES * (placement.partitions * placement.group) ** 2
     both = max(0, least - placement.parts["slots"] - table) // size.triple_bytes + 1
     planned = placement.parts["triples in training"] // trained_bytes(config, size)
     most = min(planned, both)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import (
-    BUCKET_BYTES,
     Placement,
     Pools,
     Size,
@@ -93,15 +90,14 @@ def _open_fitting(
     try:
         store = opened()
     except BudgetError as error:
-        # The core says the least of its own share of the budget.
-        least = re.search(r"which is (\d+) bytes", str(error))
-        if placement.in_memory or least is None:
+        # The core knows its own share of the budget only.
+        if placement.in_memory or error.needed is None:
             raise
-        placement = with_room(config, size, placement, int(least[1]))
+        placement = with_room(config, size, placement, error.needed)
         store = opened()
     if not isinstance(store, PartitionStore):
         return store, placement
-    pools = _pools_of(store)
+    pools = Pools(*store.largest_pool())
     if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
         return store, placement
     store.close()
@@ -114,18 +110,6 @@ def _open_fitting(
             Storage().remove_tree(run.state)
         raise
     return opened(), placement
-
-
-def _pools_of(store: PartitionStore) -> Pools:
-    """The largest pool that the core expects of a table."""
-    shape = store.shape
-    triple_bytes = 16 if shape["weighted"] else 12
-    of_pool = store.memory_plan()["pool"] - BUCKET_BYTES * shape["partitions"] ** 2
-    triples, walks = of_pool // triple_bytes, Walks(**shape["walks"])
-    if walks.sweeps == 1 and not walks.spread and not walks.rename:
-        return Pools(triples)
-    largest = max(json.loads(store._core.edges())["counted"])
-    return Pools(triples - largest, largest)
 
 
 class Session:

@@ -45,6 +45,7 @@ pub fn build_buckets(
                 Bytes(least)
             ),
         )
+        .needs(Bytes(least))
         .hint("give more memory, or choose fewer partitions"));
     }
     let mut header = Header::new(source, triples.count(), triples.weighted());

@@ -245,8 +245,17 @@ impl Buckets {
         }
         let there = walks.order(0).states.first().map_or(0, |state| state.resident.len());
         let resident = there * config.group();
-        let largest = self.entries.iter().map(|entry| entry.count).max().unwrap_or(0);
-        self.most_among(resident, u64::from(config.sweeps)) + largest
+        self.most_among(resident, u64::from(config.sweeps)) + self.read_beside(walks)
+    }
+
+    /// What of [`Buckets::largest_pool`] is for a bucket that is read whole, of which the pool has
+    /// a part.
+    pub fn read_beside(&self, walks: &Walks) -> u64 {
+        let config = walks.config();
+        if !config.spread && !config.rename && config.sweeps == 1 {
+            return 0;
+        }
+        self.entries.iter().map(|entry| entry.count).max().unwrap_or(0)
     }
 
     /// Upper bound of the triples between any `resident` partitions, when a pool has one of

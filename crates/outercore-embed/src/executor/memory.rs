@@ -78,6 +78,7 @@ pub fn plan_memory(
                 least.0
             ),
         )
+        .needs(least)
         .hint("give more memory, or choose more partitions or fewer slots"));
     }
     let page = PAGE as u64;

@@ -148,6 +148,8 @@ struct State {
     executor: Executor,
     buckets: Buckets,
     memory: ExecutorMemory,
+    /// Triples of the largest pool, and of a bucket that is read whole beside it.
+    largest_pool: (u64, u64),
 }
 
 /// Keeps the slots' memory while an array looks at it.
@@ -168,6 +170,11 @@ impl PartitionExecutor {
     /// What memory is for, as JSON.
     fn memory(&self) -> PyResult<String> {
         to_json(&self.lock().memory).map_err(to_python)
+    }
+
+    /// Triples of the largest pool that there can be, and of a bucket that is read whole beside it.
+    fn largest_pool(&self) -> (u64, u64) {
+        self.lock().largest_pool
     }
 
     /// Sizes of the table, as JSON.
@@ -388,7 +395,9 @@ fn open(directory: &Path, memory: Bytes) -> Result<State> {
     if plan.keeps_triples() {
         buckets.keep_all()?;
     }
-    Ok(State { executor, buckets, memory: plan })
+    let beside = buckets.read_beside(&walks);
+    let largest_pool = (buckets.largest_pool(&walks) - beside, beside);
+    Ok(State { executor, buckets, memory: plan, largest_pool })
 }
 
 /// An array over slots' memory, which `memory` keeps.
