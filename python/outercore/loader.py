@@ -22,6 +22,9 @@ class NeighborLoader(MiniBatches[Data]):
     come first, ``trim_to_layer`` works. What is in a batch depends on ``seed``, the epoch and the
     arguments of the first group below, never on the budget, the back end or the threads.
 
+    One epoch runs at a time: once a newer iterator has begun, an older one of the same loader
+    raises :class:`InvalidError`. Nested loops take a loader each.
+
     Shapes of a batch with n nodes, s edges and F features: ``x`` float32 [n, F]; ``edge_index``
     int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes].
 

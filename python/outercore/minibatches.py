@@ -28,7 +28,10 @@ Batch = TypeVar("Batch")
 
 
 class MiniBatches(ABC, Generic[Batch]):
-    """Epochs of batches from a graph that may exceed memory; a subclass says what a batch is."""
+    """Epochs of batches from a graph that may exceed memory; a subclass says what a batch is.
+
+    One epoch runs at a time: an iterator ends with `InvalidError` once a newer one has begun.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._edge_ids = edge_ids
         self._epoch = 0
         self._first_batch = 0
+        self._begun = 0
         self._labels = _compact_labels(graph, labels)
         self._config: dict[str, Any] = {
             "fan_outs": [int(fan_out) for fan_out in num_neighbors],
@@ -99,13 +103,25 @@ class MiniBatches(ABC, Generic[Batch]):
         self._first_batch = batch
 
     def __iter__(self) -> Iterator[Batch]:
-        """One epoch. The next iteration will be the next epoch."""
+        """One epoch. The next iteration will be the next epoch.
+
+        Raises:
+            InvalidError: a newer iterator of the same loader has begun.
+        """
         epoch, first = self._epoch, self._first_batch
         self._epoch, self._first_batch = epoch + 1, 0
+        self._begun += 1
+        own = self._begun
         self._core.start(epoch, first)
         width = self._core.width()
         while self._core.advance():
             yield self._batch(width)
+            # The core has one epoch at a time: from here on its batches would be the newer one's.
+            if own != self._begun:
+                raise InvalidError(
+                    f"iterator of epoch {epoch}: a newer iterator of the same loader has begun\n"
+                    "hint: finish one before the next, or make a loader for each of nested loops"
+                )
 
     def _labels_of(self, n_id: NDArray[Any]) -> NDArray[Any] | None:
         return None if self._labels is None else _widen(self._labels[n_id])

@@ -67,7 +67,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
 
     It samples what :class:`NeighborLoader` samples, to the bit, and needs NumPy alone: for models
     in another framework, and for programs whose memory PyTorch would take. Features and labels
-    come where they are asked for.
+    come where they are asked for. One epoch runs at a time: once a newer iterator has begun, an
+    older one of the same sampler raises :class:`InvalidError`. Nested loops take a sampler each.
 
     Shapes: see :class:`SampledSubgraph`. ``n_id``, ``indptr`` and ``indices`` are of ``id_dtype``.
 

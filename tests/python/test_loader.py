@@ -190,6 +190,20 @@ def test_an_abandoned_iteration_does_not_disturb_the_next(graph: oc.Graph) -> No
         assert [batch.n_id.tolist() for batch in batches] == whole
 
 
+def test_an_older_iterator_says_that_a_newer_one_has_begun(graph: oc.Graph) -> None:
+    sampler = oc.NeighborSampler(graph, FANOUTS, "train", batch_size=32, memory="64MiB")
+    for batches in (loader(graph), sampler):
+        older, newer = iter(batches), iter(batches)
+        for one in (older, newer):
+            next(one)
+        with pytest.raises(oc.InvalidError, match="epoch 0: a newer iterator") as raised:
+            next(older)
+        assert "\nhint: " in str(raised.value)
+        assert list(older) == []
+        assert 1 + sum(1 for _ in newer) == len(batches)
+        batches.close()
+
+
 def test_trim_to_layer_gives_the_same_seed_outputs(graph: oc.Graph) -> None:
     torch.manual_seed(0)
     layers = [SAGEConv(graph.num_features, 16), SAGEConv(16, 4)]
