@@ -8,7 +8,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from outercore.errors import InvalidError
@@ -70,9 +70,7 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         return build(hint, value, path)  # type: ignore[arg-type]
     origin = typing.get_origin(hint)
     if origin is Literal:
-        choices = typing.get_args(hint)
-        if value not in choices:
-            raise InvalidError(f"{path}: expected one of {', '.join(choices)}; found {value!r}")
+        one_of(path, value, typing.get_args(hint))
         return value
     if origin is types.UnionType:
         inner = next(choice for choice in typing.get_args(hint) if choice is not type(None))
@@ -87,6 +85,13 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     return float(value) if hint is float else value
 
 
+def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Errors: `InvalidError` where `value` is none of the choices."""
+    known = list(choices)
+    if value not in known:
+        raise InvalidError(f"{name}: expected one of {', '.join(map(str, known))}; found {value!r}")
+
+
 def positive(name: str, value: float) -> None:
     """Errors: `InvalidError` where `value` is not above zero."""
     if not 0 < value < math.inf:
@@ -96,5 +101,12 @@ def positive(name: str, value: float) -> None:
 def within(name: str, value: float, least: float, most: float | None) -> None:
     """Errors: `InvalidError` where `value` is not in `least` to `most`; None is no bound."""
     if not (least <= value < math.inf) or (most is not None and value > most):
-        limits = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
+        limits = (
+            f"at least {_shown(least)}" if most is None else f"{_shown(least)} to {_shown(most)}"
+        )
         raise InvalidError(f"{name}: expected {limits}, found {value}")
+
+
+def _shown(bound: float) -> str:
+    """A whole number with all its digits."""
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from outercore.embed.config import EmbedConfig
 from outercore.errors import InvalidError
 from outercore.sizes import format_size, parse_size
 from outercore.train.config import (
@@ -45,12 +46,18 @@ def test_a_configuration_survives_json() -> None:
         ({"optimiser": {"epochs": 0}}, "optimiser.epochs: expected a positive number"),
         ({"budget": {"threads": -1}}, "budget.threads"),
         ({"run": []}, "run: expected an object"),
+        ({"run": {"seed": -1}}, "run.seed: expected 0 to 9223372036854775807, found -1"),
     ],
 )
 def test_a_mistake_is_named_with_its_path(values: dict, message: str) -> None:
     with pytest.raises(InvalidError) as caught:
         TrainConfig.from_dict(values)
     assert message in str(caught.value)
+
+
+def test_choices_that_are_numbers_are_told() -> None:
+    with pytest.raises(InvalidError, match=r"model\.norm: expected one of 1, 2; found 3"):
+        EmbedConfig.from_dict({"model": {"norm": 3}})
 
 
 def test_text_that_is_no_json_is_refused() -> None:
