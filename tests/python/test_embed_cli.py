@@ -150,8 +150,8 @@ def test_a_run_goes_on_with_its_own_configuration_only(facts: Path, outcome: Any
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--negatives", "many"), "negatives.count: expected int, found 'many'"),
-        (("--dim", "7"), "model.dim: `complex` needs an even number, found 7"),
+        (("--negatives", "many"), "--negatives (negatives.count): expected int, found 'many'"),
+        (("--dim", "7"), "--dim (model.dim): `complex` needs an even number, found 7"),
         (("--memory", "1MiB"), "needs at least"),
         (("--partitions", "5", "--slots", "9"), "there is no such order"),
         (("--from", "nowhere"), "nowhere"),

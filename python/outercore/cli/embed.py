@@ -13,6 +13,7 @@ from outercore.errors import InvalidError
 
 
 def embed(
+    context: typer.Context,
     data_set: Annotated[
         Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
     ] = None,
@@ -144,7 +145,8 @@ def embed(
         # Read before PyTorch is imported: a mistake is told at once.
         from outercore.embed.options import configuration
 
-        configuration(config, recipe=recipe, memory=memory, **chosen)
+        with embed_options.named(context):
+            configuration(config, recipe=recipe, memory=memory, **chosen)
     import outercore.embed as embedding
 
     command = options.command_line()

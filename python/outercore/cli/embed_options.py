@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
+from outercore.cli import options
+from outercore.configuration import one_of
+from outercore.embed.config import BuiltInModel
+from outercore.embed.options import PLACES
 from outercore.errors import InvalidError
 
 _MODEL, _TRAINING = "Model", "Training"
@@ -259,9 +265,11 @@ CheckpointSeconds = Annotated[
 def model(name: str | None, score: str | None) -> str | None:
     """`--model`; with `--score` it is `custom`.
 
-    Errors: `InvalidError` for both.
+    Errors: `InvalidError` for both, and for a name that is none.
     """
     if score is None:
+        if name not in (None, "custom"):
+            one_of("--model (model.kind)", name, get_args(BuiltInModel))
         return name
     if name not in (None, "custom"):
         raise InvalidError(f"--model {name}: does not go with `--score`, which is a model")
@@ -278,3 +286,12 @@ def negatives(text: str | None) -> dict[str, object]:
         # Told by the configuration, which knows what it expects.
         return {"negatives": text}
     return {"negative_kind": "sampled", "negatives": int(text)}
+
+
+@contextmanager
+def named(context: typer.Context) -> Iterator[None]:
+    """Tells a mistake in the configuration by its option; see `options.named`."""
+    parameters = {"regulariser_weight": "weight", "filtered": "raw"}
+    places = {parameters.get(name, name): ".".join(place) for name, place in PLACES.items()}
+    with options.named(context, places):
+        yield

@@ -16,9 +16,12 @@ from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.triples import TripleOptions, import_triples
 
 _TRIPLES = "Knowledge graphs"
+_PLACES = {name: name for name in ("self_loops", "duplicates", "feature_dtype", "unknown")}
+"""Options whose value the import checks, which has the same names for them."""
 
 
 def import_(
+    context: typer.Context,
     edges: Annotated[
         list[str],
         typer.Argument(
@@ -162,22 +165,19 @@ def import_(
             "in-place": in_place or None,
         }
         _refuse(of_graphs, "does not go with `--triples`")
+        with options.named(context, _PLACES):
+            how = TripleOptions.parse(
+                columns=columns or "hrt",
+                header=header,
+                unknown=unknown or "error",
+                duplicates=duplicates,
+                memory=memory,
+                overwrite=overwrite,
+                command=options.command_line(),
+            )
         with console.bars(quiet=json) as progress:
             found = import_triples(
-                edges,
-                out,
-                valid=valid,
-                test=test,
-                options=TripleOptions.parse(
-                    columns=columns or "hrt",
-                    header=header,
-                    unknown=unknown or "error",
-                    duplicates=duplicates,
-                    memory=memory,
-                    overwrite=overwrite,
-                    command=options.command_line(),
-                ),
-                progress=progress,
+                edges, out, valid=valid, test=test, options=how, progress=progress
             )
         if json:
             console.json_data(found)
@@ -185,6 +185,18 @@ def import_(
         console.table(f"{out}", _notable(found, ("entities", "relations")))
         return
     _refuse(of_triples, "expected `--triples` with it")
+    with options.named(context, _PLACES):
+        chosen = ImportOptions.parse(
+            undirected=undirected,
+            self_loops=self_loops,
+            duplicates=duplicates,
+            memory=memory,
+            feature_dtype=feature_dtype,
+            allow_nan=allow_nan,
+            in_place=in_place,
+            overwrite=overwrite,
+            command=options.command_line(),
+        )
     weights = None if edge_weights is None else _edge_weights(edge_weights)
     source = open_inputs(
         Inputs(
@@ -198,17 +210,6 @@ def import_(
             nodes=nodes,
             ogb_split=ogb_split,
         )
-    )
-    chosen = ImportOptions.parse(
-        undirected=undirected,
-        self_loops=self_loops,
-        duplicates=duplicates,
-        memory=memory,
-        feature_dtype=feature_dtype,
-        allow_nan=allow_nan,
-        in_place=in_place,
-        overwrite=overwrite,
-        command=options.command_line(),
     )
     with console.bars(quiet=json) as progress:
         summary = import_graph(source, out, chosen, progress)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,3 +174,34 @@ def require_one(command: str, data_set: object | None, resume: object | None) ->
             f"{command}: expected a data set, or `--resume RUN`, found both\n"
             f"hint: a run knows its data set: leave `{data_set}` away"
         )
+
+
+def given(context: typer.Context) -> dict[str, str]:
+    """What the command line itself says: `--learning-rate` for the parameter `learning_rate`."""
+    found = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.param_type_name == "option" and source and source.name == "COMMANDLINE":
+            found[str(parameter.name)] = parameter.opts[0]
+    return found
+
+
+@contextmanager
+def named(context: typer.Context, places: Mapping[str, str]) -> Iterator[None]:
+    """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.
+
+    `places` says where the value of each parameter stands; a mistake in what the command line does
+    not say, but a file or a recipe, stays as it is.
+
+    Errors: `InvalidError` as the block raises it, with the option in front.
+    """
+    try:
+        yield
+    except InvalidError as error:
+        place, _, rest = str(error).partition(": ")
+        for parameter, option in given(context).items():
+            if places.get(parameter) == place:
+                # An option that is called like its key is told once.
+                same = option == f"--{place}".replace("_", "-")
+                raise InvalidError(f"{option}{'' if same else f' ({place})'}: {rest}") from None
+        raise

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from outercore.cli import console, options
+from outercore.cli import console, options, train_options
 from outercore.cli.plan_embed import plan_embed
-from outercore.train.config import TrainConfig
 
 
 class _TrainByDefault(TyperGroup):
@@ -47,6 +46,7 @@ plan.command("embed", no_args_is_help=True)(plan_embed)
 
 @plan.command("train", no_args_is_help=True)
 def plan_train(
+    context: typer.Context,
     data_set: options.DataSet,
     model: Annotated[
         str, typer.Option(help="`gcn` and `gin` keep the in-degrees in memory, too.")
@@ -77,26 +77,21 @@ def plan_train(
     """
     from outercore.train.planning import plan_training
 
-    config = TrainConfig.from_dict(
-        {
-            "model": {"kind": model},
-            "sampling": {
-                "fanout": options.fanout(fanout),
-                "batch_size": batch_size,
-                "replace": replace,
-                "train": split,
-            },
-            "budget": {
-                "memory": memory,
-                "validation_share": validation_share,
-                "backend": backend,
-                "threads": threads,
-                "topology": topology,
-                "policy": policy,
-                "hotness": hotness,
-            },
-            "run": {"seed": seed},
-        }
+    config = train_options.configuration(
+        context,
+        model=model,
+        fanout=options.fanout(fanout),
+        batch_size=batch_size,
+        replace=replace,
+        split=split,
+        memory=memory,
+        validation_share=validation_share,
+        backend=backend,
+        threads=threads,
+        topology=topology,
+        policy=policy,
+        hotness=hotness,
+        seed=seed,
     )
     planned = plan_training(data_set, config)
     if json:

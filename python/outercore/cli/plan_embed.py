@@ -16,6 +16,7 @@ _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
 
 
 def plan_embed(
+    context: typer.Context,
     data_set: options.DataSet,
     recipe: embed_options.Recipe = None,
     config: embed_options.Config = None,
@@ -75,33 +76,34 @@ def plan_embed(
     from outercore.embed.options import configuration
 
     graph = open_graph(data_set)
-    chosen = configuration(
-        config,
-        recipe=recipe,
-        plain_graph=not has_triples(graph),
-        model=embed_options.model(model, score),
-        relation_dim=relation_dim,
-        dim=dim,
-        reciprocal=reciprocal,
-        loss=loss,
-        **embed_options.negatives(negatives),
-        degree_share=degree_share,
-        optimiser=optimiser,
-        batch_size=batch_size,
-        chunk_size=chunk_size,
-        memory=memory,
-        partitions=partitions,
-        slots=slots,
-        order=order,
-        swap=swap,
-        sweeps=sweeps,
-        spread=spread,
-        rename=rename,
-        group=group,
-        held_out=held_out,
-        seed=seed,
-        threads=threads,
-    )
+    with embed_options.named(context):
+        chosen = configuration(
+            config,
+            recipe=recipe,
+            plain_graph=not has_triples(graph),
+            model=embed_options.model(model, score),
+            relation_dim=relation_dim,
+            dim=dim,
+            reciprocal=reciprocal,
+            loss=loss,
+            **embed_options.negatives(negatives),
+            degree_share=degree_share,
+            optimiser=optimiser,
+            batch_size=batch_size,
+            chunk_size=chunk_size,
+            memory=memory,
+            partitions=partitions,
+            slots=slots,
+            order=order,
+            swap=swap,
+            sweeps=sweeps,
+            spread=spread,
+            rename=rename,
+            group=group,
+            held_out=held_out,
+            seed=seed,
+            threads=threads,
+        )
     planned = forecast(
         graph,
         chosen,

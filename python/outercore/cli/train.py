@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from outercore.cli import console, options
+from outercore.cli import console, options, train_options
 from outercore.cli.watch import Watch
-from outercore.train.config import TrainConfig
 
 _NO_SERVER = "none"
 
 
 def train(
+    context: typer.Context,
     data_set: Annotated[
         Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
     ] = None,
@@ -109,49 +109,38 @@ def train(
         fallback=fallback,
     )
     # Read before PyTorch is imported: a mistake is told at once.
-    config = TrainConfig.from_dict(
-        {
-            "model": {
-                "kind": model,
-                "hidden": hidden,
-                "heads": heads,
-                "dropout": dropout,
-                "norm": norm,
-                "residual": residual,
-                "jumping": jumping,
-            },
-            "sampling": {
-                "fanout": options.fanout(fanout),
-                "batch_size": batch_size,
-                "replace": replace,
-                "features": features,
-                "labels": labels,
-            },
-            "optimiser": {
-                "learning_rate": learning_rate,
-                "weight_decay": weight_decay,
-                "epochs": epochs,
-                "patience": patience,
-            },
-            "budget": {
-                "memory": memory,
-                "validation_share": validation_share,
-                "backend": backend,
-                "threads": threads,
-                "topology": topology,
-                "policy": policy,
-                "hotness": hotness,
-                "far": None if server is None else asdict(server),
-            },
-            "run": {
-                "seed": seed,
-                "validation": validation,
-                "metric": metric,
-                "device": device,
-                "checkpoint_batches": checkpoint_batches,
-                "checkpoint_seconds": checkpoint_seconds,
-            },
-        }
+    config = train_options.configuration(
+        context,
+        model=model,
+        hidden=hidden,
+        heads=heads,
+        dropout=dropout,
+        norm=norm,
+        residual=residual,
+        jumping=jumping,
+        fanout=options.fanout(fanout),
+        batch_size=batch_size,
+        replace=replace,
+        features=features,
+        labels=labels,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        epochs=epochs,
+        patience=patience,
+        memory=memory,
+        validation_share=validation_share,
+        backend=backend,
+        threads=threads,
+        topology=topology,
+        policy=policy,
+        hotness=hotness,
+        far=None if server is None else asdict(server),
+        seed=seed,
+        validation=validation,
+        metric=metric,
+        device=device,
+        checkpoint_batches=checkpoint_batches,
+        checkpoint_seconds=checkpoint_seconds,
     )
     from outercore import train as training
 

@@ -1,0 +1,58 @@
+"""Options of a training, which `train` and `plan train` share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from outercore.cli import options
+from outercore.train.config import TrainConfig
+
+_PLACES = {
+    "model": "model.kind",
+    "hidden": "model.hidden",
+    "heads": "model.heads",
+    "dropout": "model.dropout",
+    "norm": "model.norm",
+    "residual": "model.residual",
+    "jumping": "model.jumping",
+    "fanout": "sampling.fanout",
+    "batch_size": "sampling.batch_size",
+    "replace": "sampling.replace",
+    "features": "sampling.features",
+    "labels": "sampling.labels",
+    "split": "sampling.train",
+    "learning_rate": "optimiser.learning_rate",
+    "weight_decay": "optimiser.weight_decay",
+    "epochs": "optimiser.epochs",
+    "patience": "optimiser.patience",
+    "memory": "budget.memory",
+    "validation_share": "budget.validation_share",
+    "backend": "budget.backend",
+    "threads": "budget.threads",
+    "topology": "budget.topology",
+    "policy": "budget.policy",
+    "hotness": "budget.hotness",
+    "far": "budget.far",
+    "seed": "run.seed",
+    "validation": "run.validation",
+    "metric": "run.metric",
+    "device": "run.device",
+    "checkpoint_batches": "run.checkpoint_batches",
+    "checkpoint_seconds": "run.checkpoint_seconds",
+}
+"""Where the value of each option stands in the configuration."""
+
+
+def configuration(context: typer.Context, **values: Any) -> TrainConfig:
+    """The configuration of a training by the names of its options.
+
+    Errors: `InvalidError` names the option with the wrong value.
+    """
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        group, _, key = _PLACES[name].partition(".")
+        groups.setdefault(group, {})[key] = value
+    with options.named(context, _PLACES):
+        return TrainConfig.from_dict(groups)
