@@ -80,6 +80,29 @@ def test_a_part_that_is_not_there_is_named(root: Path, outcome: Any) -> None:
     assert "it has train, valid" in err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("evaluate", "--candidates", "some"), "--candidates (evaluation.candidates): expected on"),
+        (("evaluate", "--also", "some"), "--also (evaluation.also): expected one of all, uniform"),
+        (("evaluate", "--triples", "-1"), "--triples (evaluation.test_triples): expected at least"),
+        (("evaluate", "--count", "0"), "--count (evaluation.count): expected a positive number"),
+        (("compare", "run", "--candidates", "some"), "--candidates (evaluation.candidates): expec"),
+        (("compare", "run", "--seed", "-1"), "--seed (run.seed): expected 0 to"),
+        (("neighbours", "n1", "--recall", "2"), "--recall: expected 0 to 1, found 2.0"),
+        (("predict", "--head", "n1", "--recall", "-1"), "--recall: expected 0 to 1, found -1.0"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_ranked_by_is_refused(
+    root: Path, outcome: Any, options: tuple[str, ...], message: str
+) -> None:
+    verb, *others = options
+    code, _, err = outcome("embedding", verb, root / "run", *others)
+    assert code == 1
+    assert message in err
+
+
 def test_ranks_one_by_one_make_the_figures(root: Path) -> None:
     embedding = Embedding.open(root / "run")
     recorded = next(one for one in embedding.metrics if one["part"] == "valid")

@@ -10,6 +10,8 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
+from outercore.configuration import within
+from outercore.embed.config import EmbedConfig
 from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
 
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
+
+_PLACES = {
+    "candidates": "evaluation.candidates",
+    "count": "evaluation.count",
+    "also": "evaluation.also",
+    "triples": "evaluation.test_triples",
+    "seed": "run.seed",
+}
+"""Where a configuration has what `evaluate` and `compare` are told, and checks it."""
 
 embedding = typer.Typer(
     help="Use the rows that `outercore embed` has found.",
@@ -136,6 +147,7 @@ def neighbours(
 
         outercore embedding neighbours runs/first --all --approximate --out near.parquet
     """
+    within("--recall", recall, 0.0, 1.0)
     opened = _open(run, data)
     if everything == bool(of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
@@ -212,6 +224,7 @@ def predict(
     """
     from outercore.embed.questions import Group, check_names, read_questions
 
+    within("--recall", recall, 0.0, 1.0)
     opened = _open(run, data, score)
     parts = {"head": head, "relation": relation, "tail": tail}
     given = {name: some for name, some in parts.items() if some}
@@ -240,6 +253,7 @@ def predict(
 
 @embedding.command("evaluate", no_args_is_help=True)
 def evaluate(
+    context: typer.Context,
     run: Run,
     part: Annotated[
         list[str] | None,
@@ -269,6 +283,7 @@ def evaluate(
     from outercore.cli.embed import show
     from outercore.cli.embed_watch import EmbedWatch
 
+    _require_protocol(context)
     opened = _open(run, data, score)
     kinds: Any = also or ()
     parts: Any = part or ("test",)
@@ -292,6 +307,7 @@ def evaluate(
 
 @embedding.command("compare", no_args_is_help=True)
 def compare(
+    context: typer.Context,
     run: Run,
     other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)],
     part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test",
@@ -313,6 +329,7 @@ def compare(
     """
     from outercore.cli.embed_watch import EmbedWatch
 
+    _require_protocol(context)
     ranked: Any = part
     among: Any = candidates
     with EmbedWatch(quiet=json) as watch:
@@ -441,6 +458,17 @@ def index(
 
 def _open(run: Path, data: Path | None, score: str | None = None) -> Embedding:
     return Embedding.open(run, data_set=data, score=score)
+
+
+def _require_protocol(context: typer.Context) -> None:
+    """Errors: `InvalidError` where `evaluate` or `compare` is told what cannot be ranked by."""
+    groups: dict[str, dict[str, Any]] = {}
+    for parameter in options.given(context):
+        if parameter in _PLACES:
+            group, _, key = _PLACES[parameter].partition(".")
+            groups.setdefault(group, {})[key] = context.params[parameter]
+    with options.named(context, _PLACES):
+        EmbedConfig.from_dict(groups)
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:
