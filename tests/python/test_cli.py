@@ -190,6 +190,19 @@ def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
     assert "hint: go on with it by `--resume" in err
 
 
+@pytest.mark.parametrize(
+    "words", [("--epochs", "20"), ("--lr", "0.1"), ("--out", "x"), ("--seed", "0"), ("--replace",)]
+)
+def test_a_training_goes_on_with_its_own_configuration_only(
+    outcome: Any, words: tuple[str, ...]
+) -> None:
+    code, _, err = outcome("train", "--resume", "run", *words)
+    option = {"--lr": "--learning-rate"}.get(words[0], words[0])
+    assert code == 1
+    assert f"error: {option}: a run goes on with its own configuration\nhint: leave it out" in err
+    assert "run `run`: no `config.json`" in outcome("train", "--resume", "run", "--json")[2]
+
+
 def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from fakes import planted

@@ -9,7 +9,6 @@ import typer
 
 from outercore.cli import console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
-from outercore.errors import InvalidError
 
 
 def embed(
@@ -139,8 +138,8 @@ def embed(
         "checkpoint_seconds": checkpoint_seconds,
     }
     if resume is not None:
-        others = {"recipe": recipe, "config": config, "out": out, "from": start_from}
-        _require_nothing_else({**chosen, "model": model, **others})
+        again = "leave it out, or start another run with `--from`"
+        options.require_nothing_else(context, "memory", "score", hint=again)
     else:
         # Read before PyTorch is imported: a mistake is told at once.
         from outercore.embed.options import configuration
@@ -191,13 +190,3 @@ def _line(figures: dict[str, float]) -> str:
         f"Hits@3 {figures['hits_at_3']:.4f}  Hits@10 {figures['hits_at_10']:.4f}  "
         f"mean rank {figures['mean_rank']:,.1f}  AUC {figures['auc']:.4f}"
     )
-
-
-def _require_nothing_else(given: dict[str, Any]) -> None:
-    for name, value in given.items():
-        if value is not None:
-            option = {"regulariser_weight": "weight", "filtered": "raw"}.get(name, name)
-            raise InvalidError(
-                f"--{option.replace('_', '-')}: a run goes on with its own configuration\n"
-                "hint: leave it out, or start another run with `--from`"
-            )

@@ -12,6 +12,16 @@ from outercore.cli import console, options, train_options
 from outercore.cli.watch import Watch
 
 _NO_SERVER = "none"
+_OF_SERVER = (
+    "far",
+    "far_token_file",
+    "far_chunk",
+    "far_queues",
+    "far_queue_length",
+    "far_timeout",
+    "fallback",
+)
+"""Options that say where a run reads from, and so may be others when it goes on."""
 
 
 def train(
@@ -99,6 +109,9 @@ def train(
         outercore train --resume runs/first
     """
     options.require_one("train", data_set, resume)
+    if resume is not None:
+        again = "leave it out, or start another run"
+        options.require_nothing_else(context, *_OF_SERVER, hint=again)
     server = options.far(
         None if far == _NO_SERVER else far,
         token_file=far_token_file,
