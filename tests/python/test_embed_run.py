@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -33,6 +34,7 @@ from outercore.errors import (
     BudgetError,
     InterruptError,
     InvalidError,
+    NoSpaceError,
     NotFoundError,
     UnsupportedError,
 )
@@ -150,6 +152,23 @@ def test_a_run_leaves_tables_their_meaning_and_a_record(facts: Path, tmp_path: P
     assert result.mrr == described["metrics"][2]["mrr"]
     assert any((tmp_path / "run/tensorboard").iterdir())
     assert result.embedding.num_entities == ENTITIES
+
+
+def full_file(_: str) -> io.BufferedWriter:
+    """As an opened file on a full device: written to, it has no space when it is flushed."""
+    return io.BufferedWriter(io.FileIO("/dev/full", "w"))
+
+
+def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = small(run={"checkpoint_seconds": 0.0})
+    with monkeypatch.context() as patched:
+        patched.setattr("tensorboardX.record_writer.open_file", full_file)
+        with pytest.raises(NoSpaceError, match="then go on with `outercore embed --resume RUN`"):
+            oc.embed(facts, groups, out=tmp_path / "run")
+    result = oc.embed.resume(tmp_path / "run")
+    assert len(result.record["epochs"]) == 4
 
 
 def test_the_figures_are_those_of_the_best_tables(facts: Path, tmp_path: Path) -> None:

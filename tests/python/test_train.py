@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # noqa: E402
+
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
-from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError  # noqa: E402
+from outercore.errors import (  # noqa: E402
+    BudgetError,
+    InterruptError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+)
 from outercore.train.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -22,6 +31,7 @@ from outercore.train.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
+from outercore.train.events import EventFile  # noqa: E402
 from outercore.train.loop import Trainer  # noqa: E402
 from outercore.train.observe import Observer  # noqa: E402
 from outercore.train.run import evaluate, resume, train  # noqa: E402
@@ -109,6 +119,45 @@ def test_every_model_trains_and_leaves_a_complete_run(
     assert list((tmp_path / "run/tensorboard").iterdir())
     assert not (tmp_path / "run/scratch").exists()
     assert json.loads((tmp_path / "run/record.json").read_text()) == record
+
+
+def events(directory: Path) -> list[Any]:
+    """The events of the only event file there: length, its checksum, the event, its checksum."""
+    (file,) = directory.iterdir()
+    found, content = [], file.read_bytes()
+    while content:
+        size = int.from_bytes(content[:8], "little")
+        found.append(Event.FromString(content[12 : 12 + size]))
+        content = content[16 + size :]
+    return found
+
+
+def test_scalars_are_a_file_of_events_that_supersedes_later_epochs(tmp_path: Path) -> None:
+    file = EventFile(tmp_path / "scalars", 3, "resume")
+    file.add({"loss": 0.5, "score": None, "speed": 12.0}, 3)
+    file.close()
+    version, purge, *points = events(tmp_path / "scalars")
+    assert version.file_version == "brain.Event:2"
+    assert (purge.step, purge.session_log.status) == (3, SessionLog.START)
+    assert [point.step for point in points] == [3, 3]
+    values = [point.summary.value[0] for point in points]
+    assert [(one.tag, one.simple_value) for one in values] == [("loss", 0.5), ("speed", 12.0)]
+
+
+def full_file(_: str) -> io.BufferedWriter:
+    """As an opened file on a full device: written to, it has no space when it is flushed."""
+    return io.BufferedWriter(io.FileIO("/dev/full", "w"))
+
+
+def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("tensorboardX.record_writer.open_file", full_file)
+        with pytest.raises(NoSpaceError, match="then go on with `outercore train --resume RUN`"):
+            fit(data_set, tmp_path / "run", config(epochs=2))
+    record = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    assert (record["status"], len(record["epochs"])) == ("finished", 2)
 
 
 def test_a_graph_network_beats_the_features_alone(data_set: Path, tmp_path: Path) -> None:

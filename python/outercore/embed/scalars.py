@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from outercore.embed.config import RESUME
 from outercore.embed.observe import EpochReport
+from outercore.train.events import EventFile
 
 
 class Scalars:
-    """Writes one point an epoch; points of epochs that are trained again are superseded."""
+    """Writes one point an epoch; points of epochs that are trained again are superseded.
+
+    Errors: `NoSpaceError`, `DeviceError`.
+    """
 
     def __init__(self, directory: Path, first_epoch: int) -> None:
-        from tensorboardX import SummaryWriter
-
-        self._writer = SummaryWriter(str(directory), purge_step=first_epoch or None)
+        self._file = EventFile(directory, first_epoch, RESUME)
 
     def epoch(self, report: EpochReport) -> None:
         """Loss, validation, throughput and bytes of one epoch."""
@@ -27,17 +30,15 @@ class Scalars:
             "io/bytes_written": counters.get("bytes_written"),
             "io/waited_seconds": counters.get("waited_s"),
         }
-        for name, value in points.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, report.epoch)
-        self._writer.flush()
+        self._file.add(points, report.epoch)
 
     def result(self, result: dict[str, Any], epoch: int) -> None:
         """The figures at the end."""
-        for one in result["metrics"]:
-            name = f"final/{one['part']}_mrr_{one['candidates']}"
-            self._writer.add_scalar(name, one["mrr"], epoch)
+        points = {
+            f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]
+        }
+        self._file.add(points, epoch)
 
     def close(self) -> None:
-        """Flushes and closes the event file."""
-        self._writer.close()
+        """Closes the event file."""
+        self._file.close()

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from outercore import record as records
+from outercore.train.config import RESUME
+from outercore.train.events import EventFile
 from outercore.train.observe import EpochReport
 
 
 class Scalars:
-    """Writes one point an epoch; points of epochs that are trained again are superseded."""
+    """Writes one point an epoch; points of epochs that are trained again are superseded.
+
+    Errors: `NoSpaceError`, `DeviceError`.
+    """
 
     def __init__(self, directory: Path, first_epoch: int) -> None:
-        from tensorboardX import SummaryWriter
-
-        self._writer = SummaryWriter(str(directory), purge_step=first_epoch or None)
+        self._file = EventFile(directory, first_epoch, RESUME)
 
     def epoch(self, report: EpochReport) -> None:
         """Loss, score, throughput, hits and bytes of one epoch."""
@@ -26,17 +29,13 @@ class Scalars:
             "io/hit_ratio": records.hit_ratio(report.counters),
             "io/bytes_read": records.bytes_read(report.counters),
         }
-        for name, value in points.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, report.epoch)
-        self._writer.flush()
+        self._file.add(points, report.epoch)
 
     def result(self, result: dict[str, Any]) -> None:
         """The final scores, at the best epoch."""
-        for split, score in result["scores"].items():
-            if score is not None:
-                self._writer.add_scalar(f"final/{split}", score, result["best_epoch"])
+        points = {f"final/{split}": score for split, score in result["scores"].items()}
+        self._file.add(points, result["best_epoch"])
 
     def close(self) -> None:
-        """Flushes and closes the event file."""
-        self._writer.close()
+        """Closes the event file."""
+        self._file.close()

@@ -1,0 +1,66 @@
+"""The file of scalars that TensorBoard reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from outercore.storage import device_errors
+
+
+class EventFile:
+    """Scalars by name and epoch, in a new file of a directory.
+
+    They are written by whoever adds them. The writer of `tensorboardX` has a thread and a handler
+    at the process's end instead, and on a full device all three fail, each with a traceback.
+    """
+
+    def __init__(self, directory: Path, first_epoch: int, resume: str) -> None:
+        """Points of `first_epoch` and later ones in other files are superseded.
+
+        `resume` is what to do after space was freed.
+
+        Errors: `NoSpaceError`, `DeviceError`.
+        """
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.record_writer import RecordWriter
+
+        self._event, self._directory, self._resume = Event, directory, resume
+        now = time.time()
+        name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{os.getpid()}"
+        with self._errors():
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = RecordWriter(str(directory / name))
+            self._write(file_version="brain.Event:2")
+            if first_epoch:
+                self._write(step=first_epoch, session_log=SessionLog(status=SessionLog.START))
+
+    def add(self, points: Mapping[str, float | None], epoch: int) -> None:
+        """Writes the points of an epoch; one without a value is left out.
+
+        Errors: `NoSpaceError`, `DeviceError`.
+        """
+        from tensorboardX.summary import scalar
+
+        with self._errors():
+            for name, value in points.items():
+                if value is not None:
+                    self._write(step=epoch, summary=scalar(name, value))
+            self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file, whose points are written already: it raises nothing."""
+        # After a failed write the buffer is still full, and closing would fail as that has.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _write(self, **event: Any) -> None:
+        self._file.write(self._event(wall_time=time.time(), **event).SerializeToString())
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return device_errors(f"scalars in `{self._directory}`", self._resume)
