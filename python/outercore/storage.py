@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outercore.errors import DeviceError, NoSpaceError
@@ -56,8 +56,14 @@ class Storage:
 def replace_file(storage: Storage, path: Path, data: bytes) -> None:
     """Makes `path` hold `data`: at any crash it holds the old bytes or the new ones."""
     temporary = path.with_name(f".{path.name}.tmp")
-    storage.write(temporary, data)
-    storage.rename(temporary, path)
+    try:
+        storage.write(temporary, data)
+        storage.rename(temporary, path)
+    except OSError:
+        # On a full device a half file would only be in the way.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     storage.sync_directory(path.parent)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("plotly")
 from outercore.errors import CorruptError, NotFoundError
 from outercore.report import charts, write_report
 from outercore.report.runs import Run, load_runs
+from outercore.storage import Storage
 
 
 def record(score: float = 0.8, *, metric: str = "accuracy") -> dict[str, Any]:
@@ -101,6 +103,23 @@ def test_one_page_compares_runs_and_refers_to_nothing_outside(tmp_path: Path) ->
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
     # Four shared figures, five for each run, one of the device.
     assert body.count("plotly-graph-div") == 4 + 2 * 5 + 1
+
+
+def test_a_full_device_is_named_and_leaves_the_page_that_was_there(
+    tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_pieces(_: Storage, path: Path, pieces: Any) -> None:
+        path.write_bytes(b"".join(pieces)[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = write(tmp_path / "run", record())
+    (tmp_path / "report.html").write_text("before")
+    monkeypatch.setattr(Storage, "write_pieces", write_pieces)
+    code, _, err = outcome("report", run, "--out", "report.html")
+    assert code == 1
+    assert "error: report `report.html`: no space left on the device\nhint: free some space" in err
+    assert (tmp_path / "report.html").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "run"]
 
 
 def test_what_users_typed_is_shown_and_not_run(tmp_path: Path) -> None:

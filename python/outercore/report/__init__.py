@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outercore.errors import InvalidError, UnsupportedError
+from outercore.storage import Storage, device_errors, replace_file
 
 if TYPE_CHECKING:
     from outercore.controller import Table
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
     """Writes the page of `runs` to `out`; it needs no network and no other file.
 
-    Errors: `NotFoundError` where a run has no record; `UnsupportedError` without Plotly.
+    Errors: `NotFoundError` where a run has no record; `UnsupportedError` without Plotly;
+    `NoSpaceError`, with the page that was there before.
     """
     from outercore.report.runs import load_runs
 
@@ -51,5 +53,7 @@ def _write(out: str | Path, page: str) -> None:
     path = Path(out)
     if path.is_dir():
         raise InvalidError(f"report `{path}`: expected a file, found a directory")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    storage = Storage()
+    with device_errors(f"report `{path}`"):
+        storage.make_directory(path.parent)
+        replace_file(storage, path, page.encode())
