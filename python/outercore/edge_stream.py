@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _native
-from outercore.analytics.request import Backend, Direction, Source, checked_threads, root_of
+from outercore.analytics.request import Backend, Direction, Source, root_of
 from outercore.far import Far, options_of
 from outercore.sizes import parse_size
+from outercore.threads import checked_threads
 
 
 @dataclass(frozen=True)

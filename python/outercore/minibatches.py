@@ -16,6 +16,7 @@ from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import Graph
 from outercore.sizes import parse_size
+from outercore.threads import checked_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,7 +67,7 @@ class MiniBatches(ABC, Generic[Batch]):
             **_feature_choice(graph, features),
             "memory": parse_size(memory),
             "reserved": 0 if self._labels is None else self._labels.nbytes,
-            "threads": threads or 0,
+            "threads": checked_threads(threads) or 0,
             "hotness": graph.hotness(hotness),
             **options,
         }

@@ -1,8 +1,26 @@
-"""Sharing the cores between PyTorch's threads and the core's."""
+"""How many threads there may be, and how PyTorch's and the core's share the cores."""
 
 from __future__ import annotations
 
 import os
+
+from outercore.errors import InvalidError
+
+MOST_THREADS = 1024
+"""More than any machine of one graph has cores: starting far more would take minutes."""
+
+
+def checked_threads(threads: int | None) -> int | None:
+    """The number of threads, `None` for one a core.
+
+    Errors: `InvalidError` for one that is not 1 to 1024.
+    """
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InvalidError(
+            f"threads {threads}, expected 1 to {MOST_THREADS}\n"
+            f"hint: this machine has {len(os.sched_getaffinity(0))} cores"
+        )
+    return threads
 
 
 def share_cores() -> None:

@@ -426,7 +426,7 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ("sssp", {"source": 1, "weights": "debt"}, InvalidError, "sssp: weights go down to -3"),
     ("wcc", {"memory": "64KiB"}, BudgetError, "the least that works is"),
     ("wcc", {"memory": "much"}, InvalidError, "memory size"),
-    ("wcc", {"threads": -1}, InvalidError, "threads -1, expected 1 or more"),
+    ("wcc", {"threads": -1}, InvalidError, "threads -1, expected 1 to 1024"),
     ("wcc", {"save": "../up"}, InvalidError, "`nodes/node/../up` is no name"),
     ("wcc", {"backend": "telepathy"}, OutercoreError, "telepathy"),
 ]

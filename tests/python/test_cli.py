@@ -61,6 +61,8 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train", "x", "--batch-size", "0"], "--batch-size (sampling.batch_size): expected a"),
         (["train", "x", "--lr", "-1"], "--learning-rate (optimiser.learning_rate): expected a"),
         (["train", "x", "--threads", "0"], "--threads (budget.threads): expected"),
+        (["train", "x", "--threads", "1025"], "--threads (budget.threads): expected 1 to 1024, f"),
+        (["embed", "x", "--threads", "1025"], "--threads (budget.threads): expected 1 to 1024, f"),
         (["plan", "x", "--seed", "-1"], "--seed (run.seed): expected 0 to"),
         (["train"], "train: expected a data set, or `--resume RUN`"),
         (["train", "x", "--resume", "y"], "a run knows its data set: leave `x` away"),

@@ -269,6 +269,8 @@ def test_without_features_the_graph_alone_is_delivered(graph: oc.Graph) -> None:
         ({"features": "nonsense"}, oc.NotFoundError, "nonsense"),
         ({"features": "missing.npy"}, oc.NotFoundError, "missing.npy"),
         ({"memory": "lots"}, oc.InvalidError, "lots"),
+        ({"threads": 0}, oc.InvalidError, "threads 0, expected 1 to 1024"),
+        ({"threads": 100_000}, oc.InvalidError, "threads 100000, expected 1 to 1024"),
     ],
 )
 def test_bad_arguments_name_the_thing(graph, options, error, text) -> None:

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from outercore import _native
 from outercore._native import Progress
-from outercore.analytics.request import Source, checked_threads, root_of
+from outercore.analytics.request import Source, root_of
 from outercore.graph import Graph
 from outercore.sizes import parse_size
+from outercore.threads import checked_threads
 
 
 def grid(

@@ -17,6 +17,7 @@ from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import Graph
 from outercore.sizes import parse_size
+from outercore.threads import checked_threads
 
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
@@ -143,13 +144,6 @@ def _plain(what: str, value: Any) -> Any:
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
         return [_plain(what, item) for item in value]
     return value
-
-
-def checked_threads(threads: int | None) -> int | None:
-    """The number of threads, refused below 1."""
-    if threads is not None and threads < 1:
-        raise InvalidError(f"threads {threads}, expected 1 or more")
-    return threads
 
 
 def teleports(

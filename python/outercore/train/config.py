@@ -8,6 +8,7 @@ from typing import Any, Literal
 from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
+from outercore.threads import MOST_THREADS
 
 ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
@@ -118,7 +119,7 @@ class BudgetConfig:
     def __post_init__(self) -> None:
         within("budget.validation_share", self.validation_share, 0.0, 0.9)
         if self.threads is not None:
-            positive("budget.threads", self.threads)
+            within("budget.threads", self.threads, 1, MOST_THREADS)
 
 
 @dataclass(frozen=True)
