@@ -10,8 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from outercore.far import Far
-from outercore.graph import Graph
-from outercore.minibatches import Backend, InputNodes, MiniBatches, Policy, Topology
+from outercore.minibatches import Backend, InputNodes, MiniBatches, Policy, Source, Topology
 
 
 class NeighborLoader(MiniBatches[Data]):
@@ -44,7 +43,7 @@ class NeighborLoader(MiniBatches[Data]):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Source,
         num_neighbors: Sequence[int],
         input_nodes: InputNodes | Tensor = None,
         *,
@@ -73,7 +72,7 @@ class NeighborLoader(MiniBatches[Data]):
         """Bind a graph and the seeds; nothing is read yet.
 
         Args:
-            graph: an opened data set.
+            graph: a data set, opened or by its directory.
             num_neighbors: fan-out per hop; -1 takes all neighbours.
             input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
             batch_size: seeds per batch.
@@ -103,7 +102,7 @@ class NeighborLoader(MiniBatches[Data]):
             num_workers: accepted for PyG's sake; the core has threads of its own.
 
         Raises:
-            InvalidError: an argument out of range, a seed that is no node.
+            InvalidError: an argument of the wrong type or out of range, a seed that is no node.
             NotFoundError: a split or an array that the data set does not have.
         """
         del num_workers

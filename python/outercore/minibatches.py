@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +22,8 @@ from outercore.threads import checked_threads
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+Source: TypeAlias = Graph | str | os.PathLike[str]
+"""A data set, opened or by its directory."""
 InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | None
 Backend = Literal["auto", "uring", "threads", "mmap"]
 Topology = Literal["auto", "resident", "paged"]
@@ -36,7 +39,7 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Source,
         num_neighbors: Sequence[int],
         input_nodes: InputNodes,
         *,
@@ -55,14 +58,14 @@ class MiniBatches(ABC, Generic[Batch]):
             InvalidError: an argument out of range, a seed that is no node.
             NotFoundError: a split or an array that the data set does not have.
         """
-        self.graph = graph
+        self.graph = graph = opened(graph)
         self._edge_ids = edge_ids
         self._epoch = 0
         self._first_batch = 0
         self._begun = 0
         self._labels = _compact_labels(graph, labels)
         self._config: dict[str, Any] = {
-            "fan_outs": [int(fan_out) for fan_out in num_neighbors],
+            "fan_outs": _fan_outs(num_neighbors),
             "edge_ids": edge_ids,
             **_feature_choice(graph, features),
             "memory": parse_size(memory),
@@ -152,6 +155,34 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def opened(graph: Source) -> Graph:
+    """The data set, opened where it is not.
+
+    Errors: `InvalidError` for what is none; else as `outercore.open`.
+    """
+    if isinstance(graph, (str, os.PathLike)):
+        return Graph(graph)
+    if not isinstance(graph, Graph):
+        raise InvalidError(
+            f"graph: expected an opened data set or its directory, found {type(graph).__name__}"
+        )
+    return graph
+
+
+def _fan_outs(num_neighbors: Sequence[int]) -> list[int]:
+    wrong = InvalidError(
+        f"num_neighbors: expected a list with a fan-out per hop, such as [15, 10], found "
+        f"{num_neighbors!r}"
+    )
+    # Their elements would be taken for fan-outs: PyG's loader takes a dictionary by edge types.
+    if isinstance(num_neighbors, (str, bytes, Mapping)):
+        raise wrong
+    try:
+        return [index(fan_out) for fan_out in num_neighbors]
+    except TypeError:
+        raise wrong from None
 
 
 def _input_ids(graph: Graph, nodes: InputNodes) -> NDArray[np.int64] | None:

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.graph import Graph
-from outercore.minibatches import Backend, InputNodes, MiniBatches, Policy, Topology
+from outercore.minibatches import (
+    Backend,
+    InputNodes,
+    MiniBatches,
+    Policy,
+    Source,
+    Topology,
+    opened,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +93,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Source,
         num_neighbors: Sequence[int],
         input_nodes: InputNodes = None,
         *,
@@ -113,7 +120,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         """Bind a graph and the seeds; nothing is read yet.
 
         Args:
-            graph: an opened data set.
+            graph: a data set, opened or by its directory.
             num_neighbors: fan-out per hop; -1 takes all neighbours.
             input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
             batch_size: seeds per batch.
@@ -139,13 +146,14 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
                 `far.FarOptions`.
 
         Raises:
-            InvalidError: an argument out of range, a seed that is no node, more nodes than ids of
-                32 bits tell apart.
+            InvalidError: an argument of the wrong type or out of range, a seed that is no node,
+                more nodes than ids of 32 bits tell apart.
             NotFoundError: a split or an array that the data set does not have.
         """
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
+        graph = opened(graph)
         if id_dtype == "int32" and graph.num_nodes > np.iinfo(np.int32).max:
             raise InvalidError(f"{graph.num_nodes} nodes do not fit into int32; take int64")
         super().__init__(

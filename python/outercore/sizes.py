@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from numbers import Integral
 
 from outercore.errors import InvalidError
 
@@ -37,10 +38,8 @@ def parse_size(size: str | int) -> int:
         >>> parse_size("1.5kB")
         1500
     """
-    if isinstance(size, int):
-        if size <= 0:
-            raise InvalidError(f"memory size: expected a positive number of bytes, found {size}")
-        return size
+    if not isinstance(size, str):
+        return _bytes(size)
     if size.strip().lower() == "auto":
         return _physical_memory("SC_AVPHYS_PAGES") // 2
     match = _SIZE.match(size)
@@ -54,6 +53,18 @@ def parse_size(size: str | int) -> int:
     if parsed <= 0:
         raise InvalidError(f"memory size: expected more than zero bytes, found `{size}`")
     return parsed
+
+
+def _bytes(size: object) -> int:
+    # Integers of NumPy, too; a float is more often a mistake than a number of bytes.
+    if not isinstance(size, Integral) or isinstance(size, bool):
+        raise InvalidError(
+            "memory size: expected a whole number of bytes, or a size such as `8GiB`, `25%` or "
+            f"`auto`, found {size!r}"
+        )
+    if size <= 0:
+        raise InvalidError(f"memory size: expected a positive number of bytes, found {size}")
+    return int(size)
 
 
 def format_size(count: float) -> str:

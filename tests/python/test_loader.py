@@ -269,6 +269,8 @@ def test_without_features_the_graph_alone_is_delivered(graph: oc.Graph) -> None:
         ({"features": "nonsense"}, oc.NotFoundError, "nonsense"),
         ({"features": "missing.npy"}, oc.NotFoundError, "missing.npy"),
         ({"memory": "lots"}, oc.InvalidError, "lots"),
+        ({"memory": None}, oc.InvalidError, "a whole number of bytes, or a size .* found None"),
+        ({"memory": 6.4e7}, oc.InvalidError, "a whole number of bytes, or .* found 64000000.0"),
         ({"threads": 0}, oc.InvalidError, "threads 0, expected 1 to 1024"),
         ({"threads": 100_000}, oc.InvalidError, "threads 100000, expected 1 to 1024"),
     ],
@@ -280,12 +282,28 @@ def test_bad_arguments_name_the_thing(graph, options, error, text) -> None:
 
 @pytest.mark.parametrize("memory", ["64KiB", "300KiB", "1MiB"])
 def test_the_least_that_a_refusal_names_works(graph: oc.Graph, memory: str) -> None:
-    options = {"num_neighbors": [5, 5], "batch_size": 200}
     with pytest.raises(oc.BudgetError) as refusal:
-        loader(graph, memory=memory, **options).plan()
-    least = re.search(r"the least that works is (.*)", str(refusal.value))
-    assert least is not None
-    loader(graph, memory=least[1], **options).plan()
+        loader(graph, memory=memory, batch_size=200).plan()
+    said = re.search(r"the least that works is (.*)", str(refusal.value))
+    assert said is not None
+    loader(graph, memory=said[1], batch_size=200).plan()
+
+
+@pytest.mark.parametrize("wrong", [5, None, {"edge": [5]}, {3: [5]}, "15", [2.5], [[3]]])
+def test_fan_outs_are_a_list_of_integers(graph: oc.Graph, wrong) -> None:
+    for kind in (oc.NeighborLoader, oc.NeighborSampler):
+        with pytest.raises(oc.InvalidError, match="num_neighbors: expected a list with a fan-out"):
+            kind(graph, wrong)
+
+
+def test_a_data_set_may_be_given_by_its_directory(graph: oc.Graph) -> None:
+    for kind in (oc.NeighborLoader, oc.NeighborSampler):
+        for place in (graph.root, str(graph.root)):
+            assert len(kind(place, np.array([2]), "train", memory=np.int64(1 << 24))) > 0
+        with pytest.raises(oc.NotFoundError, match="nowhere"):
+            kind("nowhere", [2])
+        with pytest.raises(oc.InvalidError, match="expected an opened data set or its directory"):
+            kind(None, [2])
 
 
 @pytest.mark.parametrize("nodes", [[-1], [600], np.array([0.5]), np.zeros((2, 2), dtype=int)])

@@ -83,7 +83,9 @@ def test_relative_sizes_are_of_this_machine() -> None:
     assert 0 < parse_size("auto") < parse_size("100%")
 
 
-@pytest.mark.parametrize("text", ["", "-1GiB", "lots", "3 PiB", "0", "0%", 0, -5])
+@pytest.mark.parametrize(
+    "text", ["", "-1GiB", "lots", "3 PiB", "0", "0%", 0, -5, None, 6.4e7, True]
+)
 def test_what_is_no_size_is_refused(text: str | int) -> None:
     with pytest.raises(InvalidError, match="memory size"):
         parse_size(text)
