@@ -202,7 +202,39 @@ def test_a_training_goes_on_with_its_own_configuration_only(
     option = {"--lr": "--learning-rate"}.get(words[0], words[0])
     assert code == 1
     assert f"error: {option}: a run goes on with its own configuration\nhint: leave it out" in err
-    assert "run `run`: no `config.json`" in outcome("train", "--resume", "run", "--json")[2]
+    assert "run `run`: no such directory" in outcome("train", "--resume", "run", "--json")[2]
+
+
+def test_a_directory_that_is_something_else_is_told_by_what_it_is(
+    outcome: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    for name, groups in (("network", {"sampling": {}}), ("rows", {"negatives": {}})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"config": groups}))
+    for name, file in (("papers", "graph.json"), ("other", "notes")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+    train, embed = "`outercore train", "`outercore embed"
+    for arguments, found, hint in [
+        ("evaluate nowhere", "`nowhere`: no such directory", f"a run directory of {train}`"),
+        ("evaluate papers", "this is a data set", f"a run directory of {train}`"),
+        ("evaluate rows", f"this is a run of {embed}`", f"score it by {embed}ding evaluate rows`"),
+        ("evaluate network", "no epoch was scored", f"go on with it by {train} --resume network`"),
+        ("evaluate other", "no `model.json` there", f"a run directory of {train}`"),
+        ("train --resume nowhere", "no such directory", f"the directory that {train}` printed"),
+        ("train --resume papers", "this is a data set", f"the directory that {train}` printed"),
+        ("train --resume rows", f"this is a run of {embed}`", f"{embed} --resume rows` goes on"),
+        ("train --resume other", "no `config.json`", f"the directory that {train}` printed"),
+        ("embed --resume network", f"a run of {train}`", f"{train} --resume network` goes on"),
+        ("embed --resume papers", "this is a data set", f"the directory that {embed}` printed"),
+    ]:
+        code, out, err = outcome(*arguments.split())
+        error, _, next_step = err.partition("\nhint: ")
+        assert (code, out) == (1, ""), arguments
+        assert found in error, arguments
+        assert hint in next_step, arguments
+        assert not list(tmp_path.glob("*/.run.lock")), arguments
 
 
 def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from outercore.train.loop import Trainer
 from outercore.train.models import Network
 from outercore.train.npy_rows import NpyRows
 from outercore.train.observe import Observer
-from outercore.train.run_directory import RunDirectory, next_free
+from outercore.train.run_directory import RunDirectory, is_data_set, made_by, next_free
 from outercore.train.saved import SavedModel, load_model
 from outercore.train.stopping import StopRequest, stop_on_signals
 
@@ -109,13 +109,10 @@ def evaluate(
     stands for every node, in order. `predictions` and `logits` name `.npy` files to write, one
     row a node of the split, in its order. `far` is used where it holds the data set for good.
 
-    Errors: `NotFoundError` for a missing model or split, `InvalidError` where the data set's
-    features do not fit the model.
+    Errors: `NotFoundError` for a missing model or split, `InvalidError` for a data set or a run of
+    `outercore embed` in place of a model, and where the data set's features do not fit.
     """
-    directory = Path(model)
-    if (directory / "model" / "model.json").exists():
-        data_set = data_set or RunDirectory.open(directory).data_set
-        directory = directory / "model"
+    directory = _model_directory(Path(model))
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
@@ -151,6 +148,36 @@ def evaluate(
         "metric": metric.name,
         "score": metric.value(),
     }
+
+
+def _model_directory(path: Path) -> Path:
+    """`path`, or the model in the run `path`.
+
+    Errors: `NotFoundError`, `InvalidError`.
+    """
+    for directory in (path / "model", path):
+        if (directory / "model.json").exists():
+            return directory
+    give = "give a run directory of `outercore train`, or its `model`"
+    if not path.exists():
+        raise NotFoundError(f"model `{path}`: no such directory\nhint: {give}")
+    verb = made_by(path)
+    if verb == "embed":
+        raise InvalidError(
+            f"model `{path}`: this is a run of `outercore embed`\n"
+            f"hint: score it by `outercore embedding evaluate {path}`"
+        )
+    if verb == "train":
+        raise NotFoundError(
+            f"model `{path}`: the run has no model yet, because no epoch was scored\n"
+            f"hint: go on with it by `outercore train --resume {path}`"
+        )
+    if is_data_set(path):
+        raise InvalidError(
+            f"model `{path}`: this is a data set\n"
+            f"hint: {give}; `outercore train {path}` trains a model"
+        )
+    raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
 
 
 def _fit(

@@ -78,13 +78,22 @@ class AnyRunDirectory:
     def open(cls, path: Path, storage: Storage | None = None) -> Self:
         """An existing run.
 
-        Errors: `NotFoundError` where `path` is none.
+        Errors: `NotFoundError` where `path` is none; `InvalidError` for a data set, or a run of
+        another command.
         """
         run = cls(path, storage)
+        wanted = f"hint: give the directory that `outercore {cls.verb}` printed"
+        if not path.exists():
+            raise NotFoundError(f"run `{path}`: no such directory\n{wanted}")
         if not run._config.exists():
-            raise NotFoundError(
-                f"run `{path}`: no `config.json` there\n"
-                f"hint: give the directory that `outercore {cls.verb}` printed"
+            if is_data_set(path):
+                raise InvalidError(f"run `{path}`: this is a data set\n{wanted}")
+            raise NotFoundError(f"run `{path}`: no `config.json` there\n{wanted}")
+        verb = made_by(path)
+        if verb not in (None, cls.verb):
+            raise InvalidError(
+                f"run `{path}`: this is a run of `outercore {verb}`, not of `{cls.verb}`\n"
+                f"hint: `outercore {verb} --resume {path}` goes on with it"
             )
         return run
 
@@ -215,6 +224,13 @@ class RunDirectory(AnyRunDirectory):
         """The run's configuration."""
         return TrainConfig.from_dict(self._described()["config"])
 
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end, with its model and the scores."""
+        if not (self._record.exists() and (self.model / "model.json").exists()):
+            return False
+        return bool(self.record()["status"] == "finished")
+
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""
         self._storage.remove_tree(self.scratch)
@@ -226,6 +242,21 @@ class RunDirectory(AnyRunDirectory):
     @property
     def _made(self) -> tuple[Path, ...]:
         return (*super()._made, self.model)
+
+
+def is_data_set(path: Path) -> bool:
+    """Whether `path` is the directory of a data set."""
+    return (path / "graph.json").exists()
+
+
+def made_by(path: Path) -> str | None:
+    """The command whose run is in `path`, `train` or `embed`; `None` where none can be told."""
+    try:
+        groups = json.loads((path / "config.json").read_text())["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    own = {"sampling": "train", "negatives": "embed"}
+    return next((verb for group, verb in own.items() if group in groups), None)
 
 
 def _has_content(path: Path) -> bool:
