@@ -446,7 +446,10 @@ class TestTraining:
         with FarServer(tmp_path / "first") as first:
             code, out, err = outcome("train", data_set, *flags, *first.flags(), "--out", run)
             assert code == 0, err
-            scores = json.loads(out)["result"]["scores"]
+            record = json.loads(out)
+            scores = record["result"]["scores"]
+        # As if it had been stopped in its final scores: a finished run would not read at all.
+        (run / "record.json").write_text(json.dumps({**record, "status": "running"}))
         code, out, err = outcome("train", "--resume", run, "--far", "none", "--json")
         assert code == 0, err
         assert json.loads(out)["result"]["scores"] == scores

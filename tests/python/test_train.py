@@ -235,10 +235,15 @@ def test_a_failed_start_takes_away_only_what_it_made(data_set: Path, tmp_path: P
     assert [(tmp_path / "mine" / name / "notes").exists() for name in names] == [True] * 2
 
 
-def test_resuming_a_finished_run_gives_its_result_again(data_set: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_says_so_and_gives_its_result_again(
+    data_set: Path, tmp_path: Path
+) -> None:
     finished = fit(data_set, tmp_path / "run", config(epochs=2))
-    again = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
-    assert again["result"] == finished["result"]
+    watch, notes = Observer(), []
+    watch.note = notes.append  # type: ignore[method-assign]
+    again = resume(tmp_path / "run", observer=watch, open_graph=FakeGraph, open_loader=FakeLoader)
+    assert again == finished
+    assert notes == [f"run {tmp_path / 'run'} is finished: there is nothing to go on with"]
 
 
 def test_training_stops_early_and_keeps_the_best_model(data_set: Path, tmp_path: Path) -> None:

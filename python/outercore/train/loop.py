@@ -100,7 +100,8 @@ class Trainer:
         self._prepare()
         scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
         self._observer.started(self._described["description"])
-        if resumed:
+        # Stopped in the final scores, it has nothing left to train.
+        if resumed and not self._position.finished:
             self._observer.resumed(self._position.epoch, self._position.batch)
         try:
             while not self._position.finished:

@@ -76,6 +76,8 @@ def resume(
 ) -> dict[str, Any]:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
+    A run that has come to its end stays as it is, and its record is returned.
+
     `far` is another memory server than the run had, `False` for none.
 
     Errors: `InvalidError` where the data set changed since; else as `train`.
@@ -83,6 +85,10 @@ def resume(
     directory = RunDirectory.open(Path(run))
     graph = open_graph(directory.data_set)
     directory.require_same(graph)
+    if directory.finished:
+        if observer is not None:
+            observer.note(f"run {directory.path} is finished: there is nothing to go on with")
+        return directory.record()
     config = directory.config()
     if far is not None:
         config = replace(config, budget=replace(config.budget, far=far or None))
