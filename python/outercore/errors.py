@@ -1,7 +1,7 @@
 """What can go wrong, one class per kind, so that a caller can act on it.
 
-Every error carries a message that names the thing, what was expected, what was found and, after
-``hint:``, the next step.
+Every error carries a message that names the thing, what was expected and what was found; where
+there is more to do than to mend that, the next step follows after ``hint:``.
 """
 
 from __future__ import annotations
