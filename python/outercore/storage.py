@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outercore.errors import DeviceError, NoSpaceError
+from outercore.errors import DeviceError, NoSpaceError, NotFoundError
 
 
 class Storage:
@@ -65,6 +65,14 @@ def replace_file(storage: Storage, path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise
     storage.sync_directory(path.parent)
+
+
+def require_directory_of(file: Path) -> None:
+    """Errors: `NotFoundError` where the directory that `file` is to be written in is missing."""
+    if not file.parent.is_dir():
+        raise NotFoundError(
+            f"`{file}`: directory `{file.parent}` does not exist\nhint: make it first"
+        )
 
 
 @contextmanager

@@ -434,6 +434,24 @@ def test_evaluate_repeats_the_final_score_and_writes_predictions(
     actual = graph.array("y")[graph.split("test")]
     assert (predicted == actual).mean() == scored["score"]
     assert (np.load(tmp_path / "logits.npy").argmax(axis=1) == predicted).all()
+    assert not (tmp_path / "run/model/scratch").exists()
+
+
+@pytest.mark.parametrize("what", ["predictions", "logits"])
+def test_evaluate_replaces_a_file_only_on_request(
+    what: str, data_set: Path, tmp_path: Path
+) -> None:
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    out = tmp_path / "out.npy"
+    out.write_text("years of work")
+    options: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader, what: out}
+    with pytest.raises(InvalidError, match=r"out.npy` exists already\nhint: .* `--overwrite`"):
+        evaluate(tmp_path / "run", **options)
+    assert out.read_text() == "years of work"
+    evaluate(tmp_path / "run", overwrite=True, **options)
+    assert len(np.load(out)) == len(FakeGraph(data_set).split("test"))
+    with pytest.raises(NotFoundError, match=r"directory `.*missing` does not exist\nhint: make"):
+        evaluate(tmp_path / "run", **{**options, what: tmp_path / "missing" / "out.npy"})
 
 
 def test_evaluate_of_all_nodes_is_in_node_order(data_set: Path, tmp_path: Path) -> None:

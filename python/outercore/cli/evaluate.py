@@ -29,6 +29,9 @@ def evaluate(
         Path | None, typer.Option(help="Write predicted classes or labels to this `.npy`.")
     ] = None,
     logits: Annotated[Path | None, typer.Option(help="Write outputs to this `.npy`.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files that are there already.")
+    ] = False,
     far: options.Far = None,
     far_token_file: options.FarTokenFile = None,
     fallback: options.Fallback = True,
@@ -56,6 +59,7 @@ def evaluate(
             far=options.far(far, token_file=far_token_file, fallback=fallback),
             predictions=predictions,
             logits=logits,
+            overwrite=overwrite,
             observer=watch,
         )
     if json:

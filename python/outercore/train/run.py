@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, OutercoreError
 from outercore.far import FarOptions
+from outercore.storage import require_directory_of
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
@@ -25,6 +26,9 @@ from outercore.train.observe import Observer
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by, next_free
 from outercore.train.saved import SavedModel, load_model
 from outercore.train.stopping import StopRequest, stop_on_signals
+
+_SCRATCH = "scratch"
+"""Beside a model, where layer states lie while it is scored."""
 
 
 def open_graph(path: Path) -> Any:
@@ -105,6 +109,7 @@ def evaluate(
     validation: str = "full",
     predictions: str | Path | None = None,
     logits: str | Path | None = None,
+    overwrite: bool = False,
     observer: Observer | None = None,
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
@@ -113,12 +118,16 @@ def evaluate(
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
     stands for every node, in order. `predictions` and `logits` name `.npy` files to write, one
-    row a node of the split, in its order. `far` is used where it holds the data set for good.
+    row a node of the split, in its order; `overwrite` lets them replace files. `far` is
+    used where it holds the data set for good.
 
-    Errors: `NotFoundError` for a missing model or split, `InvalidError` for a data set or a run of
-    `outercore embed` in place of a model, and where the data set's features do not fit.
+    Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
+    or a run of `outercore embed` in place of a model, for a file that is there already, and where
+    the data set's features do not fit.
     """
     directory = _model_directory(Path(model))
+    for file in (predictions, logits):
+        _require_free(file, overwrite=overwrite)
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
@@ -136,6 +145,7 @@ def evaluate(
     sampled = validation == "sampled"
     rows = len(nodes)
     with ExitStack() as stack:
+        stack.callback(_remove_empty, directory / _SCRATCH)
         stack.callback(loaders.close)
         stack.enter_context(stop_on_signals(stop))
         labels_out, logits_out = _outputs(stack, saved, rows, predictions, logits)
@@ -184,6 +194,22 @@ def _model_directory(path: Path) -> Path:
             f"hint: {give}; `outercore train {path}` trains a model"
         )
     raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
+
+
+def _require_free(file: str | Path | None, *, overwrite: bool) -> None:
+    """Errors: `InvalidError` where a file is there, `NotFoundError` where its directory is not."""
+    if file is None:
+        return
+    path = Path(file)
+    if path.exists() and not overwrite:
+        raise InvalidError(f"`{path}` exists already\nhint: choose another name, or `--overwrite`")
+    require_directory_of(path)
+
+
+def _remove_empty(directory: Path) -> None:
+    # Another evaluation of the same model may be using it.
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _fit(
@@ -243,7 +269,7 @@ def _inference(
         config.sampling,
         loaders,
         degrees=degrees,
-        scratch=directory / "scratch",
+        scratch=directory / _SCRATCH,
         device=torch.device("cpu"),
         observer=observer,
         stop=stop,
