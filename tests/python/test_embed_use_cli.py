@@ -103,6 +103,20 @@ def test_what_cannot_be_ranked_by_is_refused(
     assert message in err
 
 
+@pytest.mark.parametrize(
+    "words", [("export",), ("neighbours", "n1"), ("predict", "--head", "n1", "--relation", "r1")]
+)
+def test_a_missing_directory_of_a_result_is_named(
+    root: Path, outcome: Any, words: tuple[str, ...]
+) -> None:
+    verb, *others = words
+    code, _, err = outcome("embedding", verb, root / "run", *others, "--out", "missing/x.tsv")
+    assert code == 1
+    assert err == (
+        "error: `missing/x.tsv`: directory `missing` does not exist\nhint: make it first\n"
+    )
+
+
 def test_ranks_one_by_one_make_the_figures(root: Path) -> None:
     embedding = Embedding.open(root / "run")
     recorded = next(one for one in embedding.metrics if one["part"] == "valid")
@@ -141,6 +155,8 @@ def test_two_runs_are_compared_triple_by_triple(root: Path, outcome: Any, tmp_pa
     assert code == 0
     assert f"MRR {found['other_mrr']:.4f}" in out
     assert "than chance" in out
+    assert f"  {tmp_path / 'other'} compared with {root / 'run'}: difference " in out
+    assert f"; it ranks {found['better']:.1%} of the triples better, " in out
 
     code, out, _ = outcome(*arguments, "--triples", "1", "--json")
     assert code == 0

@@ -14,6 +14,7 @@ from outercore.configuration import within
 from outercore.embed.config import EmbedConfig
 from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
+from outercore.storage import require_directory_of
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
@@ -100,6 +101,7 @@ def export(
 
         outercore embedding export runs/first --relations --out relations.tsv
     """
+    require_directory_of(out)
     opened = _open(run, data)
     chosen: Any = format
     with console.bars(quiet=json) as progress:
@@ -148,6 +150,8 @@ def neighbours(
         outercore embedding neighbours runs/first --all --approximate --out near.parquet
     """
     within("--recall", recall, 0.0, 1.0)
+    if out is not None:
+        require_directory_of(out)
     opened = _open(run, data)
     if everything == bool(of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
@@ -225,6 +229,8 @@ def predict(
     from outercore.embed.questions import Group, check_names, read_questions
 
     within("--recall", recall, 0.0, 1.0)
+    if out is not None:
+        require_directory_of(out)
     opened = _open(run, data, score)
     parts = {"head": head, "relation": relation, "tail": tail}
     given = {name: some for name, some in parts.items() if some}
@@ -323,6 +329,8 @@ def compare(
 ) -> None:
     """Tell whether two runs rank the same triples equally well, or differ by more than chance.
 
+    The second run is compared with the first: a difference above zero is in its favour.
+
     **Example**
 
         outercore embedding compare runs/memory runs/partitions --part test
@@ -352,8 +360,9 @@ def compare(
     console.data(f"  {run}  MRR {found.mrr:.4f}")
     console.data(f"  {other}  MRR {found.other_mrr:.4f}")
     console.data(
-        f"  difference {found.difference:+.4f}, standard error {found.error:.4f}: {verdict}; "
-        f"{found.better:.1%} of the triples better, {found.worse:.1%} worse"
+        f"  {other} compared with {run}: difference {found.difference:+.4f}, standard error "
+        f"{found.error:.4f}: {verdict}; it ranks {found.better:.1%} of the triples better, "
+        f"{found.worse:.1%} worse"
     )
 
 
