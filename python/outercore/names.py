@@ -107,8 +107,20 @@ class Names:
         """
         number = self.find(name)
         if number is None:
-            raise NotFoundError(f"{self._kind} `{name}` is not in the data set")
+            raise NotFoundError(
+                f"{self._kind} `{name}` is not in the data set{self._hint(str(name))}"
+            )
         return number
+
+    def _hint(self, name: str) -> str:
+        place = self.place(name.encode())
+        near = self.names(self.ranked(max(place - 1, 0), min(place + 1, len(self))))
+        known = " and ".join(f"`{one}`" for one in near)
+        return (
+            f"\nhint: a name counts letter for letter; nearest by length and letters: {known}"
+            if near
+            else ""
+        )
 
     def ids(self, names: Iterable[str | int]) -> NDArray[np.int64]:
         """The ids of names, in their order.

@@ -75,6 +75,15 @@ def require_directory_of(file: Path) -> None:
         )
 
 
+def missing_file(what: str, path: Path) -> NotFoundError:
+    """The error for an input that is not there; `what` is how the user knows it."""
+    where = path.parent.resolve()
+    found = f"`{where}` has no such file" if where.is_dir() else f"there is no directory `{where}`"
+    return NotFoundError(
+        f"{what} `{path}` does not exist\nhint: look for a slip in its name: {found}"
+    )
+
+
 @contextmanager
 def device_errors(what: str, then: str = "run the same command again") -> Iterator[None]:
     """Turns the operating system's errors while writing `what` into ours.

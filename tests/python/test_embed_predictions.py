@@ -185,3 +185,6 @@ def test_a_wrong_question_for_predictions_is_refused(
 def test_an_unknown_name_is_not_found(embedding: Embedding) -> None:
     with pytest.raises(NotFoundError, match="entity `Atlantis` is not in the data set"):
         predict(embedding, head="Atlantis", relation="r1")
+    for name, near in [("n3a", "`n39` and `n40`"), ("a", "`n0`$"), ("zoo", "`n59`$")]:
+        with pytest.raises(NotFoundError, match=f"\\nhint: .* by length and letters: {near}"):
+            embedding.entity_ids([name])

@@ -308,6 +308,11 @@ def test_archives_say_what_they_hold(tmp_path: Path) -> None:
 def test_missing_files_and_malformed_options_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"file `nowhere.csv` does not exist"):
         FileSpec.parse("nowhere.csv")
+    for missing, hint in [("x.csv", "has no such file"), ("no/x.csv", "there is no directory `")]:
+        with pytest.raises(NotFoundError, match=f"\\nhint: look for a slip in its name: .*{hint}"):
+            FileSpec.parse(str(tmp_path / missing))
+        with pytest.raises(NotFoundError, match=hint):
+            open_splits(tmp_path / missing)
     with pytest.raises(InvalidError, match="expected NAME=FILE"):
         open_split("train.npy")
     with pytest.raises(InvalidError, match="--format: expected one of auto"):

@@ -14,7 +14,7 @@ from outercore.configuration import within
 from outercore.embed.config import EmbedConfig
 from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
-from outercore.storage import require_directory_of
+from outercore.storage import missing_file, require_directory_of
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
@@ -409,6 +409,8 @@ def features(
     if entities is not None:
         try:
             places = np.load(entities, allow_pickle=False)
+        except FileNotFoundError:
+            raise missing_file("--map: file", entities) from None
         except (OSError, ValueError) as error:
             raise InvalidError(f"--map: `{entities}`: {error}") from None
     chosen: Any = missing

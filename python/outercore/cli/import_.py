@@ -10,10 +10,11 @@ import typer
 from numpy.typing import NDArray
 
 from outercore.cli import console, options
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.triples import TripleOptions, import_triples
+from outercore.storage import missing_file
 
 _TRIPLES = "Knowledge graphs"
 _PLACES = {name: name for name in ("self_loops", "duplicates", "feature_dtype", "unknown")}
@@ -233,7 +234,7 @@ def _edge_weights(path: Path) -> NDArray[Any]:
     try:
         weights: NDArray[Any] = np.load(path, mmap_mode="r")
     except FileNotFoundError:
-        raise NotFoundError(f"--edge-weights: file `{path}` does not exist") from None
+        raise missing_file("--edge-weights: file", path) from None
     except ValueError as error:
         raise InvalidError(f"--edge-weights: `{path}`: {error}") from None
     if weights.ndim != 1:

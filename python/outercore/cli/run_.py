@@ -19,8 +19,9 @@ from outercore import mapped
 from outercore import record as records
 from outercore.cli import console, options
 from outercore.cli.run_output import described, plan_rows, show, tell_lost
-from outercore.errors import DeviceError, InterruptError, InvalidError, NotFoundError
+from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
+from outercore.storage import missing_file
 
 algorithms = typer.Typer(
     help="Run a graph algorithm out of core.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -450,7 +451,7 @@ def _reads(path: Path) -> list[int]:
         found = json.loads(path.read_text())
         return [int(reads) for reads in found["reads_by_segment"]]
     except FileNotFoundError:
-        raise NotFoundError(f"profile `{path}` does not exist") from None
+        raise missing_file("profile", path) from None
     except (ValueError, KeyError, TypeError):
         raise InvalidError(
             f"profile `{path}` is none\nhint: write one with `outercore run ... --profile {path}`"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.npz import NpzMember, open_member
+from outercore.storage import missing_file
 
 _CHUNK_BYTES = 8 << 20
 
@@ -57,7 +58,7 @@ class FileSpec:
         before, colon, after = text.rpartition(":")
         if colon and Path(before).exists():
             return cls(Path(before), tuple(name for name in after.split(",") if name))
-        raise NotFoundError(f"file `{text}` does not exist")
+        raise missing_file("file", path)
 
     def __str__(self) -> str:
         names = f":{','.join(self.columns)}" if self.columns else ""

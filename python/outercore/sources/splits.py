@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError
 from outercore.sources.npz import member_names, open_member
 from outercore.sources.rows import RowSource, npz_rows, open_rows
+from outercore.storage import missing_file
 
 _NAMES = {
     "train": ("train", "train_idx", "train_mask", "train_id", "train_ids"),
@@ -31,7 +32,7 @@ def open_split(text: str) -> tuple[str, RowSource]:
 def open_splits(path: Path) -> list[tuple[str, RowSource]]:
     """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...)."""
     if not path.exists():
-        raise NotFoundError(f"splits `{path}`: no such file")
+        raise missing_file("splits", path)
     found = []
     known = member_names(path)
     for split, names in _NAMES.items():
