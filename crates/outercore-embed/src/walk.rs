@@ -85,6 +85,11 @@ impl WalkConfig {
         Ok(())
     }
 
+    /// Whether a bucket is never trained in parts.
+    pub(crate) fn keeps_buckets_whole(&self) -> bool {
+        !self.spread && !self.rename && self.sweeps == 1
+    }
+
     /// Partitions of the table in one of the order.
     pub(crate) fn group(&self) -> usize {
         self.group as usize

@@ -251,8 +251,9 @@ def _add_weights(data_set: Path, weights: NDArray[Any], origin: str) -> None:
         outercore.open(data_set).add_edge_array("weight", weights, overwrite=True, origin=origin)
     except InvalidError as error:
         raise InvalidError(
-            f"--edge-weights: {error}\nhint: `{data_set}` is there without them; "
-            "import again with `--overwrite`"
+            f"--edge-weights: {error}\nhint: `{data_set}` is there without them; add others by "
+            f'`outercore.open("{data_set}").add_edge_array("weight", ...)` in Python, or import '
+            "again with `--overwrite`"
         ) from None
 
 

@@ -31,8 +31,7 @@ class EventFile:
         from tensorboardX.record_writer import RecordWriter
 
         self._event, self._directory, self._resume = Event, directory, resume
-        now = time.time()
-        name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{os.getpid()}"
+        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         with self._errors():
             directory.mkdir(parents=True, exist_ok=True)
             self._file = RecordWriter(str(directory / name))

@@ -237,7 +237,7 @@ impl Buckets {
     /// pools have parts of buckets.
     pub fn largest_pool(&self, walks: &Walks) -> u64 {
         let config = walks.config();
-        if !config.spread && !config.rename && config.sweeps == 1 {
+        if config.keeps_buckets_whole() {
             let size = |visits: Vec<Visit>| visits.iter().map(|&(b, _)| self.count(b)).sum();
             let mut walks = walks.clone();
             let pools = [0, 1].map(|epoch| pools(&mut walks, epoch));
@@ -251,8 +251,7 @@ impl Buckets {
     /// What of [`Buckets::largest_pool`] is for a bucket that is read whole, of which the pool has
     /// a part.
     pub fn read_beside(&self, walks: &Walks) -> u64 {
-        let config = walks.config();
-        if !config.spread && !config.rename && config.sweeps == 1 {
+        if walks.config().keeps_buckets_whole() {
             return 0;
         }
         self.entries.iter().map(|entry| entry.count).max().unwrap_or(0)
