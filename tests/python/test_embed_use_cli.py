@@ -117,6 +117,22 @@ def test_a_missing_directory_of_a_result_is_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": "foo"}, "evaluation.candidates: expected one of auto"),
+        ({"also": ["foo"]}, "foo"),
+        ({"triples": -1}, "evaluation.test_triples: expected at least 0, found -1"),
+    ],
+)
+def test_a_protocol_that_there_is_not_is_refused(
+    root: Path, options: dict[str, Any], message: str
+) -> None:
+    embedding = Embedding.open(root / "run")
+    with pytest.raises(InvalidError, match=message):
+        embedding.evaluate(**options)
+
+
 def test_ranks_one_by_one_make_the_figures(root: Path) -> None:
     embedding = Embedding.open(root / "run")
     recorded = next(one for one in embedding.metrics if one["part"] == "valid")

@@ -134,7 +134,7 @@ def embed(
         "test_triples": test_triples,
         "seed": seed,
         "device": device,
-        "threads": embed_options.threads(threads),
+        "threads": threads,
         "checkpoint_seconds": checkpoint_seconds,
     }
     if resume is not None:

@@ -10,11 +10,10 @@ from typing import Annotated, get_args
 import typer
 
 from outercore.cli import options
-from outercore.configuration import one_of, within
+from outercore.configuration import one_of
 from outercore.embed.config import BuiltInModel
 from outercore.embed.options import PLACES
 from outercore.errors import InvalidError
-from outercore.threads import MOST_THREADS
 
 _MODEL, _TRAINING = "Model", "Training"
 _MEMORY, _EVALUATION, _RUN = "Memory and disk", "Evaluation", "Run"
@@ -275,16 +274,6 @@ def model(name: str | None, score: str | None) -> str | None:
     if name not in (None, "custom"):
         raise InvalidError(f"--model {name}: does not go with `--score`, which is a model")
     return "custom"
-
-
-def threads(count: int | None) -> int | None:
-    """`--threads`.
-
-    Errors: `InvalidError` for fewer than one or far too many.
-    """
-    if count is not None:
-        within("--threads (budget.threads)", count, 1, MOST_THREADS)
-    return count
 
 
 def negatives(text: str | None) -> dict[str, object]:

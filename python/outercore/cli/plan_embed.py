@@ -102,7 +102,7 @@ def plan_embed(
             group=group,
             held_out=held_out,
             seed=seed,
-            threads=embed_options.threads(threads),
+            threads=threads,
         )
     planned = forecast(
         graph,

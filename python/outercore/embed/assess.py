@@ -79,11 +79,12 @@ def assess(
 
     Raises:
         NotFoundError: the data set has no such part.
-        InvalidError: a row that is not finite; a plain graph's run without its configuration.
+        InvalidError: a protocol that there is not; a row that is not finite; a plain graph's run
+            without its configuration.
         InterruptError: somebody asked to stop.
     """
-    evaluation = EvaluationConfig(candidates, count, also=tuple(also), filtered=filtered)
-    with _scoring(embedding, parts, evaluation, triples, seed, memory, observer) as scoring:
+    evaluation = _protocol(candidates, count, filtered, triples, also=list(also))
+    with _scoring(embedding, parts, evaluation, seed, memory, observer) as scoring:
         return scoring.final()
 
 
@@ -113,8 +114,8 @@ def ranks(
 
     Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
     """
-    evaluation = EvaluationConfig(candidates, count, filtered=filtered)
-    with _scoring(embedding, (part,), evaluation, triples, seed, memory, observer) as scoring:
+    evaluation = _protocol(candidates, count, filtered, triples)
+    with _scoring(embedding, (part,), evaluation, seed, memory, observer) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
         found = scoring.ranking(part, scoring.candidates(part), part)
@@ -122,12 +123,22 @@ def ranks(
     return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
 
 
+def _protocol(
+    candidates: str, count: int, filtered: bool, triples: int, **others: Any
+) -> EvaluationConfig:
+    """How to rank, checked as that of a run; `test_triples` are those of any part.
+
+    Errors: `InvalidError`.
+    """
+    chosen = {"candidates": candidates, "count": count, "filtered": filtered, **others}
+    return EmbedConfig.from_dict({"evaluation": {**chosen, "test_triples": triples}}).evaluation
+
+
 @contextmanager
 def _scoring(
     embedding: Embedding,
     parts: Sequence[Part],
     evaluation: EvaluationConfig,
-    triples: int,
     seed: int | None,
     memory: str | int,
     observer: Observer | None,
@@ -148,7 +159,8 @@ def _scoring(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
     held_out = [
-        choose(part, data.parts[part], triples, config.run.seed) for part in dict.fromkeys(parts)
+        choose(part, data.parts[part], evaluation.test_triples, config.run.seed)
+        for part in dict.fromkeys(parts)
     ]
     degrees = None
     if "degree" in (evaluation.candidates, *evaluation.also):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from outercore.configuration import Configuration, positive, within
 from outercore.errors import InvalidError
+from outercore.threads import MOST_THREADS
 
 BuiltInModel = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
 ModelName = Literal[BuiltInModel, "custom"]
@@ -225,7 +226,7 @@ class BudgetConfig:
                 "to walk\nhint: `rename` as well, or `group` 1"
             )
         if self.threads is not None:
-            positive("budget.threads", self.threads)
+            within("budget.threads", self.threads, 1, MOST_THREADS)
 
 
 @dataclass(frozen=True)
