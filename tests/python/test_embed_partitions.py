@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import weakref
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -53,6 +54,27 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def test_a_checkpoint_has_one_copy_of_the_relations(tmp_path: Path) -> None:
+    store = Setting(order_of(4, 3)).create(tmp_path)
+    store.relations = torch.rand(100_000, 32)
+    store.relation_state = torch.zeros(100_000, 32)
+    relations, size = store.relations, 2 * store.relations.nbytes
+    tracemalloc.start()
+    try:
+        store.checkpoint(Progress())
+        _, written = tracemalloc.get_traced_memory()
+        store.close()
+        tracemalloc.reset_peak()
+        again = PartitionStore.open(store.directory, 64 << 20)
+        _, opened = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert written < 1.05 * size
+    # Their bytes, and the tables.
+    assert opened < 2.05 * size
+    assert torch.equal(again.relations, relations)
 
 
 @pytest.mark.parametrize("spare", [False, True])

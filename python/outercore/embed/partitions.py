@@ -133,9 +133,12 @@ class PartitionStore:
             return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
 
         resident = _Resident(rows, state, None, None).encode()
+        # Relations may be many: what opens the table reads them anew.
+        del rows, state
         _core.create_partitions(
             str(directory), json.dumps(creation), order.to_json(), resident, first_rows
         )
+        del resident
         return cls.open(directory, memory, degrees=degrees)
 
     @classmethod

@@ -341,8 +341,8 @@ def partitioned(
         "triples in training": trained_bytes(config, size) * pools.most,
         "a block of the table": _BLOCK,
         **shared,
-        # Relations and their state as they are written, and as the core keeps them.
-        "a commit": 2 * shared["relations"],
+        # Relations and their state as the bytes that are written.
+        "a commit": shared["relations"],
     }
     if config.negatives.degree_share:
         of_draws = _DRAW * draws * there * rows
