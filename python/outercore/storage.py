@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outercore.errors import DeviceError, NoSpaceError, NotFoundError
+from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError
 
 
 class Storage:
@@ -65,6 +65,12 @@ def replace_file(storage: Storage, path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise
     storage.sync_directory(path.parent)
+
+
+def require_free(file: Path, *, overwrite: bool) -> None:
+    """Errors: `InvalidError` where `file` is there already and is not to be replaced."""
+    if file.exists() and not overwrite:
+        raise InvalidError(f"`{file}` exists already\nhint: choose another name, or `--overwrite`")
 
 
 def require_directory_of(file: Path) -> None:

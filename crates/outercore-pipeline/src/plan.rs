@@ -345,7 +345,7 @@ impl PlanInput<'_> {
         }
     }
 
-    /// About the least budget that works: what depends on the budget is taken as it is for this one.
+    /// About the least budget that works: what depends on the budget is as it is for this one.
     fn least(&self) -> Bytes {
         let num_rows = self.rows.map_or(0, |(rows, _)| rows);
         let rows = self.trial.nodes.min(num_rows) * 13 / 10;
@@ -357,8 +357,8 @@ impl PlanInput<'_> {
         too_small(self.budget, self.least())
     }
 
-    /// The error of [`MemoryPlan::new`], where `plans` says whether a budget is planned: with a
-    /// least budget that is, at most a fiftieth above the first one that would be.
+    /// The error of [`MemoryPlan::new`] with a budget for which `plans` says that there is a plan:
+    /// the first one found, in steps of a fiftieth from the rough least up.
     pub(crate) fn refuse(&self, plans: impl Fn(Bytes) -> bool) -> Error {
         let mut least = self.least().max(self.budget).readable();
         // It cannot go on for long: most of a budget of twice the size is free.

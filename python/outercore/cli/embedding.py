@@ -11,7 +11,6 @@ import typer
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.configuration import within
-from outercore.embed.config import EmbedConfig
 from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
 from outercore.storage import missing_file, require_directory_of
@@ -73,7 +72,6 @@ Raw = Annotated[
     bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
 ]
 Triples = Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")]
-OutFile = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there already.")]
 
 
 @embedding.command("export", no_args_is_help=True)
@@ -89,7 +87,7 @@ def export(
         str | None, typer.Option(help="`npy`, `parquet` or `tsv`, whatever the file's name.")
     ] = None,
     ids: Ids = False,
-    overwrite: OutFile = False,
+    overwrite: options.OverwriteFile = False,
     data: Data = None,
     json: options.Json = False,
 ) -> None:
@@ -134,7 +132,7 @@ def neighbours(
     recall: Recall = 0.95,
     ids: Ids = False,
     out: Out = None,
-    overwrite: OutFile = False,
+    overwrite: options.OverwriteFile = False,
     data: Data = None,
     json: options.Json = False,
 ) -> None:
@@ -210,7 +208,7 @@ def predict(
     recall: Recall = 0.95,
     ids: Ids = False,
     out: Out = None,
-    overwrite: OutFile = False,
+    overwrite: options.OverwriteFile = False,
     data: Data = None,
     score: Score = None,
     json: options.Json = False,
@@ -289,11 +287,10 @@ def evaluate(
     from outercore.cli.embed import show
     from outercore.cli.embed_watch import EmbedWatch
 
-    _require_protocol(context)
     opened = _open(run, data, score)
     kinds: Any = also or ()
     parts: Any = part or ("test",)
-    with EmbedWatch(quiet=json) as watch:
+    with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
         figures = opened.evaluate(
             parts=parts,
             candidates=candidates,
@@ -337,10 +334,9 @@ def compare(
     """
     from outercore.cli.embed_watch import EmbedWatch
 
-    _require_protocol(context)
     ranked: Any = part
     among: Any = candidates
-    with EmbedWatch(quiet=json) as watch:
+    with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
         found = _open(run, data, score).compare(
             _open(other, data, score),
             part=ranked,
@@ -469,17 +465,6 @@ def index(
 
 def _open(run: Path, data: Path | None, score: str | None = None) -> Embedding:
     return Embedding.open(run, data_set=data, score=score)
-
-
-def _require_protocol(context: typer.Context) -> None:
-    """Errors: `InvalidError` where `evaluate` or `compare` is told what cannot be ranked by."""
-    groups: dict[str, dict[str, Any]] = {}
-    for parameter in options.given(context):
-        if parameter in _PLACES:
-            group, _, key = _PLACES[parameter].partition(".")
-            groups.setdefault(group, {})[key] = context.params[parameter]
-    with options.named(context, _PLACES):
-        EmbedConfig.from_dict(groups)
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:

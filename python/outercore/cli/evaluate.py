@@ -29,9 +29,7 @@ def evaluate(
         Path | None, typer.Option(help="Write predicted classes or labels to this `.npy`.")
     ] = None,
     logits: Annotated[Path | None, typer.Option(help="Write outputs to this `.npy`.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files that are there already.")
-    ] = False,
+    overwrite: options.OverwriteFile = False,
     far: options.Far = None,
     far_token_file: options.FarTokenFile = None,
     fallback: options.Fallback = True,

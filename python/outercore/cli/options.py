@@ -56,6 +56,9 @@ OutDataSet = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a data set that is there already.")
 ]
+OverwriteFile = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a file that is there already.")
+]
 
 _FAR = "Far memory"
 Far = Annotated[

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.storage import Storage, device_errors
+from outercore.storage import Storage, device_errors, require_free
 
 if TYPE_CHECKING:
     from outercore.embed.embedding import Embedding, Kind
@@ -81,10 +81,7 @@ def export(
     if chosen == "npy" and table.named:
         written.append(path.with_suffix(".names.txt"))
     for file in written:
-        if file.exists() and not overwrite:
-            raise InvalidError(
-                f"`{file}` exists already\nhint: choose another name, or `--overwrite`"
-            )
+        require_free(file, overwrite=overwrite)
     with device_errors(f"export `{path}`"):
         # The names first: whoever sees the table sees its names.
         for file in reversed(written):

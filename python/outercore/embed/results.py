@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from outercore.embed.export import lines_hold, replacing, write_lines
 from outercore.errors import InvalidError
-from outercore.storage import device_errors
+from outercore.storage import device_errors, require_free
 
 _TAB = pa.scalar("\t", pa.large_string())
 
@@ -31,10 +31,7 @@ class ResultFile:
     ) -> None:
         if path.suffix not in (".parquet", ".tsv"):
             raise InvalidError(f"`{path}`: expected a name that ends in .parquet or .tsv")
-        if path.exists() and not overwrite:
-            raise InvalidError(
-                f"`{path}` exists already\nhint: choose another name, or `--overwrite`"
-            )
+        require_free(path, overwrite=overwrite)
         self.path = path
         self.rows = 0
         self._schema = pa.schema(list(columns.items()))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, OutercoreError
 from outercore.far import FarOptions
-from outercore.storage import require_directory_of
+from outercore.storage import require_directory_of, require_free
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
@@ -126,8 +126,9 @@ def evaluate(
     the data set's features do not fit.
     """
     directory = _model_directory(Path(model))
-    for file in (predictions, logits):
-        _require_free(file, overwrite=overwrite)
+    for file in (Path(given) for given in (predictions, logits) if given is not None):
+        require_free(file, overwrite=overwrite)
+        require_directory_of(file)
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
@@ -194,16 +195,6 @@ def _model_directory(path: Path) -> Path:
             f"hint: {give}; `outercore train {path}` trains a model"
         )
     raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
-
-
-def _require_free(file: str | Path | None, *, overwrite: bool) -> None:
-    """Errors: `InvalidError` where a file is there, `NotFoundError` where its directory is not."""
-    if file is None:
-        return
-    path = Path(file)
-    if path.exists() and not overwrite:
-        raise InvalidError(f"`{path}` exists already\nhint: choose another name, or `--overwrite`")
-    require_directory_of(path)
 
 
 def _remove_empty(directory: Path) -> None:

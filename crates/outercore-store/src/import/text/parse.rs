@@ -181,9 +181,9 @@ fn diagnose_id(shown: &str, name: &str, column: &[u8], dialect: Dialect) -> Opti
                 "`{shown}`: {name} column is `{text}`, expected a node id (a whole number)"
             ))
             .hint(
-                "node ids are numbers from 0 on; numbers in quotes are read where columns are named, as \
-                 in `FILE:source,target`; triples of names are imported with `--triples`, other \
-                 names are mapped to numbers before",
+                "node ids are numbers from 0 on; numbers in quotes are read where columns are \
+                 named, as in `FILE:source,target`; triples of names are imported with \
+                 `--triples`, other names are mapped to numbers before",
             ),
         );
     }
@@ -219,9 +219,9 @@ pub(crate) fn out_of_range(place: &str, id: u64, nodes: u64) -> Error {
         "{place}node id {id} is out of range: the graph has {nodes} nodes ({range})"
     ))
     .hint(
-        "there are as many nodes as `--nodes` says, else as the features, labels or other arrays of \
-         nodes have rows, else as the largest id asks for: give a row of every node, or raise or \
-         leave out `--nodes`",
+        "there are as many nodes as `--nodes` says, else as the features, labels or other arrays \
+         of nodes have rows, else as the largest id asks for: give a row of every node, or raise \
+         or leave out `--nodes`",
     )
 }
 
