@@ -39,7 +39,7 @@ pub use kept::{Kept, KeptRead, Slots};
 pub use lock::FileLock;
 pub use mmap::MmapReader;
 pub use plan::{CostModel, PlannedRead, RowLayout, RowPlan, plan_range, plan_rows};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_early};
 pub use probe::{ProbeConfig, ProbeStep, probe};
 pub use profile::{DeviceProfile, ProfilePoint, reads_in_flight};
 pub use reader::{Completion, FileId, ReadRequest, Reader};

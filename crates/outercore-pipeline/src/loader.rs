@@ -215,6 +215,7 @@ impl Loader {
             epoch,
             batches: first_batch..batches,
             group: u64::from(plan.split.group),
+            ahead: prepared.sampling.begun_ahead(plan.look_ahead),
             max_rows: max_rows(plan),
             next_group: self.next_group,
             shared: Arc::clone(&self.shared),

@@ -104,6 +104,16 @@ impl Sampling {
         (Seeds { batch, nodes }, places)
     }
 
+    /// How many groups may be begun before the one under way is complete.
+    ///
+    /// Of a resident topology each batch is sampled by one thread, and at the end of a group some
+    /// threads would have nothing to do. Where rows are fetched, the fetch stage has the memory of
+    /// these groups.
+    pub fn begun_ahead(&self, look_ahead: u32) -> u64 {
+        let one_by_one = self.topology.resident().is_some();
+        if one_by_one && !self.wants_rows { look_ahead.into() } else { 0 }
+    }
+
     /// Samples consecutive batches together.
     pub fn sample(&self, epoch: u64, batches: Range<u64>) -> Result<Vec<Part>> {
         let (seeds, places): (Vec<Seeds>, Vec<Vec<u64>>) = self

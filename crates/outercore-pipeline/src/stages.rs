@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters};
+use rayon::Scope;
 
 use crate::fetch::{Announced, Fetcher, Ready};
-use crate::group::Group;
+use crate::group::{Group, Part};
 use crate::loader::{SharedState, lock};
 use crate::sampling::Sampling;
 use crate::timeline::Stage;
@@ -28,6 +29,8 @@ pub struct SampleStage {
     pub batches: Range<u64>,
     /// Batches per group.
     pub group: u64,
+    /// Groups begun before the one under way is complete; 0 samples all of a group together.
+    pub ahead: u64,
     /// Distinct rows that several batches may need together.
     pub max_rows: u64,
     /// Number of the first group.
@@ -37,8 +40,19 @@ pub struct SampleStage {
 
 impl SampleStage {
     /// Samples until the epoch is over or nobody listens; returns the number of the next group.
-    pub fn run(mut self, groups: &SyncSender<Result<Group>>) -> u64 {
+    pub fn run(self, groups: &SyncSender<Result<Group>>) -> u64 {
+        let sampling = Arc::clone(&self.sampling);
+        sampling.pool.in_place_scope(|scope| self.run_in(scope, &sampling, groups))
+    }
+
+    fn run_in<'scope>(
+        mut self,
+        scope: &Scope<'scope>,
+        sampling: &'scope Sampling,
+        groups: &SyncSender<Result<Group>>,
+    ) -> u64 {
         let mut clock = StageClock::start();
+        let mut begun = Begun { next: self.batches.start, batches: VecDeque::new() };
         while self.batches.start < self.batches.end {
             let until = (self.batches.start + self.group).min(self.batches.end);
             let batches = self.batches.start..until;
@@ -46,10 +60,15 @@ impl SampleStage {
 
             let started = lock(&self.shared).timeline.now();
             let item = self.next_group;
-            let sampled = self
-                .sampling
-                .sample(self.epoch, batches)
-                .map(|parts| self.sampling.group(&mut self.next_group, parts, self.max_rows));
+            let parts = if self.ahead == 0 {
+                sampling.sample(self.epoch, batches)
+            } else {
+                let ahead = (until + self.ahead * self.group).min(self.batches.end);
+                begun.begin(scope, sampling, self.epoch, ahead);
+                begun.take(batches.end - batches.start)
+            };
+            let sampled =
+                parts.map(|parts| sampling.group(&mut self.next_group, parts, self.max_rows));
             let mut spent = StageCounters::default();
             clock.lap(&mut spent.busy_s);
             lock(&self.shared).timeline.record(Stage::Sample, item, started);
@@ -72,6 +91,45 @@ impl SampleStage {
             }
         }
         self.next_group
+    }
+}
+
+/// Batches that the pool samples, each by one thread, in their order.
+struct Begun {
+    /// The next batch to begin.
+    next: u64,
+    batches: VecDeque<Receiver<Result<Vec<Part>>>>,
+}
+
+impl Begun {
+    /// Begins all batches before `until` that have not begun.
+    fn begin<'scope>(
+        &mut self,
+        scope: &Scope<'scope>,
+        sampling: &'scope Sampling,
+        epoch: u64,
+        until: u64,
+    ) {
+        for batch in self.next..until {
+            let (sender, receiver) = sync_channel(1);
+            scope.spawn(move |_| {
+                // Nobody waits for it any more once an earlier batch has failed.
+                let _ = sender.send(sampling.sample(epoch, batch..batch + 1));
+            });
+            self.batches.push_back(receiver);
+        }
+        self.next = self.next.max(until);
+    }
+
+    /// Waits for the first `count` of them.
+    fn take(&mut self, count: u64) -> Result<Vec<Part>> {
+        let mut parts = Vec::with_capacity(count as usize);
+        for batch in self.batches.drain(..count as usize) {
+            // A thread that panics sends nothing; the end of the scope hands its panic on.
+            let part = batch.recv().map_err(|_| Error::internal("a batch was not sampled"))?;
+            parts.append(&mut part?);
+        }
+        Ok(parts)
     }
 }
 

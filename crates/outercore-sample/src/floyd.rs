@@ -9,6 +9,10 @@ use pulp::{Arch, Simd, WithSimd};
 /// The greatest fan-out: the draws of a lane stay in registers or the nearest cache.
 pub(crate) const MOST_PICKS: usize = 16;
 
+/// Picks of a node to each that is announced as soon as it is drawn. Memory could not deliver all of
+/// them while others are drawn; the rest is announced where there is more to do.
+const PICKS_PER_ANNOUNCED: usize = 3;
+
 /// Widths of all registers divide this.
 const PADDING: usize = 16;
 
@@ -70,30 +74,31 @@ impl Drawn {
         self.len += usize::from(wanted);
     }
 
-    /// Writes the picks of all nodes, ascending, into `positions`.
-    pub(crate) fn pick(&self, hop: Hop, positions: &mut [u64]) {
-        self.pick_on(Arch::new(), hop, positions);
+    /// Writes the picks of all nodes, ascending, into `positions`; calls `announce` with some.
+    pub(crate) fn pick(&self, hop: Hop, positions: &mut [u64], announce: impl Fn(u64)) {
+        self.pick_on(Arch::new(), hop, positions, announce);
     }
 
-    fn pick_on(&self, arch: Arch, hop: Hop, positions: &mut [u64]) {
+    fn pick_on(&self, arch: Arch, hop: Hop, positions: &mut [u64], announce: impl Fn(u64)) {
         if hop.count > 0 && self.len > 0 {
-            arch.dispatch(PickAll { drawn: self, hop, positions });
+            arch.dispatch(PickAll { drawn: self, hop, positions, announce });
         }
     }
 }
 
-struct PickAll<'a> {
+struct PickAll<'a, F> {
     drawn: &'a Drawn,
     hop: Hop,
     positions: &'a mut [u64],
+    announce: F,
 }
 
-impl WithSimd for PickAll<'_> {
+impl<F: Fn(u64)> WithSimd for PickAll<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { drawn, hop, positions } = self;
+        let Self { drawn, hop, positions, announce } = self;
         let padded = drawn.len.next_multiple_of(S::U32_LANES);
         let (low, _) = S::as_simd_u32s(&drawn.low[..padded]);
         let (high, _) = S::as_simd_u32s(&drawn.high[..padded]);
@@ -112,8 +117,12 @@ impl WithSimd for PickAll<'_> {
             let own = group * S::U32_LANES..((group + 1) * S::U32_LANES).min(drawn.len);
             let starts = drawn.starts[own.clone()].iter().zip(&drawn.places[own]);
             for ((&start, &place), picks) in starts.zip(&picks) {
-                for (position, &pick) in positions[place..place + hop.count].iter_mut().zip(picks) {
+                let own = &mut positions[place..place + hop.count];
+                for (position, &pick) in own.iter_mut().zip(picks) {
                     *position = start + u64::from(pick);
+                }
+                for &position in own.iter().step_by(PICKS_PER_ANNOUNCED) {
+                    announce(position);
                 }
             }
         }
@@ -225,7 +234,7 @@ mod tests {
             // The registers of this processor, and none.
             for arch in [Arch::new(), Arch::Scalar] {
                 let mut found = vec![0; expected.len()];
-                drawn.pick_on(arch, hop, &mut found);
+                drawn.pick_on(arch, hop, &mut found, |_| ());
                 prop_assert_eq!(&found, &expected);
             }
         }

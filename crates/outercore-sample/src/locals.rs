@@ -4,7 +4,7 @@ use outercore_core::NodeId;
 use outercore_io::prefetch;
 
 /// Sources whose slots are computed together.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 1024;
 
 /// How many sources ahead their slots are called for.
 const AHEAD: usize = 16;
@@ -18,9 +18,12 @@ pub(crate) const MOST_PLACES: usize = 1 << 31;
 /// which has as many bits as the table may hold places. What other generations left is as good as
 /// empty, so that a table is cleared once in thousands of batches. Where node ids need more than 32
 /// bits, the batch's node list settles what the low half leaves open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Locals {
     slots: Vec<u64>,
+    /// The most slots of a sparse table: a quarter full at most, so that fewer nodes find their slot
+    /// taken, which no branch could foresee.
+    most_sparse: usize,
     shift: u32,
     /// Places that fit; a power of two.
     places: u32,
@@ -32,6 +35,19 @@ pub(crate) struct Locals {
 }
 
 impl Locals {
+    /// A table that takes no memory yet; up to `most_sparse` slots it will be sparse.
+    pub(crate) fn new(most_sparse: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            most_sparse,
+            shift: 0,
+            places: 0,
+            generation: 0,
+            wide: false,
+            entered: 0,
+        }
+    }
+
     /// Empties the table and makes room for `room` nodes of a graph of `graph_nodes`.
     ///
     /// It begins as large as the last batch made it, so that batches alike never rebuild it.
@@ -39,7 +55,7 @@ impl Locals {
         self.wide = graph_nodes > 1 << 32;
         let room = room.max(self.entered);
         match self.generation.checked_add(self.places) {
-            Some(next) if table_len(room) == self.slots.len() => self.generation = next,
+            Some(next) if self.table_len(room) == self.slots.len() => self.generation = next,
             _ => self.allocate(room),
         }
         self.entered = 0;
@@ -53,19 +69,23 @@ impl Locals {
 
     /// Appends the places of `sources` to `places`, and to `nodes` those that are new.
     ///
+    /// With each of them it calls `meanwhile`, which may hide reads of its own behind this work.
+    ///
     /// The caller sees to it that there are at most [`MOST_PLACES`].
     pub(crate) fn relabel(
         &mut self,
         sources: &[NodeId],
         nodes: &mut Vec<NodeId>,
         places: &mut Vec<u32>,
+        meanwhile: impl Fn(usize),
     ) {
-        for sources in sources.chunks(AT_ONCE) {
+        for (chunk, sources) in sources.chunks(AT_ONCE).enumerate() {
             self.reserve(nodes, sources.len());
+            let meanwhile = |i| meanwhile(chunk * AT_ONCE + i);
             if self.wide {
-                self.relabel_few::<true>(sources, nodes, places);
+                self.relabel_few::<true>(sources, nodes, places, meanwhile);
             } else {
-                self.relabel_few::<false>(sources, nodes, places);
+                self.relabel_few::<false>(sources, nodes, places, meanwhile);
             }
         }
     }
@@ -75,10 +95,11 @@ impl Locals {
         sources: &[NodeId],
         nodes: &mut Vec<NodeId>,
         places: &mut Vec<u32>,
+        meanwhile: impl Fn(usize),
     ) {
-        let mut homes = [0usize; AT_ONCE + AHEAD];
+        let mut homes = [0u32; AT_ONCE + AHEAD];
         for (home, &source) in homes.iter_mut().zip(sources) {
-            *home = self.home(source);
+            *home = self.home(source) as u32;
         }
         // Whether a node is new no branch could foresee: it is always written at the end, and the
         // end moves on by whether it was.
@@ -86,8 +107,9 @@ impl Locals {
         nodes.resize(count + sources.len(), 0);
         places.resize(first + sources.len(), 0);
         for (i, (&source, place)) in sources.iter().zip(&mut places[first..]).enumerate() {
-            prefetch(&self.slots, homes[i + AHEAD]);
-            let home = homes[i];
+            prefetch(&self.slots, homes[i + AHEAD] as usize);
+            meanwhile(i);
+            let home = homes[i] as usize;
             let (at, held) = self.find::<WIDE>(home, source, nodes);
             let new = held >= self.places;
             *place = if new { count as u32 } else { held };
@@ -131,14 +153,14 @@ impl Locals {
     fn reserve(&mut self, nodes: &[NodeId], more: usize) {
         let room = nodes.len() + more;
         self.entered = self.entered.max(room);
-        if room * 2 > self.slots.len() {
+        if self.table_len(room) > self.slots.len() {
             self.allocate(room);
             self.enter_all(nodes);
         }
     }
 
     fn allocate(&mut self, room: usize) {
-        let len = table_len(room);
+        let len = self.table_len(room);
         self.slots.clear();
         self.slots.resize(len, 0);
         self.shift = u64::BITS - len.trailing_zeros();
@@ -160,15 +182,16 @@ impl Locals {
         }
     }
 
+    /// Slots for `room` nodes.
+    fn table_len(&self, room: usize) -> usize {
+        let dense = (room * 2).next_power_of_two().max(64);
+        (dense * 2).min(self.most_sparse).max(dense)
+    }
+
     #[inline(always)]
     fn entry(&self, node: NodeId, place: u32) -> u64 {
         u64::from(node as u32) << 32 | u64::from(self.generation + place)
     }
-}
-
-/// Slots for `room` nodes.
-fn table_len(room: usize) -> usize {
-    (room * 2).next_power_of_two().max(64)
 }
 
 #[cfg(test)]
@@ -184,8 +207,9 @@ mod tests {
                 proptest::collection::vec((0u64..9, 0u64..9), 1..31), 8..12,
             ),
             wide in any::<bool>(),
+            most_sparse in prop_oneof![Just(0usize), Just(256), Just(1 << 20)],
         ) {
-            let mut locals = Locals::default();
+            let mut locals = Locals::new(most_sparse);
             locals.reset(0, 100);
             // Within these batches the generations come to their end and begin anew.
             locals.generation = u32::MAX - (4 * locals.places - 1);
@@ -197,7 +221,7 @@ mod tests {
                 prop_assert_eq!(locals.wide, wide);
                 let (mut nodes, mut places) = (vec![sources[0]], Vec::new());
                 locals.enter_seeds(&nodes);
-                locals.relabel(&sources, &mut nodes, &mut places);
+                locals.relabel(&sources, &mut nodes, &mut places, |_| ());
                 let mut distinct: Vec<u64> = Vec::new();
                 for &source in &sources {
                     if !distinct.contains(&source) {
@@ -215,6 +239,7 @@ mod tests {
             seeds in proptest::collection::vec(0u64..50, 0..20),
             sources in proptest::collection::vec(0u64..300, 0..600),
             high in 0u32..40,
+            most_sparse in prop_oneof![Just(0usize), Just(256), Just(1 << 20)],
         ) {
             // Ids that agree in their low half, where `high` shifts them.
             let id = |small: u64| ((small % 7) << high) | (small / 7);
@@ -234,13 +259,13 @@ mod tests {
                 }));
             }
 
-            let mut locals = Locals::default();
+            let mut locals = Locals::new(most_sparse);
             locals.reset(0, 8 << high);
             locals.wide = high > 20;
             let (mut nodes, mut places) = (seeds.clone(), Vec::new());
             locals.enter_seeds(&seeds);
             for sources in sources.chunks(100) {
-                locals.relabel(sources, &mut nodes, &mut places);
+                locals.relabel(sources, &mut nodes, &mut places, |_| ());
             }
             prop_assert_eq!(places, expected);
             prop_assert_eq!(nodes, expected_nodes);

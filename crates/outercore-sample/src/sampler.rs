@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use outercore_core::{Error, NodeId, Result, Stream, Uniform};
+use outercore_store::resident::ResidentTopology;
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
@@ -13,8 +14,16 @@ use crate::floyd::{Drawn, Hop, MOST_PICKS};
 use crate::locals::{Locals, MOST_PLACES};
 use crate::pick::{Picker, Taken};
 
-/// Edges that a resident topology is asked for at once: everything about them stays in the caches.
-const BLOCK_EDGES: usize = 4 << 10;
+/// Edges that a resident topology is asked for at once: everything about them and the next ones
+/// stays in the caches.
+const BLOCK_EDGES: usize = 2 << 10;
+
+/// Edges to each announcement of an extent; where the fan-out is smaller not all are announced.
+const EDGES_PER_EXTENT: usize = 4;
+
+/// Slots up to which a thread's table is sparse: 2 MiB, a second cache. Where many batches have
+/// their tables at once they are dense.
+const MOST_SPARSE: usize = 1 << 18;
 
 /// Above this degree a draw does not fit into a lane.
 const LANE_DEGREES: u64 = u32::MAX as u64;
@@ -74,9 +83,10 @@ pub fn sample_group_on(
     for seeds in &group {
         check_seeds(seeds, topology.num_nodes())?;
     }
-    let sampler = Sampler { shelf, topology, stream, config };
+    let resident = topology.resident();
+    let sampler = Sampler { shelf, topology, resident, stream, config };
     pool.install(|| {
-        if topology.is_resident() {
+        if resident.is_some() {
             let one = |seeds| SPARE.with_borrow_mut(|spare| sampler.sample_one(seeds, spare));
             group.into_par_iter().with_max_len(1).map(one).collect()
         } else {
@@ -100,6 +110,8 @@ fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
 struct Sampler<'a> {
     shelf: &'a Shelf,
     topology: &'a dyn Topology,
+    /// The topology if it is in memory: it is told what will be read.
+    resident: Option<&'a ResidentTopology>,
     stream: Stream,
     config: &'a SampleConfig,
 }
@@ -125,32 +137,59 @@ struct Lookups {
 }
 
 /// What one thread reuses from batch to batch.
-#[derive(Default)]
 struct Spare {
     locals: Locals,
     drawn: Drawn,
-    lookups: Lookups,
+    lookups: [Lookups; 2],
+    /// The nodes whose extents the block after the next will ask for.
+    upcoming: Vec<NodeId>,
 }
 
 thread_local! {
     /// Of each thread of the pool, until the pool ends. A batch of a resident topology is sampled
     /// without handing anything to other threads, so that it is never borrowed twice.
-    static SPARE: RefCell<Spare> = RefCell::default();
+    static SPARE: RefCell<Spare> = RefCell::new(Spare {
+        locals: Locals::new(MOST_SPARSE),
+        drawn: Drawn::default(),
+        lookups: Default::default(),
+        upcoming: Vec::new(),
+    });
 }
 
 impl Sampler<'_> {
+    /// Samples a batch block by block.
+    ///
+    /// Each block is decided before the one ahead of it is looked up. So the processor can be told
+    /// meanwhile what the next look-up will read, and the waits for memory hide behind other work.
     fn sample_one(&self, seeds: Seeds, spare: &mut Spare) -> Result<SampledBatch> {
-        let Spare { locals, drawn, lookups } = spare;
-        let mut work = [self.start(seeds, std::mem::take(locals), std::mem::take(drawn))];
+        let Spare { locals, drawn, lookups: [now, next], upcoming } = spare;
+        let kept = std::mem::replace(locals, Locals::new(MOST_SPARSE));
+        let mut work = [self.start(seeds, kept, std::mem::take(drawn))];
         for hop in 0..self.config.fan_outs.len() {
             let block = match self.config.fan_outs[hop] {
                 FanOut::All => BLOCK_EDGES / 64,
                 FanOut::Take(count) => BLOCK_EDGES / (count as usize).clamp(1, BLOCK_EDGES),
             };
             let frontier = work[0].frontier();
-            for start in frontier.clone().step_by(block) {
-                work[0].block = start..(start + block).min(frontier.end);
-                self.step(hop, &mut work, lookups)?;
+            let mut blocks = Blocks { rest: frontier.clone(), len: block };
+            work[0].block = blocks.take();
+            self.decide(hop, &mut work, now)?;
+            while !now.nodes.is_empty() {
+                work[0].block = blocks.take();
+                self.decide(hop, &mut work, next)?;
+                upcoming.clear();
+                upcoming.extend_from_slice(&work[0].batch.nodes[blocks.first()]);
+                self.look_up(&mut work, now, |i| {
+                    if let Some(&position) = next.positions.get(i) {
+                        self.announce_source(position);
+                    }
+                    if i % EDGES_PER_EXTENT == 0
+                        && let Some(&node) = upcoming.get(i / EDGES_PER_EXTENT)
+                    {
+                        self.announce_extent(node);
+                    }
+                })?;
+                std::mem::swap(now, next);
             }
             work[0].end_hop(frontier.end);
         }
@@ -160,14 +199,15 @@ impl Sampler<'_> {
     }
 
     fn sample_together(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
-        let start = |seeds| self.start(seeds, Locals::default(), Drawn::default());
+        let start = |seeds| self.start(seeds, Locals::new(0), Drawn::default());
         let mut works: Vec<Work> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
         for hop in 0..self.config.fan_outs.len() {
             for work in &mut works {
                 work.block = work.frontier();
             }
-            self.step(hop, &mut works, &mut lookups)?;
+            self.decide(hop, &mut works, &mut lookups)?;
+            self.look_up(&mut works, &mut lookups, |_| ())?;
             for work in &mut works {
                 work.end_hop(work.block.end);
             }
@@ -188,10 +228,18 @@ impl Sampler<'_> {
         Work { batch, locals, drawn, block: 0..0 }
     }
 
-    /// Samples the in-edges of every batch's block.
-    fn step(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
-        self.decide(hop, works, lookups)?;
-        self.look_up(works, lookups)
+    #[inline(always)]
+    fn announce_extent(&self, node: NodeId) {
+        if let Some(topology) = self.resident {
+            topology.announce_extent(node);
+        }
+    }
+
+    #[inline(always)]
+    fn announce_source(&self, position: u64) {
+        if let Some(topology) = self.resident {
+            topology.announce_source(position);
+        }
     }
 
     /// Chooses the in-edges of every batch's block.
@@ -215,12 +263,17 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Enters what was chosen into the batches.
-    fn look_up(&self, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+    /// Enters what was chosen into the batches; calls `meanwhile` with each edge of a batch.
+    fn look_up(
+        &self,
+        works: &mut [Work],
+        lookups: &mut Lookups,
+        meanwhile: impl Fn(usize) + Sync + Send,
+    ) -> Result<()> {
         let Lookups { picked, positions, answers, .. } = lookups;
         answers.resize(positions.len(), 0);
         self.topology.sources(positions, answers)?;
-        relabel_all(works, picked, answers)?;
+        relabel_all(works, picked, answers, meanwhile)?;
         if self.config.edge_ids {
             self.topology.edge_ids(positions, answers)?;
             let mut rest = &answers[..];
@@ -252,7 +305,9 @@ impl Sampler<'_> {
             let (stream, batch, hop) = (self.stream, batch.batch, hop as u32);
             match picker.few_distinct() {
                 Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
-                    choose_few(Hop { stream, batch, hop, count }, nodes, extents, drawn, positions);
+                    let hop = Hop { stream, batch, hop, count };
+                    let announce = |position| self.announce_source(position);
+                    choose_few(hop, nodes, extents, drawn, positions, announce);
                 }
                 _ => {
                     let draws = |node| stream.uniform(batch, hop, node);
@@ -262,6 +317,27 @@ impl Sampler<'_> {
             Ok(())
         })
         .expect("choosing cannot fail");
+    }
+}
+
+/// The blocks of a hop that are still to be decided.
+struct Blocks {
+    /// Their destinations.
+    rest: Range<usize>,
+    /// Destinations of a block.
+    len: usize,
+}
+
+impl Blocks {
+    /// The first of them; empty once there is none.
+    fn first(&self) -> Range<usize> {
+        self.rest.start..(self.rest.start + self.len).min(self.rest.end)
+    }
+
+    fn take(&mut self) -> Range<usize> {
+        let block = self.first();
+        self.rest.start = block.end;
+        block
     }
 }
 
@@ -280,6 +356,7 @@ fn choose_few(
     extents: &[Extent],
     drawn: &mut Drawn,
     positions: &mut [u64],
+    announce: impl Fn(u64),
 ) {
     drawn.reset(nodes.len());
     let mut at = 0;
@@ -293,7 +370,7 @@ fn choose_few(
         drawn.enter(node, (start, degree as u32), at, degree > count as u64);
         at += count;
     }
-    drawn.pick(hop, positions);
+    drawn.pick(hop, positions, announce);
 }
 
 #[inline(always)]
@@ -348,7 +425,7 @@ impl Work {
     }
 
     /// Appends edges from `sources`, which get places of their own where they are new.
-    fn relabel(&mut self, sources: &[NodeId]) -> Result<()> {
+    fn relabel(&mut self, sources: &[NodeId], meanwhile: impl Fn(usize)) -> Result<()> {
         let SampledBatch { nodes, sources: places, batch, .. } = &mut self.batch;
         let most = nodes.len() + sources.len();
         if most > MOST_PLACES {
@@ -357,7 +434,7 @@ impl Work {
             ))
             .hint("lower the batch size or the fan-outs"));
         }
-        self.locals.relabel(sources, nodes, places);
+        self.locals.relabel(sources, nodes, places, meanwhile);
         Ok(())
     }
 
@@ -369,14 +446,19 @@ impl Work {
     }
 }
 
-fn relabel_all(works: &mut [Work], picked: &[usize], sources: &[NodeId]) -> Result<()> {
+fn relabel_all(
+    works: &mut [Work],
+    picked: &[usize],
+    sources: &[NodeId],
+    meanwhile: impl Fn(usize) + Sync + Send,
+) -> Result<()> {
     let mut rest = sources;
     let shares: Vec<_> = works
         .iter_mut()
         .zip(picked)
         .map(|(work, &picked)| (work, rest.split_off(..picked).expect("a source for each edge")))
         .collect();
-    for_each(shares, |(work, sources)| work.relabel(sources))
+    for_each(shares, |(work, sources)| work.relabel(sources, &meanwhile))
 }
 
 /// In parallel where there are several.

@@ -31,9 +31,6 @@ impl Topology for Together {
     fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()> {
         self.0.edge_ids(positions, ids)
     }
-    fn is_resident(&self) -> bool {
-        false
-    }
 }
 
 fn resident(graph: &Csc) -> ResidentTopology {

@@ -222,10 +222,6 @@ impl Topology for PagedTopology {
         })
     }
 
-    fn is_resident(&self) -> bool {
-        false
-    }
-
     fn read_counters(&self) -> ReadCounters {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).counters
     }

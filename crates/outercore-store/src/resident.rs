@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use outercore_core::{Bytes, Context, EdgeId, Error, ErrorKind, NodeId, Result};
 use outercore_format::DType;
 use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
-use outercore_io::Engine;
+use outercore_io::{Engine, prefetch_early};
 
 use crate::dataset::{ArrayRef, DataSet};
 use crate::topology::{Extent, Topology};
@@ -58,6 +58,14 @@ impl Ids {
             DType::U32 => load(array, engine).map(Self::Narrow),
             DType::U64 => load(array, engine).map(Self::Wide),
             other => Err(not_ids(&array.key, other)),
+        }
+    }
+
+    #[inline]
+    fn announce(&self, position: u64) {
+        match self {
+            Self::Narrow(ids) => prefetch_early(ids, position as usize),
+            Self::Wide(ids) => prefetch_early(ids, position as usize),
         }
     }
 
@@ -158,6 +166,22 @@ impl ResidentTopology {
         Ok(Self { offsets, sources, edge_ids })
     }
 
+    /// Tells the processor that [`extents`](Topology::extents) will soon be asked for `node`.
+    ///
+    /// A hint that changes no answer; a node out of range is passed over.
+    #[inline]
+    pub fn announce_extent(&self, node: NodeId) {
+        prefetch_early(&self.offsets, node as usize);
+    }
+
+    /// Tells the processor that [`sources`](Topology::sources) will soon be asked for `position`.
+    ///
+    /// A hint, as [`announce_extent`](Self::announce_extent).
+    #[inline]
+    pub fn announce_source(&self, position: u64) {
+        self.sources.announce(position);
+    }
+
     /// Bytes of memory taken.
     pub fn memory(&self) -> Bytes {
         let ids = match &self.edge_ids {
@@ -196,8 +220,8 @@ impl Topology for ResidentTopology {
         }
     }
 
-    fn is_resident(&self) -> bool {
-        true
+    fn resident(&self) -> Option<&ResidentTopology> {
+        Some(self)
     }
 }
 

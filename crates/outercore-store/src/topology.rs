@@ -2,6 +2,8 @@
 
 use outercore_core::{EdgeId, NodeId, ReadCounters, Result};
 
+use crate::resident::ResidentTopology;
+
 /// The in-edges of one node in CSC order: positions `start .. start + degree`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
@@ -42,9 +44,11 @@ pub trait Topology: Send + Sync {
     /// As [`Topology::sources`].
     fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()>;
 
-    /// Whether calls are answered from memory, so that many small ones from several threads cost no
-    /// more than one large one.
-    fn is_resident(&self) -> bool;
+    /// The topology itself if it is in memory, so that many small calls from several threads cost
+    /// no more than one large one.
+    fn resident(&self) -> Option<&ResidentTopology> {
+        None
+    }
 
     /// Reads done so far; zero for a resident topology.
     fn read_counters(&self) -> ReadCounters {

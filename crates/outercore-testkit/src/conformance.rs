@@ -22,7 +22,7 @@ pub fn topology_conformance(topology: &dyn Topology, graph: &Csc) {
         check_edges(topology, graph, &order);
     }
     refuses_what_is_out_of_range(topology);
-    if topology.is_resident() {
+    if topology.resident().is_some() {
         assert_eq!(topology.read_counters().requests, 0);
     }
 }
