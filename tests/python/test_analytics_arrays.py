@@ -63,7 +63,9 @@ def test_edge_weights_are_imported_with_the_edges(tmp_path: Path, outcome: Any) 
     np.testing.assert_array_equal(graph.array("weight"), [1.5, 2.0, 9.0])
     np.save(tmp_path / "short.npy", np.array([1.5]))
     np.save(tmp_path / "wide.npy", np.ones((3, 2)))
+    np.save(tmp_path / "holes.npy", np.array([1.0, np.nan, np.inf]))
     for name, message in (
+        ("holes", "2 of 3 weights are not finite, the first in row 1 (nan)"),
         ("short", "shape (1,), expected 3 rows: edges imported"),
         ("wide", "has shape (3, 2), expected one dimension"),
         ("none", "does not exist"),

@@ -139,7 +139,7 @@ def test_parquet_edges_stream_and_columns_can_be_chosen(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "e.parquet", row_group_size=2)
     path = str(tmp_path / "e.parquet")
     assert imported(Inputs((f"{path}:from,to",))).edges.tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert imported(Inputs((path,))).edges.tolist() == [[9, 9, 9], [1, 2, 3]]
+    assert imported(Inputs((f"{path}:when,from",))).edges.tolist() == [[9, 9, 9], [1, 2, 3]]
     with pytest.raises(NotFoundError, match="no column `form`; it has `when`"):
         imported(Inputs((f"{path}:form,to",)))
 
@@ -148,6 +148,36 @@ def test_chosen_columns_of_a_text_file_become_edges(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("id,src,dst\n7,0,9007199254740993\n8,2,1\n")
     made = imported(Inputs((f"{tmp_path / 'e.csv'}:src,dst",)))
     assert made.edges.tolist() == [[0, 2], [9007199254740993, 1]]
+
+
+@pytest.mark.parametrize(
+    ("header", "choice"),
+    [
+        ("time,src,dst", "src,dst"),
+        (",source,target", "source,target"),
+        ("to_id,FromNodeId,w", "FromNodeId,to_id"),
+        ("weight,u,v", "u,v"),
+    ],
+)
+def test_columns_that_are_named_as_ends_elsewhere_have_to_be_chosen(
+    tmp_path: Path, header: str, choice: str
+) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text(f"{header}\n7,0,1\n")
+    with pytest.raises(InvalidError, match=f"hint: choose the columns: `.*:{choice}`"):
+        imported(Inputs((str(path),)))
+    table = tmp_path / "e.parquet"
+    names = header.split(",")
+    pq.write_table(pa.table({name: [place] for place, name in enumerate(names)}), table)
+    with pytest.raises(InvalidError, match=f"hint: choose the columns: `.*:{choice}`"):
+        imported(Inputs((str(table),)))
+
+
+def test_columns_of_other_names_are_the_ends_in_their_order(tmp_path: Path) -> None:
+    for name in ("source,target,time", "userId,movieId,rating", "head,tail,from", "a,b,to"):
+        path = tmp_path / "e.csv"
+        path.write_text(f"{name}\n0,1,7\n2,1,8\n")
+        assert imported(Inputs((str(path),))).edges.tolist() == [[0, 2], [1, 1]]
 
 
 def test_several_edge_lists_become_one_graph(tmp_path: Path) -> None:

@@ -83,14 +83,13 @@ pub fn sample_group_on(
     for seeds in &group {
         check_seeds(seeds, topology.num_nodes())?;
     }
-    let resident = topology.resident();
-    let sampler = Sampler { shelf, topology, resident, stream, config };
-    pool.install(|| {
-        if resident.is_some() {
-            let one = |seeds| SPARE.with_borrow_mut(|spare| sampler.sample_one(seeds, spare));
+    let sampler = Sampler { shelf, topology, stream, config };
+    pool.install(|| match topology.resident() {
+        None => sampler.sample_together(group),
+        Some(resident) => {
+            let one =
+                |seeds| SPARE.with_borrow_mut(|spare| sampler.sample_one(resident, seeds, spare));
             group.into_par_iter().with_max_len(1).map(one).collect()
-        } else {
-            sampler.sample_together(group)
         }
     })
 }
@@ -110,8 +109,6 @@ fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
 struct Sampler<'a> {
     shelf: &'a Shelf,
     topology: &'a dyn Topology,
-    /// The topology if it is in memory: it is told what will be read.
-    resident: Option<&'a ResidentTopology>,
     stream: Stream,
     config: &'a SampleConfig,
 }
@@ -161,7 +158,13 @@ impl Sampler<'_> {
     ///
     /// Each block is decided before the one ahead of it is looked up. So the processor can be told
     /// meanwhile what the next look-up will read, and the waits for memory hide behind other work.
-    fn sample_one(&self, seeds: Seeds, spare: &mut Spare) -> Result<SampledBatch> {
+    fn sample_one(
+        &self,
+        topology: &ResidentTopology,
+        seeds: Seeds,
+        spare: &mut Spare,
+    ) -> Result<SampledBatch> {
+        let announce = |position| topology.announce_source(position);
         let Spare { locals, drawn, lookups: [now, next], upcoming } = spare;
         let kept = std::mem::replace(locals, Locals::new(MOST_SPARSE));
         let mut work = [self.start(seeds, kept, std::mem::take(drawn))];
@@ -173,20 +176,20 @@ impl Sampler<'_> {
             let frontier = work[0].frontier();
             let mut blocks = Blocks { rest: frontier.clone(), len: block };
             work[0].block = blocks.take();
-            self.decide(hop, &mut work, now)?;
+            self.decide(hop, &mut work, now, announce)?;
             while !now.nodes.is_empty() {
                 work[0].block = blocks.take();
-                self.decide(hop, &mut work, next)?;
+                self.decide(hop, &mut work, next, announce)?;
                 upcoming.clear();
                 upcoming.extend_from_slice(&work[0].batch.nodes[blocks.first()]);
                 self.look_up(&mut work, now, |i| {
                     if let Some(&position) = next.positions.get(i) {
-                        self.announce_source(position);
+                        announce(position);
                     }
                     if i % EDGES_PER_EXTENT == 0
                         && let Some(&node) = upcoming.get(i / EDGES_PER_EXTENT)
                     {
-                        self.announce_extent(node);
+                        topology.announce_extent(node);
                     }
                 })?;
                 std::mem::swap(now, next);
@@ -206,7 +209,7 @@ impl Sampler<'_> {
             for work in &mut works {
                 work.block = work.frontier();
             }
-            self.decide(hop, &mut works, &mut lookups)?;
+            self.decide(hop, &mut works, &mut lookups, |_| ())?;
             self.look_up(&mut works, &mut lookups, |_| ())?;
             for work in &mut works {
                 work.end_hop(work.block.end);
@@ -228,22 +231,14 @@ impl Sampler<'_> {
         Work { batch, locals, drawn, block: 0..0 }
     }
 
-    #[inline(always)]
-    fn announce_extent(&self, node: NodeId) {
-        if let Some(topology) = self.resident {
-            topology.announce_extent(node);
-        }
-    }
-
-    #[inline(always)]
-    fn announce_source(&self, position: u64) {
-        if let Some(topology) = self.resident {
-            topology.announce_source(position);
-        }
-    }
-
-    /// Chooses the in-edges of every batch's block.
-    fn decide(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) -> Result<()> {
+    /// Chooses the in-edges of every batch's block; calls `announce` with some of their positions.
+    fn decide(
+        &self,
+        hop: usize,
+        works: &mut [Work],
+        lookups: &mut Lookups,
+        announce: impl Fn(u64) + Sync + Send,
+    ) -> Result<()> {
         lookups.clear();
         let Lookups { nodes, extents, picked, positions, .. } = lookups;
         for work in &*works {
@@ -259,7 +254,7 @@ impl Sampler<'_> {
             picked.push(work.count(picker, own)?);
         }
         positions.resize(picked.iter().sum(), 0);
-        self.choose(hop, works, lookups);
+        self.choose(hop, works, lookups, announce);
         Ok(())
     }
 
@@ -286,7 +281,13 @@ impl Sampler<'_> {
     }
 
     /// Fills the positions with the picks of all blocks.
-    fn choose(&self, hop: usize, works: &mut [Work], lookups: &mut Lookups) {
+    fn choose(
+        &self,
+        hop: usize,
+        works: &mut [Work],
+        lookups: &mut Lookups,
+        announce: impl Fn(u64) + Sync + Send,
+    ) {
         let Lookups { extents, picked, positions, .. } = lookups;
         let (mut extents, mut positions) = (&extents[..], &mut positions[..]);
         let shares: Vec<_> = works
@@ -306,8 +307,7 @@ impl Sampler<'_> {
             match picker.few_distinct() {
                 Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
                     let hop = Hop { stream, batch, hop, count };
-                    let announce = |position| self.announce_source(position);
-                    choose_few(hop, nodes, extents, drawn, positions, announce);
+                    choose_few(hop, nodes, extents, drawn, positions, &announce);
                 }
                 _ => {
                     let draws = |node| stream.uniform(batch, hop, node);

@@ -19,6 +19,8 @@ from outercore.storage import missing_file
 _TRIPLES = "Knowledge graphs"
 _PLACES = {name: name for name in ("self_loops", "duplicates", "feature_dtype", "unknown")}
 """Options whose value the import checks, which has the same names for them."""
+_PIECE = 1 << 20
+"""Weights that are looked at together."""
 
 
 def import_(
@@ -230,7 +232,7 @@ def _refuse(values: dict[str, Any], why: str) -> None:
 
 
 def _edge_weights(path: Path) -> NDArray[Any]:
-    """The weights, mapped and not read, so that a wrong file is known before the import."""
+    """The weights, mapped and looked through, so that a wrong file is known before the import."""
     try:
         weights: NDArray[Any] = np.load(path, mmap_mode="r")
     except FileNotFoundError:
@@ -241,7 +243,24 @@ def _edge_weights(path: Path) -> NDArray[Any]:
         raise InvalidError(
             f"--edge-weights: `{path}` has shape {weights.shape}, expected one dimension"
         )
+    if weights.dtype.kind == "f":
+        _require_finite(path, weights)
     return weights
+
+
+def _require_finite(path: Path, weights: NDArray[Any]) -> None:
+    """Errors: `InvalidError` with the number of weights that are not finite."""
+    count, first = 0, 0
+    for start in range(0, len(weights), _PIECE):
+        rows = np.flatnonzero(~np.isfinite(weights[start : start + _PIECE]))
+        if len(rows) and count == 0:
+            first = start + int(rows[0])
+        count += len(rows)
+    if count:
+        raise InvalidError(
+            f"--edge-weights: `{path}`: {count:,} of {len(weights):,} weights are not finite, the "
+            f"first in row {first} ({weights[first]})\nhint: every edge needs a finite number"
+        )
 
 
 def _add_weights(data_set: Path, weights: NDArray[Any], origin: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.storage import missing_file
 
 if TYPE_CHECKING:
     from outercore.embed.embedding import Embedding
@@ -73,7 +74,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if line.strip():
                     yield number, _parts(path, number, line.rstrip("\r\n"))
     except FileNotFoundError:
-        raise NotFoundError(f"questions `{path}`: no such file") from None
+        raise missing_file("questions", path) from None
 
 
 def _parts(path: Path, number: int, line: str) -> list[str]:

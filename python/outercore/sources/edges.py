@@ -13,10 +13,21 @@ from numpy.typing import NDArray
 from outercore._native import Importer
 from outercore.errors import InvalidError
 from outercore.sources.npz import NpzMember, open_member
-from outercore.sources.rows import FileSpec, csv_batches, kind_of, parquet_batches
+from outercore.sources.rows import (
+    FileSpec,
+    column_names,
+    csv_batches,
+    kind_of,
+    parquet_batches,
+)
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx"]
 _CHUNK = 1 << 20
+_ENDS = (
+    frozenset({"source", "src", "from", "u"}),
+    frozenset({"target", "dst", "destination", "to", "v"}),
+)
+"""What columns of sources and of targets are called."""
 
 Batches = Callable[[], Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]]
 
@@ -37,6 +48,8 @@ def open_edges(text: str, kind: EdgeFormat = "auto") -> EdgeSource:
     spec = FileSpec.parse(text)
     path = spec.path
     chosen = _FORMATS.get(kind_of(path), "text") if kind == "auto" else kind
+    if chosen in ("text", "parquet") and not spec.columns:
+        _require_ends_first(path, column_names(path))
     if chosen in ("text", "mtx"):
         if spec.columns:
             return pushed(str(spec), lambda: _pairs(spec, csv_batches(spec, 2)))
@@ -106,6 +119,26 @@ def _pairs(
         if len(columns) != 2:
             raise InvalidError(f"`{spec}`: expected two columns of node ids, found {len(columns)}")
         yield columns[0], columns[1]
+
+
+def _require_ends_first(path: Path, names: list[str]) -> None:
+    """Errors: `InvalidError` where columns are named as an edge's ends but are not the first two."""
+    short = [_plain(name) for name in names]
+    ends = [next((at for at, name in enumerate(short) if name in kind), None) for kind in _ENDS]
+    source, target = ends
+    if source is None or target is None or (source, target) == (0, 1):
+        return
+    chosen = f"{path}:{names[source]},{names[target]}"
+    raise InvalidError(
+        f"`{path}`: the first two columns would be taken as source and target, and they are "
+        f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{chosen}`"
+    )
+
+
+def _plain(name: str) -> str:
+    """`FromNodeId` and `from_node_id` as `from`."""
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    return plain.removesuffix("id").removesuffix("node") or plain
 
 
 def _edge_member(path: Path) -> tuple[str, ...]:

@@ -151,6 +151,18 @@ def parquet_batches(spec: FileSpec, columns: int) -> Iterator[list[NDArray]]:
             yield [_integers(spec, name, batch.column(name)) for name in chosen]
 
 
+def column_names(path: Path) -> list[str]:
+    """Names of the columns of a Parquet file, or of a delimited text with a header; else none."""
+    kind = kind_of(path)
+    if kind == ".parquet":
+        with parquet_file(path) as file:
+            return list(file.schema_arrow.names)
+    if kind not in (".csv", ".tsv"):
+        return []
+    names, header = _csv_columns(path)
+    return names if header else []
+
+
 def kind_of(path: Path) -> str:
     """The suffix that says how a file is written, under `.gz` and `.zst`."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
