@@ -122,7 +122,7 @@ def _pairs(
 
 
 def _require_ends_first(path: Path, names: list[str]) -> None:
-    """Errors: `InvalidError` where columns are named as an edge's ends but are not the first two."""
+    """Errors: `InvalidError` where columns named as an edge's ends are not the first two."""
     short = [_plain(name) for name in names]
     ends = [next((at for at, name in enumerate(short) if name in kind), None) for kind in _ENDS]
     source, target = ends
