@@ -108,7 +108,7 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
     # What thrashes may take any time to begin with.
     timeout = 4 * settings.seconds
     with swap_file(settings.work / "sampling.swap", SWAP) as swaps:
-        for name, script, env in PEERS[1::2]:
+        for name, script, env in PEERS:
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
             for case in ("limited", "wide", "swapped") if swaps else ("limited", "wide"):
                 limit = limits["limited" if case == "swapped" else case]
