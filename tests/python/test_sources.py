@@ -174,10 +174,13 @@ def test_columns_that_are_named_as_ends_elsewhere_have_to_be_chosen(
 
 
 def test_columns_of_other_names_are_the_ends_in_their_order(tmp_path: Path) -> None:
-    for name in ("source,target,time", "userId,movieId,rating", "head,tail,from", "a,b,to"):
-        path = tmp_path / "e.csv"
-        path.write_text(f"{name}\n0,1,7\n2,1,8\n")
-        assert imported(Inputs((str(path),))).edges.tolist() == [[0, 2], [1, 1]]
+    for header in ("source,target,time", "userId,movieId,rating", "head,tail,from", "a,b,to"):
+        path, table = tmp_path / "e.csv", tmp_path / "e.parquet"
+        path.write_text(f"{header}\n0,1,7\n2,1,8\n")
+        assert imported(Inputs((str(path),))).files == [("text", path)]
+        columns = zip(header.split(","), ([0, 2], [1, 1], [7, 8]), strict=True)
+        pq.write_table(pa.table(dict(columns)), table)
+        assert imported(Inputs((str(table),))).edges.tolist() == [[0, 2], [1, 1]]
 
 
 def test_several_edge_lists_become_one_graph(tmp_path: Path) -> None:

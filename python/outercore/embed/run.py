@@ -110,8 +110,7 @@ def resume(
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
     `memory` is another budget than the run had; partitions and slots stay as they are. A run with
-    a `score` function of one's own is given it again. A run that has come to its end stays as it
-    is, unless its tables are gone and can be written again.
+    a `score` function of one's own is given it again.
 
     Raises:
         InvalidError: the data set or the score function changed since. Else as `embed`.
@@ -119,9 +118,8 @@ def resume(
     """
     directory = EmbedDirectory.open(Path(run))
     with _only_run(Path(run)):
-        if directory.finished and (directory.has_tables or not directory.begun):
-            if observer is not None:
-                observer.note(f"run {directory.path} is finished: there is nothing to go on with")
+        if directory.finished and not directory.begun:
+            # Somebody has deleted what training needed, and there is nothing left to train.
             return EmbedResult(directory.path, directory.record())
         own = _same_score(directory, score)
         graph = outercore.open(directory.data_set)

@@ -76,11 +76,6 @@ class EmbedDirectory(AnyRunDirectory):
         return self.description.exists() and self.record()["status"] == "finished"
 
     @property
-    def has_tables(self) -> bool:
-        """Whether the rows of the best tables are there."""
-        return self.entities.exists() and self.relations.exists()
-
-    @property
     def fingerprint(self) -> str:
         """Of the data set that the run trains on."""
         return str(self._described()["fingerprint"])
