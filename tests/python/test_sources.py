@@ -178,6 +178,8 @@ def test_columns_of_other_names_are_the_ends_in_their_order(tmp_path: Path) -> N
         path, table = tmp_path / "e.csv", tmp_path / "e.parquet"
         path.write_text(f"{header}\n0,1,7\n2,1,8\n")
         assert imported(Inputs((str(path),))).files == [("text", path)]
+        path.write_text("\n0,1\n")
+        assert imported(Inputs((str(path),))).files == [("text", path)]
         columns = zip(header.split(","), ([0, 2], [1, 1], [7, 8]), strict=True)
         pq.write_table(pa.table(dict(columns)), table)
         assert imported(Inputs((str(table),))).edges.tolist() == [[0, 2], [1, 1]]

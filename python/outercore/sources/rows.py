@@ -159,8 +159,8 @@ def column_names(path: Path) -> list[str]:
             return list(file.schema_arrow.names)
     if kind not in (".csv", ".tsv"):
         return []
-    names, header = _csv_columns(path)
-    return names if header else []
+    fields = _first_fields(path)
+    return [] if all(_is_number(field) for field in fields) else fields
 
 
 def kind_of(path: Path) -> str:
@@ -351,14 +351,21 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _csv_columns(path: Path) -> tuple[list[str], bool]:
     """Column names, and whether the first line gives them."""
-    with _opened(path) as stream:
-        line = bytes(stream.read(1 << 20)).split(b"\n", 1)[0].decode("utf-8", "replace").strip()
-    fields = [field.strip().strip('"') for field in line.split(_delimiter(path))]
-    if not line:
+    fields = _first_fields(path)
+    if not fields:
         raise InvalidError(f"`{path}`: expected rows of numbers, found an empty first line")
     if all(_is_number(field) for field in fields):
         return [f"f{place}" for place in range(len(fields))], False
     return fields, True
+
+
+def _first_fields(path: Path) -> list[str]:
+    """What the first line of a text has between its delimiters; nothing where it is empty."""
+    with _opened(path) as stream:
+        line = bytes(stream.read(1 << 20)).split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    if not line:
+        return []
+    return [field.strip().strip('"') for field in line.split(_delimiter(path))]
 
 
 def _delimiter(path: Path) -> str:
