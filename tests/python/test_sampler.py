@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import subprocess
 import sys
@@ -69,16 +70,44 @@ def test_nothing_but_the_graph_comes_unless_asked_for(graph: oc.Graph) -> None:
     assert (batch.x, batch.y, batch.e_id) == (None, None, None)
 
 
-def test_batches_may_be_kept_and_written_to(graph: oc.Graph) -> None:
-    for id_dtype in ("int64", "int32"):
-        sampler = oc.NeighborSampler(graph, [9, 9], None, id_dtype=id_dtype, **OPTIONS)
-        kept = list(sampler)
-        copies = [batch.indices.copy() for batch in kept]
-        for batch in sampler:
-            batch.indices.fill(-1)
-        sampler.close()
-        for batch, copy in zip(kept, copies, strict=True):
-            np.testing.assert_array_equal(batch.indices, copy)
+def arrays_of(batch: oc.SampledSubgraph) -> list[np.ndarray]:
+    return [batch.n_id, batch.indptr, batch.indices, batch.input_id]
+
+
+@pytest.mark.parametrize("id_dtype", ["int64", "int32"])
+def test_batches_may_be_kept_and_written_to(graph: oc.Graph, id_dtype) -> None:
+    sampler = oc.NeighborSampler(graph, [9, 9], None, id_dtype=id_dtype, **OPTIONS)
+    kept = list(sampler)
+    copies = [[array.copy() for array in arrays_of(batch)] for batch in kept]
+    for batch in sampler:
+        for array in arrays_of(batch):
+            array.fill(-1)
+    sampler.set_epoch(0)
+    again = [[array.copy() for array in arrays_of(batch)] for batch in sampler]
+    sampler.set_epoch(0)
+    # What is left of a batch are views of its arrays, or one of them.
+    views = [array[3::2] for batch in sampler for array in arrays_of(batch)[:3]]
+    sampler.close()
+    del sampler, batch
+    gc.collect()
+    for batch, copy, same in zip(kept, copies, again, strict=True):
+        for array, expected, other in zip(arrays_of(batch), copy, same, strict=True):
+            np.testing.assert_array_equal(array, expected)
+            np.testing.assert_array_equal(other, expected)
+    expected = [array[3::2] for copy in copies for array in copy[:3]]
+    for view, array in zip(views, expected, strict=True):
+        np.testing.assert_array_equal(view, array)
+
+
+def test_a_batch_is_handed_over_once(graph: oc.Graph) -> None:
+    sampler = oc.NeighborSampler(graph, [4], "train", features="x", **OPTIONS)
+    batch = next(iter(sampler))
+    for again in (lambda: sampler._core.columns(halves=True), sampler._core.batch):
+        with pytest.raises(oc.InvalidError, match="no current batch"):
+            again()
+    rows = np.empty_like(batch.x)
+    sampler._core.gather(rows)
+    np.testing.assert_array_equal(rows, batch.x)
 
 
 def test_the_topology_is_resident_wherever_it_fits_when_nothing_else_is_asked_for(

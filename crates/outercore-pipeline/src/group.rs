@@ -31,17 +31,19 @@ impl Group {
     ///
     /// **Cost** one parallel sort of all node ids of the group.
     pub fn new(number: u64, batches: Vec<Part>, pool: &ThreadPool) -> Self {
-        let nodes = || batches.iter().flat_map(|(sampled, _)| &sampled.nodes).copied();
+        let nodes = || batches.iter().flat_map(|(sampled, _)| sampled.nodes.iter());
+        let count = batches.iter().map(|(sampled, _)| sampled.nodes.len()).sum();
         let narrow = nodes().all(|node| node < 1 << 32);
         let (rows, index) = pool.install(|| {
             // The place of a node goes along in the low half of its key: keys of half the size
             // sort in half the time.
             if narrow {
-                let keys = (0u64..).zip(nodes()).map(|(place, node)| node << 32 | place).collect();
-                distinct(keys, |key: u64| (key >> 32, key as u32))
+                distinct(
+                    numbered(nodes(), count, |place, node| node << 32 | u64::from(place)),
+                    |key| (key >> 32, key as u32),
+                )
             } else {
-                let keys = (0u32..).zip(nodes()).map(|(place, node)| (node, place)).collect();
-                distinct(keys, |key| key)
+                distinct(numbered(nodes(), count, |place, node| (node, place)), |key| key)
             }
         });
 
@@ -82,6 +84,21 @@ impl Group {
 
 /// A batch before its rows are placed: the subgraph and the places of its seeds in the input.
 pub type Part = (SampledBatch, Vec<u64>);
+
+/// A key for each of `count` nodes, made of its place among them and itself.
+fn numbered<K>(
+    nodes: impl Iterator<Item = u64>,
+    count: usize,
+    key: impl Fn(u32, u64) -> K,
+) -> Vec<K> {
+    let (mut keys, mut place) = (Vec::with_capacity(count), 0);
+    // From within: the iterator goes from batch to batch, and would look where it is each time.
+    nodes.for_each(|node| {
+        keys.push(key(place, node));
+        place += 1;
+    });
+    keys
+}
 
 /// The distinct nodes of keys of (node, place), ascending, and for each place its node's index.
 fn distinct<K: Ord + Copy + Send>(

@@ -10,6 +10,7 @@ use outercore_core::{
 };
 use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
+use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -238,6 +239,7 @@ impl Loader {
             fetch,
             current: None,
             position: 0,
+            taken: false,
             clock: StageClock::start(),
             shared: Arc::clone(&self.shared),
         })
@@ -330,6 +332,8 @@ pub struct Epoch {
     fetch: JoinHandle<Option<Fetcher>>,
     current: Option<Ready>,
     position: usize,
+    /// Whether the batch there was taken.
+    taken: bool,
     clock: StageClock,
     shared: SharedState,
 }
@@ -340,6 +344,7 @@ impl Epoch {
     /// # Errors
     /// The first error of any stage; afterwards the epoch is over.
     pub fn advance(&mut self, patience: Duration) -> Result<Advance> {
+        self.taken = false;
         if let Some(ready) = &self.current {
             self.position += 1;
             if self.position < ready.group.batches.len() {
@@ -378,8 +383,32 @@ impl Epoch {
         }
     }
 
-    /// The batch that the last [`Epoch::advance`] moved to.
+    /// The batch that the last [`Epoch::advance`] moved to, unless it was taken.
     pub fn batch(&self) -> Option<Batch<'_>> {
+        self.reached().filter(|_| !self.taken)
+    }
+
+    /// Takes the subgraph of the batch and the places of its seeds in the input; its features can
+    /// be gathered all the same.
+    ///
+    /// The memory is at home on [`Epoch::shelf`].
+    pub fn take_batch(&mut self) -> Option<(SampledBatch, Vec<u64>)> {
+        if self.taken {
+            return None;
+        }
+        let batch = self.current.as_mut()?.group.batches.get_mut(self.position)?;
+        self.taken = true;
+        // What is left still has its number.
+        let left = SampledBatch { batch: batch.sampled.batch, ..SampledBatch::default() };
+        Some((std::mem::replace(&mut batch.sampled, left), std::mem::take(&mut batch.input_ids)))
+    }
+
+    /// Where the memory of batches that nobody looks at any more waits for other ones.
+    pub fn shelf(&self) -> &Arc<Shelf> {
+        &self.sampling.shelf
+    }
+
+    fn reached(&self) -> Option<Batch<'_>> {
         let ready = self.current.as_ref()?;
         let batch = ready.group.batches.get(self.position)?;
         Some(Batch { ready, batch })
@@ -396,7 +425,7 @@ impl Epoch {
         let Some(arena) = &self.arena else {
             return Err(Error::invalid("the loader delivers no features"));
         };
-        let Some(Batch { ready, batch }) = self.batch() else {
+        let Some(Batch { ready, batch }) = self.reached() else {
             return Err(Error::invalid("there is no batch to gather"));
         };
         let width = arena.width();
@@ -462,7 +491,7 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// The sampled subgraph.
-    pub fn sampled(&self) -> &'a outercore_sample::SampledBatch {
+    pub fn sampled(&self) -> &'a SampledBatch {
         &self.batch.sampled
     }
 

@@ -318,7 +318,7 @@ fn run_trial(sampling: &Sampling, rows: bool, trial: &mut Trial) -> Result<()> {
             trial.nodes = trial.nodes.max(sampled.nodes.len() as u64);
             trial.edges = trial.edges.max(sampled.num_edges() as u64);
             if rows {
-                let mut nodes = sampled.nodes;
+                let mut nodes: Vec<u64> = sampled.nodes.iter().collect();
                 nodes.sort_unstable();
                 nodes.dedup();
                 trial.batches.push(nodes);

@@ -55,7 +55,7 @@ pub struct Sampling {
     /// Whether feature rows are fetched for the nodes.
     wants_rows: bool,
     /// Memory of batches that were consumed.
-    shelf: Shelf,
+    pub shelf: Arc<Shelf>,
 }
 
 impl Sampling {
@@ -75,7 +75,7 @@ impl Sampling {
             batch_size: config.batch_size,
             shuffle: config.shuffle,
             seed: config.seed,
-            shelf: Shelf::default(),
+            shelf: Arc::default(),
             wants_rows: config.features.is_some() || config.features_path.is_some(),
         }
     }

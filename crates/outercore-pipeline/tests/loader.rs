@@ -88,6 +88,32 @@ fn an_epoch_goes_on_in_its_middle() {
 }
 
 #[test]
+fn a_batch_is_taken_once_and_its_memory_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::random(300, 2000, 2);
+    common::write(directory.path(), &graph);
+    let mut loader = Loader::new(DataSet::open(directory.path()).unwrap(), None, base()).unwrap();
+    let whole = deliver(&mut loader, 0, 0);
+    let mut held = Vec::new();
+    let mut run = loader.epoch(0, 0).unwrap();
+    for expected in &whole {
+        assert_eq!(run.advance(PATIENCE).unwrap(), Advance::Batch);
+        let (sampled, input_ids) = run.take_batch().unwrap();
+        assert!(run.batch().is_none() && run.take_batch().is_none());
+        assert!(sampled.nodes.iter().eq(expected.nodes.iter().copied()));
+        assert_eq!(sampled.num_edges(), expected.edges.len());
+        assert_eq!(input_ids, expected.input_ids);
+        let mut features = vec![f32::NAN; expected.features.len()];
+        run.gather(&mut features).unwrap();
+        assert_eq!(features, expected.features);
+        // Some are kept for long, most come back at once.
+        if input_ids[0] % 3 == 0 { held.push(sampled) } else { run.shelf().give_back(sampled) }
+    }
+    loader.finish(run).unwrap();
+    assert_eq!(deliver(&mut loader, 0, 0), whole);
+}
+
+#[test]
 fn an_abandoned_epoch_leaves_a_usable_loader() {
     let directory = tempfile::tempdir().unwrap();
     let graph = Csc::random(300, 2000, 2);

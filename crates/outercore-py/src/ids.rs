@@ -7,6 +7,7 @@ use numpy::ndarray::{ArrayViewMut, Dimension, IntoDimension};
 use numpy::{Element, PyArray, PyArray1, PyArray2};
 use outercore_core::Error;
 use outercore_pipeline::SpareIds;
+use outercore_sample::Shelf;
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -26,6 +27,29 @@ impl Drop for Owner {
         }
     }
 }
+
+/// Likewise of ids that Python has as they were sampled.
+#[pyclass(module = "outercore._core")]
+struct BatchOwner {
+    ids: Vec<u32>,
+    /// Gone once the loader is closed.
+    shelf: Weak<Shelf>,
+    give_back: GiveBack,
+}
+
+/// The way of a batch's memory back to the shelf.
+pub type GiveBack = fn(&Shelf, Vec<u32>);
+
+impl Drop for BatchOwner {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.shelf.upgrade() {
+            (self.give_back)(&shelf, std::mem::take(&mut self.ids));
+        }
+    }
+}
+
+/// How many times as much memory as it shows an array of a batch may keep.
+const MOST_KEPT: usize = 3;
 
 /// A type of ids that Python gets.
 pub trait Id: Element + Pod {
@@ -59,6 +83,28 @@ pub fn vector<'py, T: Id>(
     })
 }
 
+/// An array of ids below 2^31 in the memory that they were sampled into, or of a copy where that is
+/// far too large.
+pub fn handed_over<'py>(
+    py: Python<'py>,
+    spare: &Arc<SpareIds>,
+    shelf: &Arc<Shelf>,
+    ids: Vec<u32>,
+    give_back: GiveBack,
+) -> PyResult<Bound<'py, PyArray1<i32>>> {
+    let copied = ids.capacity() > MOST_KEPT * ids.len();
+    let copy = copied.then(|| vector(py, spare, ids.len(), ids.iter().map(|&id| id.into())));
+    let owner = BatchOwner { ids, shelf: Arc::downgrade(shelf), give_back };
+    if let Some(copy) = copy {
+        return copy;
+    }
+    let owner = Bound::new(py, owner)?;
+    let mut held = owner.borrow_mut();
+    let shown: &mut [i32] = bytemuck::cast_slice_mut(&mut held.ids);
+    let shape = [shown.len()];
+    show(&owner, shown, shape)
+}
+
 /// A new array of two dimensions that `fill` writes in full.
 pub fn matrix<'py>(
     py: Python<'py>,
@@ -85,8 +131,21 @@ where
     let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
     let mut held = owner.borrow_mut();
     let shown: &mut [T] = &mut bytemuck::cast_slice_mut(&mut held.values)[..count];
+    show(&owner, shown, shape)
+}
+
+/// An array that shows `values`, which `owner` holds.
+fn show<'py, O, T: Id, D, const N: usize>(
+    owner: &Bound<'py, O>,
+    values: &mut [T],
+    shape: [usize; N],
+) -> PyResult<Bound<'py, PyArray<T, D>>>
+where
+    D: Dimension,
+    [usize; N]: IntoDimension<Dim = D>,
+{
     // Mutable, as Python may write into its array.
-    let view = ArrayViewMut::from_shape(shape.into_dimension(), shown)
+    let view = ArrayViewMut::from_shape(shape.into_dimension(), values)
         .map_err(|error| to_python(Error::internal(format!("an array of ids: {error}"))))?;
     // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
     // looks at it until then: it has no methods, and nothing else refers to it.

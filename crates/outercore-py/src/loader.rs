@@ -4,13 +4,14 @@ use std::time::Duration;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Result};
 use outercore_pipeline::{Advance, Epoch, Loader as CoreLoader, LoaderConfig, SpareIds, SpareRows};
-use outercore_sample::SampledBatch;
+use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
+use outercore_store::resident::Ids;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::to_python;
-use crate::ids::{Id, matrix, vector};
+use crate::ids::{Id, handed_over, matrix, vector};
 use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
 
@@ -121,7 +122,7 @@ impl Loader {
             sampled.write_edge_index(rows, cols);
         })?;
         result.set_item("edge_index", edge_index)?;
-        result.set_item("n_id", signed(py, spare, &sampled.nodes)?)?;
+        result.set_item("n_id", node_vector::<i64>(py, spare, &sampled.nodes)?)?;
         result.set_item("e_id", signed(py, spare, &sampled.edge_ids)?)?;
         result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
@@ -131,33 +132,36 @@ impl Loader {
         Ok(result)
     }
 
-    /// The subgraph of the current batch by target: node ids, where the edges into each target
-    /// begin, and their sources; of 32 bits if `halves`, which the caller knows nodes to fit into.
+    /// Takes the subgraph of the current batch by target: node ids, where the edges into each
+    /// target begin, and their sources; of 32 bits if `halves`, which the caller knows nodes to fit
+    /// into. It can be had once.
     #[pyo3(signature = (*, halves))]
     fn columns<'py>(&self, py: Python<'py>, halves: bool) -> PyResult<Bound<'py, PyDict>> {
-        let state = self.lock();
-        let spare = &state.spare;
-        let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
-        let sampled = batch.sampled();
-        let edges = sampled.num_edges();
+        let mut state = self.lock();
+        let State { spare, epoch, .. } = &mut *state;
+        let epoch = epoch.as_mut().ok_or_else(no_batch)?;
+        let edges = epoch.batch().ok_or_else(no_batch)?.sampled().num_edges();
         if halves && i32::try_from(edges).is_err() {
             let what = format!("a batch has {edges} edges, more than 32 bits tell apart");
             let hint = "take id_dtype=\"int64\", or smaller batches";
             return Err(to_python(Error::invalid(what).hint(hint)));
         }
+        let (mut sampled, input_ids) = epoch.take_batch().ok_or_else(no_batch)?;
+        let shelf = epoch.shelf();
         let result = PyDict::new(py);
-        if halves {
-            by_target::<i32>(&result, spare, sampled)?;
-        } else {
-            by_target::<i64>(&result, spare, sampled)?;
-        }
         let asked = self.edge_ids;
         let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
         result.set_item("e_id", edge_ids)?;
-        result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
+        result.set_item("input_id", signed(py, spare, &input_ids)?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
         result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
+        if halves {
+            by_target_in_place(&result, spare, shelf, &mut sampled)?;
+        } else {
+            by_target(&result, spare, &sampled)?;
+        }
+        shelf.give_back(sampled);
         Ok(result)
     }
 
@@ -243,18 +247,48 @@ impl Drop for State {
 }
 
 /// Enters the nodes, and the edges of each target one after the other.
-fn by_target<T: Id>(
+fn by_target(
     result: &Bound<'_, PyDict>,
     spare: &Arc<SpareIds>,
     sampled: &SampledBatch,
 ) -> PyResult<()> {
     let py = result.py();
-    let nodes = sampled.nodes.iter().copied();
-    let sources = sampled.sources.iter().map(|&source| u64::from(source));
+    let sources = sampled.sources.iter().map(|&source| source.into());
     let starts = sampled.picked.len() + 1;
-    result.set_item("n_id", vector::<T>(py, spare, sampled.nodes.len(), nodes)?)?;
-    result.set_item("indptr", vector::<T>(py, spare, starts, sampled.starts())?)?;
-    result.set_item("indices", vector::<T>(py, spare, sampled.num_edges(), sources)?)
+    result.set_item("n_id", node_vector::<i64>(py, spare, &sampled.nodes)?)?;
+    result.set_item("indptr", vector::<i64>(py, spare, starts, sampled.starts())?)?;
+    result.set_item("indices", vector::<i64>(py, spare, sampled.num_edges(), sources)?)
+}
+
+/// As [`by_target`], of 32 bits: nodes and sources are handed over as they were sampled.
+fn by_target_in_place(
+    result: &Bound<'_, PyDict>,
+    spare: &Arc<SpareIds>,
+    shelf: &Arc<Shelf>,
+    sampled: &mut SampledBatch,
+) -> PyResult<()> {
+    let py = result.py();
+    let nodes = match std::mem::take(&mut sampled.nodes) {
+        Ids::Narrow(nodes) => handed_over(py, spare, shelf, nodes, Shelf::give_back_nodes)?,
+        wide @ Ids::Wide(_) => node_vector(py, spare, &wide)?,
+    };
+    result.set_item("n_id", nodes)?;
+    let starts = sampled.picked.len() + 1;
+    result.set_item("indptr", vector::<i32>(py, spare, starts, sampled.starts())?)?;
+    let sources = std::mem::take(&mut sampled.sources);
+    let sources = handed_over(py, spare, shelf, sources, Shelf::give_back_sources)?;
+    result.set_item("indices", sources)
+}
+
+fn node_vector<'py, T: Id>(
+    py: Python<'py>,
+    spare: &Arc<SpareIds>,
+    nodes: &Ids,
+) -> PyResult<Bound<'py, PyArray1<T>>> {
+    match nodes {
+        Ids::Narrow(ids) => vector(py, spare, ids.len(), ids.iter().map(|&id| id.into())),
+        Ids::Wide(ids) => vector(py, spare, ids.len(), ids.iter().copied()),
+    }
 }
 
 fn signed<'py>(

@@ -1,6 +1,7 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use outercore_core::{EdgeId, NodeId};
+use outercore_core::EdgeId;
+use outercore_store::resident::Ids;
 
 /// A sampled mini-batch in local numbering: node `i` of the batch is `nodes[i]` of the graph.
 ///
@@ -12,8 +13,9 @@ pub struct SampledBatch {
     pub batch: u64,
     /// The first so many of `nodes` are the seeds.
     pub num_seeds: usize,
-    /// The seeds, then the new nodes in order of appearance.
-    pub nodes: Vec<NodeId>,
+    /// The seeds, then the new nodes in order of appearance; narrow where all nodes of the graph are
+    /// below 2^31.
+    pub nodes: Ids,
     /// Seeds, then new nodes of every hop.
     pub nodes_per_hop: Vec<u64>,
     /// Edges of every hop.
@@ -80,41 +82,112 @@ impl SampledBatch {
 
     /// Bytes of memory that the batch takes.
     pub fn heap_bytes(&self) -> usize {
-        let words = self.nodes.capacity()
-            + self.nodes_per_hop.capacity()
+        let words = self.nodes_per_hop.capacity()
             + self.edges_per_hop.capacity()
             + self.edge_ids.capacity();
         let halves = self.sources.capacity() + self.picked.capacity();
-        words * size_of::<u64>() + halves * size_of::<u32>()
+        self.nodes.heap_bytes() + words * size_of::<u64>() + halves * size_of::<u32>()
     }
 }
+
+/// Bytes of single arrays that are kept at most: those of some batches.
+const MOST_LOOSE: usize = 16 << 20;
 
 /// Batches that nobody looks at any more, kept for their memory.
 ///
 /// Memory fresh from the kernel costs a page fault every 4 KiB: about a tenth of the time that
 /// sampling takes. There are never more batches in use and on the shelf than were once in use
-/// together.
+/// together. Of a batch that was taken apart nodes and sources can come back on their own.
 #[derive(Debug, Default)]
 pub struct Shelf {
-    batches: Mutex<Vec<SampledBatch>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    batches: Vec<SampledBatch>,
+    nodes: Vec<Vec<u32>>,
+    sources: Vec<Vec<u32>>,
 }
 
 impl Shelf {
     /// Keeps a batch for the next one to be sampled in its memory.
     pub fn give_back(&self, batch: SampledBatch) {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        if batch.heap_bytes() > 0 {
+            self.kept().batches.push(batch);
+        }
     }
 
-    /// A batch with nothing in it.
+    /// Keeps the memory of narrow nodes, unless much is kept already.
+    pub fn give_back_nodes(&self, nodes: Vec<u32>) {
+        keep(&mut self.kept().nodes, nodes);
+    }
+
+    /// Keeps the memory of sources, unless much is kept already.
+    pub fn give_back_sources(&self, sources: Vec<u32>) {
+        keep(&mut self.kept().sources, sources);
+    }
+
+    /// A batch with nothing in it but nodes of a batch before.
     pub(crate) fn take(&self) -> SampledBatch {
-        let spare = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut batch = spare.unwrap_or_default();
-        batch.nodes.clear();
+        let mut kept = self.kept();
+        let mut batch = kept.batches.pop().unwrap_or_default();
+        if batch.nodes.heap_bytes() == 0 {
+            batch.nodes = kept.nodes.pop().unwrap_or_default().into();
+        }
+        if batch.sources.capacity() == 0 {
+            batch.sources = kept.sources.pop().unwrap_or_default();
+        }
+        drop(kept);
         batch.nodes_per_hop.clear();
         batch.edges_per_hop.clear();
         batch.sources.clear();
         batch.picked.clear();
         batch.edge_ids.clear();
         batch
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn keep(loose: &mut Vec<Vec<u32>>, ids: Vec<u32>) {
+    let bytes = |ids: &Vec<u32>| ids.capacity() * size_of::<u32>();
+    if loose.iter().map(bytes).sum::<usize>() + bytes(&ids) <= MOST_LOOSE / 2 {
+        loose.push(ids);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_gets_the_memory_of_single_arrays_back() {
+        let shelf = Shelf::default();
+        let (nodes, sources) = (vec![1u32; 100], vec![2u32; 300]);
+        let places = (nodes.as_ptr(), sources.as_ptr());
+        shelf.give_back(SampledBatch { picked: vec![3], ..Default::default() });
+        shelf.give_back_nodes(nodes);
+        shelf.give_back_sources(sources);
+        let batch = shelf.take();
+        let Ids::Narrow(nodes) = &batch.nodes else { panic!("narrow ones were given") };
+        assert_eq!((nodes.as_ptr(), batch.sources.as_ptr()), places);
+        assert!(batch.sources.is_empty() && batch.picked.is_empty());
+        assert!(batch.picked.capacity() > 0);
+        assert_eq!(shelf.take(), SampledBatch::default());
+    }
+
+    #[test]
+    fn single_arrays_are_kept_up_to_a_bound_and_empty_batches_not_at_all() {
+        let shelf = Shelf::default();
+        for _ in 0..20 {
+            shelf.give_back_nodes(Vec::with_capacity(MOST_LOOSE / 32));
+            shelf.give_back_sources(Vec::with_capacity(MOST_LOOSE / 32));
+            shelf.give_back(SampledBatch::default());
+        }
+        let kept = shelf.kept();
+        assert_eq!((kept.batches.len(), kept.nodes.len(), kept.sources.len()), (0, 4, 4));
     }
 }

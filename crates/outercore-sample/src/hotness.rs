@@ -135,7 +135,7 @@ pub fn presample(
         }
         for batch in sample_group(topology, stream, group, &config, pool)? {
             hot.batches += 1;
-            for node in batch.nodes {
+            for node in batch.nodes.iter() {
                 let count = &mut hot.counts[node as usize];
                 *count = count.saturating_add(1);
             }

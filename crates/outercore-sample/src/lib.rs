@@ -11,6 +11,7 @@ pub mod hotness;
 mod locals;
 mod pick;
 mod sampler;
+mod stored;
 
 pub use batch::{SampledBatch, Shelf};
 pub use config::{FanOut, SampleConfig, Seeds};

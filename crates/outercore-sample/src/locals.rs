@@ -3,6 +3,8 @@
 use outercore_core::NodeId;
 use outercore_io::prefetch;
 
+use crate::stored::Stored;
+
 /// Sources whose slots are computed together.
 const AT_ONCE: usize = 1024;
 
@@ -14,22 +16,20 @@ pub(crate) const MOST_PLACES: usize = 1 << 31;
 
 /// A table from the nodes of a batch to their places in it, open addressing, at most half full.
 ///
-/// A slot is one word: the low half of the node; then the batch's generation and the node's place,
-/// which has as many bits as the table may hold places. What other generations left is as good as
-/// empty, so that a table is cleared once in thousands of batches. Where node ids need more than 32
-/// bits, the batch's node list settles what the low half leaves open.
+/// A slot is half a word: the batch's generation and a node's place, which has as many bits as the
+/// table may hold places; which node it is the batch's list tells. What other generations left is as
+/// good as empty, so that a table is cleared once in thousands of batches.
 #[derive(Debug)]
 pub(crate) struct Locals {
-    slots: Vec<u64>,
-    /// The most slots of a sparse table: a quarter full at most, so that fewer nodes find their slot
+    slots: Vec<u32>,
+    /// The most slots of a sparse table: an eighth full at most, so that fewer nodes find their slot
     /// taken, which no branch could foresee.
     most_sparse: usize,
     shift: u32,
     /// Places that fit; a power of two.
     places: u32,
-    /// The generation, above all places; at least `places`.
+    /// The generation, above all places; a multiple of `places`.
     generation: u32,
-    wide: bool,
     /// Nodes that the table has room for, as far as it was needed.
     entered: usize,
 }
@@ -37,22 +37,13 @@ pub(crate) struct Locals {
 impl Locals {
     /// A table that takes no memory yet; up to `most_sparse` slots it will be sparse.
     pub(crate) fn new(most_sparse: usize) -> Self {
-        Self {
-            slots: Vec::new(),
-            most_sparse,
-            shift: 0,
-            places: 0,
-            generation: 0,
-            wide: false,
-            entered: 0,
-        }
+        Self { slots: Vec::new(), most_sparse, shift: 0, places: 0, generation: 0, entered: 0 }
     }
 
-    /// Empties the table and makes room for `room` nodes of a graph of `graph_nodes`.
+    /// Empties the table and makes room for `room` nodes.
     ///
     /// It begins as large as the last batch made it, so that batches alike never rebuild it.
-    pub(crate) fn reset(&mut self, room: usize, graph_nodes: u64) {
-        self.wide = graph_nodes > 1 << 32;
+    pub(crate) fn reset(&mut self, room: usize) {
         let room = room.max(self.entered);
         match self.generation.checked_add(self.places) {
             Some(next) if self.table_len(room) == self.slots.len() => self.generation = next,
@@ -62,7 +53,7 @@ impl Locals {
     }
 
     /// Enters the seeds; of duplicates the first.
-    pub(crate) fn enter_seeds(&mut self, seeds: &[NodeId]) {
+    pub(crate) fn enter_seeds<N: Stored>(&mut self, seeds: &[N]) {
         self.reserve(seeds, 0);
         self.enter_all(seeds);
     }
@@ -72,72 +63,56 @@ impl Locals {
     /// With each of them it calls `meanwhile`, which may hide reads of its own behind this work.
     ///
     /// The caller sees to it that there are at most [`MOST_PLACES`].
-    pub(crate) fn relabel(
+    pub(crate) fn relabel<N: Stored>(
         &mut self,
         sources: &[NodeId],
-        nodes: &mut Vec<NodeId>,
+        nodes: &mut Vec<N>,
         places: &mut Vec<u32>,
-        meanwhile: impl Fn(usize),
+        meanwhile: impl Fn(usize) + Copy,
     ) {
         for (chunk, sources) in sources.chunks(AT_ONCE).enumerate() {
             self.reserve(nodes, sources.len());
-            let meanwhile = |i| meanwhile(chunk * AT_ONCE + i);
-            if self.wide {
-                self.relabel_few::<true>(sources, nodes, places, meanwhile);
-            } else {
-                self.relabel_few::<false>(sources, nodes, places, meanwhile);
-            }
+            self.relabel_few(sources, nodes, places, move |i| meanwhile(chunk * AT_ONCE + i));
         }
     }
 
-    fn relabel_few<const WIDE: bool>(
+    fn relabel_few<N: Stored>(
         &mut self,
         sources: &[NodeId],
-        nodes: &mut Vec<NodeId>,
+        nodes: &mut Vec<N>,
         places: &mut Vec<u32>,
-        meanwhile: impl Fn(usize),
+        meanwhile: impl Fn(usize) + Copy,
     ) {
         let mut homes = [0u32; AT_ONCE + AHEAD];
         for (home, &source) in homes.iter_mut().zip(sources) {
             *home = self.home(source) as u32;
         }
-        // Whether a node is new no branch could foresee: it is always written at the end, and the
-        // end moves on by whether it was.
         let (mut count, first) = (nodes.len(), places.len());
-        nodes.resize(count + sources.len(), 0);
+        nodes.resize(count + sources.len(), N::default());
         places.resize(first + sources.len(), 0);
         for (i, (&source, place)) in sources.iter().zip(&mut places[first..]).enumerate() {
             prefetch(&self.slots, homes[i + AHEAD] as usize);
             meanwhile(i);
-            let home = homes[i] as usize;
-            let (at, held) = self.find::<WIDE>(home, source, nodes);
-            let new = held >= self.places;
-            *place = if new { count as u32 } else { held };
-            self.slots[at] = self.entry(source, *place);
-            nodes[count] = source;
-            count += usize::from(new);
+            // Whether a node is new no branch could foresee: it is always written at the end, is
+            // found there if nowhere before, and the end moves on by whether it was.
+            nodes[count] = N::of(source);
+            let (at, found) = self.find(homes[i] as usize, count, nodes);
+            *place = found;
+            self.slots[at] = self.generation + found;
+            count += usize::from(found as usize == count);
         }
         nodes.truncate(count);
     }
 
-    /// The slot of `node` and its place; no place that fits if it has none yet.
+    /// The slot of the node at place `last` and its first place, all before it being entered.
     #[inline(always)]
-    fn find<const WIDE: bool>(&self, home: usize, node: NodeId, nodes: &[NodeId]) -> (usize, u32) {
-        let mask = self.slots.len() - 1;
+    fn find<N: Stored>(&self, home: usize, last: usize, nodes: &[N]) -> (usize, u32) {
+        let (node, mask) = (nodes[last], self.slots.len() - 1);
         let mut at = home;
         loop {
-            let slot = self.slots[at];
-            let differs = (slot >> 32) as u32 ^ node as u32;
-            // Of an earlier generation it is above all places, too.
-            let place = (slot as u32).wrapping_sub(self.generation);
-            let held = place < self.places;
-            // Another node's slot: held, and its id differs. Taken together it is one branch, rarely
-            // taken; as two conditions the first would be a toss of a coin.
-            let mut other = held & (differs != 0);
-            if WIDE && !other && held {
-                other = nodes[place as usize] != node;
-            }
-            if !other {
+            // What is left of an earlier generation is above all places.
+            let place = self.slots[at].wrapping_sub(self.generation).min(last as u32);
+            if nodes[place as usize] == node {
                 return (at, place);
             }
             at = (at + 1) & mask;
@@ -150,7 +125,7 @@ impl Locals {
     }
 
     /// Makes room for `more` nodes beside `nodes`, which are all there are.
-    fn reserve(&mut self, nodes: &[NodeId], more: usize) {
+    fn reserve<N: Stored>(&mut self, nodes: &[N], more: usize) {
         let room = nodes.len() + more;
         self.entered = self.entered.max(room);
         if self.table_len(room) > self.slots.len() {
@@ -168,29 +143,17 @@ impl Locals {
         self.generation = self.places;
     }
 
-    fn enter_all(&mut self, nodes: &[NodeId]) {
-        for (place, &node) in nodes.iter().enumerate() {
-            let home = self.home(node);
-            let (at, held) = if self.wide {
-                self.find::<true>(home, node, nodes)
-            } else {
-                self.find::<false>(home, node, nodes)
-            };
-            if held >= self.places {
-                self.slots[at] = self.entry(node, place as u32);
-            }
+    fn enter_all<N: Stored>(&mut self, nodes: &[N]) {
+        for (last, &node) in nodes.iter().enumerate() {
+            let (at, place) = self.find(self.home(node.into()), last, nodes);
+            self.slots[at] = self.generation + place;
         }
     }
 
     /// Slots for `room` nodes.
     fn table_len(&self, room: usize) -> usize {
         let dense = (room * 2).next_power_of_two().max(64);
-        (dense * 2).min(self.most_sparse).max(dense)
-    }
-
-    #[inline(always)]
-    fn entry(&self, node: NodeId, place: u32) -> u64 {
-        u64::from(node as u32) << 32 | u64::from(self.generation + place)
+        (dense * 4).min(self.most_sparse).max(dense)
     }
 }
 
@@ -200,28 +163,37 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
+    /// The places of `sources` after `seeds`, and the nodes there are then.
+    fn relabelled<N: Stored>(
+        locals: &mut Locals,
+        seeds: &[u64],
+        sources: &[u64],
+    ) -> (Vec<u64>, Vec<u32>) {
+        let mut nodes: Vec<N> = seeds.iter().map(|&seed| N::of(seed)).collect();
+        let mut places = Vec::new();
+        locals.reset(0);
+        locals.enter_seeds(&nodes);
+        for sources in sources.chunks(100) {
+            locals.relabel(sources, &mut nodes, &mut places, |_| ());
+        }
+        (nodes.into_iter().map(Into::into).collect(), places)
+    }
+
     proptest! {
         #[test]
         fn what_earlier_batches_left_is_as_good_as_empty(
             batches in proptest::collection::vec(
-                proptest::collection::vec((0u64..9, 0u64..9), 1..31), 8..12,
+                proptest::collection::vec(0u64..81, 1..31), 8..12,
             ),
-            wide in any::<bool>(),
             most_sparse in prop_oneof![Just(0usize), Just(256), Just(1 << 20)],
         ) {
             let mut locals = Locals::new(most_sparse);
-            locals.reset(0, 100);
+            locals.reset(0);
             // Within these batches the generations come to their end and begin anew.
             locals.generation = u32::MAX - (4 * locals.places - 1);
             for sources in batches {
-                // Wide ids agree in their low halves.
-                let id = |(low, high)| low | high << if wide { 32 } else { 8 };
-                let sources: Vec<u64> = sources.into_iter().map(id).collect();
-                locals.reset(0, 9 << if wide { 32 } else { 8 });
-                prop_assert_eq!(locals.wide, wide);
-                let (mut nodes, mut places) = (vec![sources[0]], Vec::new());
-                locals.enter_seeds(&nodes);
-                locals.relabel(&sources, &mut nodes, &mut places, |_| ());
+                let (nodes, places) =
+                    relabelled::<u32>(&mut locals, &sources[..1], &sources);
                 let mut distinct: Vec<u64> = Vec::new();
                 for &source in &sources {
                     if !distinct.contains(&source) {
@@ -241,7 +213,7 @@ mod tests {
             high in 0u32..40,
             most_sparse in prop_oneof![Just(0usize), Just(256), Just(1 << 20)],
         ) {
-            // Ids that agree in their low half, where `high` shifts them.
+            // Ids that agree in their low half, where `high` shifts them so far.
             let id = |small: u64| ((small % 7) << high) | (small / 7);
             let seeds: Vec<u64> = seeds.into_iter().map(id).collect();
             let sources: Vec<u64> = sources.into_iter().map(id).collect();
@@ -260,15 +232,11 @@ mod tests {
             }
 
             let mut locals = Locals::new(most_sparse);
-            locals.reset(0, 8 << high);
-            locals.wide = high > 20;
-            let (mut nodes, mut places) = (seeds.clone(), Vec::new());
-            locals.enter_seeds(&seeds);
-            for sources in sources.chunks(100) {
-                locals.relabel(sources, &mut nodes, &mut places, |_| ());
+            let found = relabelled::<u64>(&mut locals, &seeds, &sources);
+            prop_assert_eq!(&found, &(expected_nodes, expected));
+            if high < 28 {
+                prop_assert_eq!(relabelled::<u32>(&mut locals, &seeds, &sources), found);
             }
-            prop_assert_eq!(places, expected);
-            prop_assert_eq!(nodes, expected_nodes);
         }
     }
 }

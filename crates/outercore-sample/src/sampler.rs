@@ -13,6 +13,7 @@ use crate::config::{FanOut, SampleConfig, Seeds};
 use crate::floyd::{Drawn, Hop, MOST_PICKS};
 use crate::locals::{Locals, MOST_PLACES};
 use crate::pick::{Picker, Taken};
+use crate::stored::{MOST_NARROW, Stored};
 
 /// Edges that a resident topology is asked for at once: everything about them and the next ones
 /// stays in the caches.
@@ -23,7 +24,7 @@ const EDGES_PER_EXTENT: usize = 4;
 
 /// Slots up to which a thread's table is sparse: 2 MiB, a second cache. Where many batches have
 /// their tables at once they are dense.
-const MOST_SPARSE: usize = 1 << 18;
+const MOST_SPARSE: usize = 1 << 19;
 
 /// Above this degree a draw does not fit into a lane.
 const LANE_DEGREES: u64 = u32::MAX as u64;
@@ -55,7 +56,7 @@ const MOST_INITIAL_ROOM: u64 = 1 << 14;
 /// let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
 /// let seeds = vec![Seeds { batch: 0, nodes: vec![0] }];
 /// let batches = sample_group(&graph, Stream::new(0, 0), seeds, &config, &pool)?;
-/// assert_eq!(batches[0].nodes, [0, 1, 2]);
+/// assert!(batches[0].nodes.iter().eq([0, 1, 2]));
 /// # Ok::<(), outercore_core::Error>(())
 /// ```
 pub fn sample_group(
@@ -84,12 +85,11 @@ pub fn sample_group_on(
         check_seeds(seeds, topology.num_nodes())?;
     }
     let sampler = Sampler { shelf, topology, stream, config };
-    pool.install(|| match topology.resident() {
-        None => sampler.sample_together(group),
-        Some(resident) => {
-            let one =
-                |seeds| SPARE.with_borrow_mut(|spare| sampler.sample_one(resident, seeds, spare));
-            group.into_par_iter().with_max_len(1).map(one).collect()
+    pool.install(|| {
+        if topology.num_nodes() <= MOST_NARROW {
+            sampler.sample::<u32>(group)
+        } else {
+            sampler.sample::<u64>(group)
         }
     })
 }
@@ -114,8 +114,10 @@ struct Sampler<'a> {
 }
 
 /// A batch under way.
-struct Work {
+struct Work<N> {
+    /// All but its nodes.
     batch: SampledBatch,
+    nodes: Vec<N>,
     locals: Locals,
     drawn: Drawn,
     /// The destinations whose in-edges are sampled next.
@@ -154,20 +156,30 @@ thread_local! {
 }
 
 impl Sampler<'_> {
+    fn sample<N: Stored>(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
+        let Some(resident) = self.topology.resident() else {
+            return self.sample_together::<N>(group);
+        };
+        let one =
+            |seeds| SPARE.with_borrow_mut(|spare| self.sample_one::<N>(resident, seeds, spare));
+        group.into_par_iter().with_max_len(1).map(one).collect()
+    }
+
     /// Samples a batch block by block.
     ///
     /// Each block is decided before the one ahead of it is looked up. So the processor can be told
     /// meanwhile what the next look-up will read, and the waits for memory hide behind other work.
-    fn sample_one(
+    fn sample_one<N: Stored>(
         &self,
         topology: &ResidentTopology,
         seeds: Seeds,
         spare: &mut Spare,
     ) -> Result<SampledBatch> {
-        let announce = |position| topology.announce_source(position);
+        let announcer = topology.announcer();
+        let announce = move |position| announcer.source(position);
         let Spare { locals, drawn, lookups: [now, next], upcoming } = spare;
         let kept = std::mem::replace(locals, Locals::new(MOST_SPARSE));
-        let mut work = [self.start(seeds, kept, std::mem::take(drawn))];
+        let mut work = [self.start::<N>(seeds, kept, std::mem::take(drawn))];
         for hop in 0..self.config.fan_outs.len() {
             let block = match self.config.fan_outs[hop] {
                 FanOut::All => BLOCK_EDGES / 64,
@@ -181,29 +193,31 @@ impl Sampler<'_> {
                 work[0].block = blocks.take();
                 self.decide(hop, &mut work, next, announce)?;
                 upcoming.clear();
-                upcoming.extend_from_slice(&work[0].batch.nodes[blocks.first()]);
-                self.look_up(&mut work, now, |i| {
-                    if let Some(&position) = next.positions.get(i) {
+                upcoming.extend(work[0].nodes[blocks.first()].iter().map(|&node| node.into()));
+                let (positions, nodes) = (&next.positions[..], &upcoming[..]);
+                self.look_up(&mut work, now, move |i| {
+                    if let Some(&position) = positions.get(i) {
                         announce(position);
                     }
                     if i % EDGES_PER_EXTENT == 0
-                        && let Some(&node) = upcoming.get(i / EDGES_PER_EXTENT)
+                        && let Some(&node) = nodes.get(i / EDGES_PER_EXTENT)
                     {
-                        topology.announce_extent(node);
+                        announcer.extent(node);
                     }
                 })?;
                 std::mem::swap(now, next);
             }
             work[0].end_hop(frontier.end);
         }
-        let [work] = work;
-        (*locals, *drawn) = (work.locals, work.drawn);
-        Ok(work.batch)
+        let [mut work] = work;
+        *locals = std::mem::replace(&mut work.locals, Locals::new(MOST_SPARSE));
+        *drawn = std::mem::take(&mut work.drawn);
+        Ok(work.finish())
     }
 
-    fn sample_together(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
+    fn sample_together<N: Stored>(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
         let start = |seeds| self.start(seeds, Locals::new(0), Drawn::default());
-        let mut works: Vec<Work> = group.into_par_iter().map(start).collect();
+        let mut works: Vec<Work<N>> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
         for hop in 0..self.config.fan_outs.len() {
             for work in &mut works {
@@ -215,34 +229,35 @@ impl Sampler<'_> {
                 work.end_hop(work.block.end);
             }
         }
-        Ok(works.into_iter().map(|work| work.batch).collect())
+        Ok(works.into_iter().map(Work::finish).collect())
     }
 
-    fn start(&self, seeds: Seeds, mut locals: Locals, drawn: Drawn) -> Work {
+    fn start<N: Stored>(&self, seeds: Seeds, mut locals: Locals, drawn: Drawn) -> Work<N> {
         let num_seeds = seeds.nodes.len();
         let graph_nodes = self.topology.num_nodes();
         let room = self.config.most_nodes(num_seeds as u64, graph_nodes).min(MOST_INITIAL_ROOM);
-        locals.reset(room as usize, graph_nodes);
-        locals.enter_seeds(&seeds.nodes);
         let mut batch = self.shelf.take();
+        let mut nodes = N::none(std::mem::take(&mut batch.nodes));
+        nodes.extend(seeds.nodes.into_iter().map(N::of));
+        locals.reset(room as usize);
+        locals.enter_seeds(&nodes);
         (batch.batch, batch.num_seeds) = (seeds.batch, num_seeds);
-        batch.nodes.extend(seeds.nodes);
         batch.nodes_per_hop.push(num_seeds as u64);
-        Work { batch, locals, drawn, block: 0..0 }
+        Work { batch, nodes, locals, drawn, block: 0..0 }
     }
 
     /// Chooses the in-edges of every batch's block; calls `announce` with some of their positions.
     fn decide(
         &self,
         hop: usize,
-        works: &mut [Work],
+        works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
-        announce: impl Fn(u64) + Sync + Send,
+        announce: impl Fn(u64) + Copy + Sync + Send,
     ) -> Result<()> {
         lookups.clear();
         let Lookups { nodes, extents, picked, positions, .. } = lookups;
         for work in &*works {
-            nodes.extend_from_slice(&work.batch.nodes[work.block.clone()]);
+            nodes.extend(work.nodes[work.block.clone()].iter().map(|&node| node.into()));
         }
         extents.resize(nodes.len(), Extent::default());
         self.topology.extents(nodes, extents)?;
@@ -261,9 +276,9 @@ impl Sampler<'_> {
     /// Enters what was chosen into the batches; calls `meanwhile` with each edge of a batch.
     fn look_up(
         &self,
-        works: &mut [Work],
+        works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
-        meanwhile: impl Fn(usize) + Sync + Send,
+        meanwhile: impl Fn(usize) + Copy + Sync + Send,
     ) -> Result<()> {
         let Lookups { picked, positions, answers, .. } = lookups;
         answers.resize(positions.len(), 0);
@@ -284,30 +299,31 @@ impl Sampler<'_> {
     fn choose(
         &self,
         hop: usize,
-        works: &mut [Work],
+        works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
-        announce: impl Fn(u64) + Sync + Send,
+        announce: impl Fn(u64) + Copy + Sync + Send,
     ) {
-        let Lookups { extents, picked, positions, .. } = lookups;
-        let (mut extents, mut positions) = (&extents[..], &mut positions[..]);
+        let Lookups { nodes, extents, picked, positions, .. } = lookups;
+        let (mut nodes, mut extents, mut positions) =
+            (&nodes[..], &extents[..], &mut positions[..]);
         let shares: Vec<_> = works
             .iter_mut()
             .zip(picked)
             .map(|(work, &mut picked)| {
+                let nodes = nodes.split_off(..work.block.len()).expect("those of its block");
                 let extents = extents.split_off(..work.block.len()).expect("one for each node");
                 let positions = positions.split_off_mut(..picked).expect("counted before");
-                (work, extents, positions)
+                (work, nodes, extents, positions)
             })
             .collect();
         let picker = Picker::of_hop(self.config, hop);
-        for_each(shares, |(work, extents, positions)| {
-            let Work { batch, drawn, block, .. } = work;
-            let nodes = &batch.nodes[block.clone()];
+        for_each(shares, |(work, nodes, extents, positions)| {
+            let Work { batch, drawn, .. } = work;
             let (stream, batch, hop) = (self.stream, batch.batch, hop as u32);
             match picker.few_distinct() {
                 Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
                     let hop = Hop { stream, batch, hop, count };
-                    choose_few(hop, nodes, extents, drawn, positions, &announce);
+                    choose_few(hop, nodes, extents, drawn, positions, announce);
                 }
                 _ => {
                     let draws = |node| stream.uniform(batch, hop, node);
@@ -399,10 +415,10 @@ fn choose_each(
     }
 }
 
-impl Work {
+impl<N: Stored> Work<N> {
     /// The nodes that the last hop found; before the first, the seeds.
     fn frontier(&self) -> Range<usize> {
-        self.batch.picked.len()..self.batch.nodes.len()
+        self.batch.picked.len()..self.nodes.len()
     }
 
     /// Writes down how many edges of each destination of the block are picked; returns their sum.
@@ -425,32 +441,37 @@ impl Work {
     }
 
     /// Appends edges from `sources`, which get places of their own where they are new.
-    fn relabel(&mut self, sources: &[NodeId], meanwhile: impl Fn(usize)) -> Result<()> {
-        let SampledBatch { nodes, sources: places, batch, .. } = &mut self.batch;
-        let most = nodes.len() + sources.len();
+    fn relabel(&mut self, sources: &[NodeId], meanwhile: impl Fn(usize) + Copy) -> Result<()> {
+        let SampledBatch { sources: places, batch, .. } = &mut self.batch;
+        let most = self.nodes.len() + sources.len();
         if most > MOST_PLACES {
             return Err(Error::invalid(format!(
                 "batch {batch} may reach {most} nodes, more than the 2^31 that local ids tell apart"
             ))
             .hint("lower the batch size or the fan-outs"));
         }
-        self.locals.relabel(sources, nodes, places, meanwhile);
+        self.locals.relabel(sources, &mut self.nodes, places, meanwhile);
         Ok(())
     }
 
     /// Closes the hop whose frontier ended at `frontier_end`.
     fn end_hop(&mut self, frontier_end: usize) {
         let edges_before: u64 = self.batch.edges_per_hop.iter().sum();
-        self.batch.nodes_per_hop.push((self.batch.nodes.len() - frontier_end) as u64);
+        self.batch.nodes_per_hop.push((self.nodes.len() - frontier_end) as u64);
         self.batch.edges_per_hop.push(self.batch.sources.len() as u64 - edges_before);
+    }
+
+    fn finish(mut self) -> SampledBatch {
+        self.batch.nodes = N::ids(self.nodes);
+        self.batch
     }
 }
 
 fn relabel_all(
-    works: &mut [Work],
+    works: &mut [Work<impl Stored>],
     picked: &[usize],
     sources: &[NodeId],
-    meanwhile: impl Fn(usize) + Sync + Send,
+    meanwhile: impl Fn(usize) + Copy + Sync + Send,
 ) -> Result<()> {
     let mut rest = sources;
     let shares: Vec<_> = works
@@ -458,7 +479,7 @@ fn relabel_all(
         .zip(picked)
         .map(|(work, &picked)| (work, rest.split_off(..picked).expect("a source for each edge")))
         .collect();
-    for_each(shares, |(work, sources)| work.relabel(sources, &meanwhile))
+    for_each(shares, |(work, sources)| work.relabel(sources, meanwhile))
 }
 
 /// In parallel where there are several.

@@ -27,7 +27,7 @@ fn presampling_counts_the_batches_that_want_a_node() {
 
     let mut expected = vec![0u16; 3000];
     for batch in sample_group(&graph, stream, seeds[..7].to_vec(), &config, &pool).unwrap() {
-        for node in batch.nodes {
+        for node in batch.nodes.iter() {
             expected[node as usize] += 1;
         }
     }

@@ -6,30 +6,39 @@ use outercore_sample::{
     FanOut, SampleConfig, SampledBatch, Seeds, Shelf, sample_group, sample_group_on,
 };
 use outercore_store::paged::PagedTopology;
-use outercore_store::resident::ResidentTopology;
+use outercore_store::resident::{Ids, ResidentTopology};
 use outercore_store::{Extent, Topology};
 use outercore_testkit::{Csc, NaiveBatch, Width, naive_sample, write_data_set};
 use proptest::prelude::*;
 use rayon::ThreadPool;
 
-/// A resident topology that claims to be on disk, so that batches are sampled together.
-struct Together(ResidentTopology);
+/// A resident topology that claims to be another one.
+struct Disguised {
+    topology: ResidentTopology,
+    /// On disk, so that batches are sampled together.
+    on_disk: bool,
+    /// With so many more nodes that their ids need 64 bits.
+    wide: bool,
+}
 
-impl Topology for Together {
+impl Topology for Disguised {
     fn num_nodes(&self) -> u64 {
-        self.0.num_nodes()
+        self.topology.num_nodes() + if self.wide { 1 << 31 } else { 0 }
     }
     fn num_edges(&self) -> u64 {
-        self.0.num_edges()
+        self.topology.num_edges()
     }
     fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
-        self.0.extents(nodes, extents)
+        self.topology.extents(nodes, extents)
     }
     fn sources(&self, positions: &[u64], sources: &mut [NodeId]) -> Result<()> {
-        self.0.sources(positions, sources)
+        self.topology.sources(positions, sources)
     }
     fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()> {
-        self.0.edge_ids(positions, ids)
+        self.topology.edge_ids(positions, ids)
+    }
+    fn resident(&self) -> Option<&ResidentTopology> {
+        (!self.on_disk).then_some(&self.topology)
     }
 }
 
@@ -48,7 +57,7 @@ fn spelled_out(batch: &SampledBatch) -> NaiveBatch {
     batch.write_edge_index(&mut rows, &mut cols);
     let edges = rows.iter().zip(&cols).map(|(&row, &col)| (row as usize, col as usize)).collect();
     NaiveBatch {
-        nodes: batch.nodes.clone(),
+        nodes: batch.nodes.iter().collect(),
         nodes_per_hop: batch.nodes_per_hop.clone(),
         edges_per_hop: batch.edges_per_hop.clone(),
         edges,
@@ -104,18 +113,18 @@ proptest! {
                 naive_sample(&graph, stream, seeds.batch, &seeds.nodes, &fan_outs, replace)
             })
             .collect();
-        let topologies: [Box<dyn Topology>; 2] =
-            [Box::new(resident(&graph)), Box::new(Together(resident(&graph)))];
-        for topology in &topologies {
+        for (on_disk, wide) in [(false, false), (true, false), (false, true), (true, true)] {
+            let topology = Disguised { topology: resident(&graph), on_disk, wide };
             for threads in [1, 3] {
                 let pool = pool(threads);
                 let mut found = Vec::new();
                 for seeds in group.chunks(group_size) {
                     let sampled =
-                        sample_group(&**topology, stream, seeds.to_vec(), &config, &pool).unwrap();
+                        sample_group(&topology, stream, seeds.to_vec(), &config, &pool).unwrap();
                     for (batch, seeds) in sampled.iter().zip(seeds) {
                         prop_assert_eq!(batch.batch, seeds.batch);
                         prop_assert_eq!(batch.num_seeds, seeds.nodes.len());
+                        prop_assert_eq!(matches!(batch.nodes, Ids::Wide(_)), wide);
                         prop_assert!(
                             batch.nodes.len() as u64
                                 <= config.most_nodes(batch_size, graph.num_nodes())
@@ -139,8 +148,8 @@ fn many_blocks_and_growing_tables_change_nothing() {
         let config = SampleConfig { fan_outs, replace: false, edge_ids: true };
         let topology = resident(&graph);
         let found = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
-        let together =
-            sample_group(&Together(topology), stream, group.clone(), &config, &pool).unwrap();
+        let topology = Disguised { topology, on_disk: true, wide: false };
+        let together = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
         assert_eq!(found, together);
         let fan_outs = naive_fan_outs(&config);
         for (batch, seeds) in found.iter().zip(&group) {
@@ -201,9 +210,9 @@ fn edge_ids_come_only_when_asked_for() {
     let topology = resident(&Csc::star(10));
     let batches = sample_group(&topology, Stream::new(0, 0), seeds, &config, &pool(1)).unwrap();
     assert!(batches[0].edge_ids.is_empty());
-    assert_eq!(batches[0].nodes, (0..10).collect::<Vec<_>>());
+    assert!(batches[0].nodes.iter().eq(0..10));
     assert_eq!(batches[0].nodes_per_hop, [1, 9]);
-    assert!(batches[0].heap_bytes() >= 8 * 10 + 4 * 9);
+    assert!(batches[0].heap_bytes() >= 4 * 10 + 4 * 9);
 }
 
 #[test]
@@ -213,7 +222,7 @@ fn duplicate_seeds_keep_their_places_and_the_first_is_the_one_found() {
     let seeds = vec![Seeds { batch: 7, nodes: vec![1, 0, 1] }];
     let sampled = sample_group(&resident(&graph), Stream::new(0, 0), seeds, &config, &pool(1));
     let batch = &sampled.unwrap()[0];
-    assert_eq!(batch.nodes, [1, 0, 1]);
+    assert!(batch.nodes.iter().eq([1, 0, 1]));
     assert_eq!(batch.sources, [1, 0, 1]);
     assert_eq!(batch.picked, [1, 1, 1]);
 }

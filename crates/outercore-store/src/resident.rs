@@ -30,7 +30,22 @@ impl From<Vec<u64>> for Ids {
     }
 }
 
+impl Default for Ids {
+    fn default() -> Self {
+        Self::Narrow(Vec::new())
+    }
+}
+
 impl Ids {
+    /// The ids in their order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        let (narrow, wide): (&[u32], &[u64]) = match self {
+            Self::Narrow(ids) => (ids, &[]),
+            Self::Wide(ids) => (&[], ids),
+        };
+        narrow.iter().map(|&id| id.into()).chain(wide.iter().copied())
+    }
+
     /// Number of ids.
     pub fn len(&self) -> usize {
         match self {
@@ -45,7 +60,7 @@ impl Ids {
     }
 
     /// Bytes of memory taken.
-    fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Narrow(ids) => ids.capacity() * size_of::<u32>(),
             Self::Wide(ids) => ids.capacity() * size_of::<u64>(),
@@ -58,14 +73,6 @@ impl Ids {
             DType::U32 => load(array, engine).map(Self::Narrow),
             DType::U64 => load(array, engine).map(Self::Wide),
             other => Err(not_ids(&array.key, other)),
-        }
-    }
-
-    #[inline]
-    fn announce(&self, position: u64) {
-        match self {
-            Self::Narrow(ids) => prefetch_early(ids, position as usize),
-            Self::Wide(ids) => prefetch_early(ids, position as usize),
         }
     }
 
@@ -166,20 +173,13 @@ impl ResidentTopology {
         Ok(Self { offsets, sources, edge_ids })
     }
 
-    /// Tells the processor that [`extents`](Topology::extents) will soon be asked for `node`.
-    ///
-    /// A hint that changes no answer; a node out of range is passed over.
-    #[inline]
-    pub fn announce_extent(&self, node: NodeId) {
-        prefetch_early(&self.offsets, node as usize);
-    }
-
-    /// Tells the processor that [`sources`](Topology::sources) will soon be asked for `position`.
-    ///
-    /// A hint, as [`announce_extent`](Self::announce_extent).
-    #[inline]
-    pub fn announce_source(&self, position: u64) {
-        self.sources.announce(position);
+    /// Who tells the processor what will soon be asked for.
+    pub fn announcer(&self) -> Announcer<'_> {
+        let (sources, shift) = match &self.sources {
+            Ids::Narrow(ids) => (bytemuck::cast_slice(ids), size_of::<u32>().trailing_zeros()),
+            Ids::Wide(ids) => (bytemuck::cast_slice(ids), size_of::<u64>().trailing_zeros()),
+        };
+        Announcer { offsets: &self.offsets, sources, shift }
     }
 
     /// Bytes of memory taken.
@@ -190,6 +190,33 @@ impl ResidentTopology {
         };
         let offsets = self.offsets.capacity() * size_of::<u64>();
         Bytes((offsets + self.sources.heap_bytes() + ids) as u64)
+    }
+}
+
+/// Hints to the processor about a topology in memory. They change no answer; what is out of range is
+/// passed over.
+///
+/// Loops hold it by value: what it refers to then stays in registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Announcer<'a> {
+    offsets: &'a [u64],
+    /// The bytes of the sources.
+    sources: &'a [u8],
+    /// A source is `1 << shift` bytes.
+    shift: u32,
+}
+
+impl Announcer<'_> {
+    /// [`extents`](Topology::extents) will soon be asked for `node`.
+    #[inline(always)]
+    pub fn extent(self, node: NodeId) {
+        prefetch_early(self.offsets, node as usize);
+    }
+
+    /// [`sources`](Topology::sources) will soon be asked for `position`.
+    #[inline(always)]
+    pub fn source(self, position: u64) {
+        prefetch_early(self.sources, (position as usize) << self.shift);
     }
 }
 
@@ -372,5 +399,27 @@ mod tests {
     fn narrow_sources_take_four_bytes() {
         let graph = ResidentTopology::from_csc(vec![0, 2], vec![0u32, 0], None).unwrap();
         assert_eq!(graph.memory(), Bytes(24));
+    }
+
+    #[test]
+    fn announcing_changes_nothing_and_takes_any_number() {
+        for sources in [Ids::Narrow(vec![1, 0]), Ids::Wide(vec![1, 0])] {
+            let graph = ResidentTopology::from_csc(vec![0, 2, 2], sources, None).unwrap();
+            for number in [0, 1, 2, 1 << 33, 1 << 62, u64::MAX] {
+                graph.announcer().source(number);
+                graph.announcer().extent(number);
+            }
+            let mut sources = [7; 2];
+            graph.sources(&[1, 0], &mut sources).unwrap();
+            assert_eq!(sources, [0, 1]);
+        }
+    }
+
+    #[test]
+    fn ids_are_the_same_at_either_width() {
+        let (narrow, wide) = (Ids::from(vec![3u32, 1]), Ids::from(vec![3u64, 1]));
+        assert!(narrow.iter().eq([3, 1]) && wide.iter().eq([3, 1]));
+        assert_eq!((narrow.len(), wide.len()), (2, 2));
+        assert!(Ids::default().is_empty());
     }
 }

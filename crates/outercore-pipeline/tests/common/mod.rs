@@ -95,7 +95,7 @@ pub fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
         let (mut rows, mut cols) = (vec![0; sampled.num_edges()], vec![0; sampled.num_edges()]);
         sampled.write_edge_index(&mut rows, &mut cols);
         let mut delivered = Delivered {
-            nodes: sampled.nodes.clone(),
+            nodes: sampled.nodes.iter().collect(),
             edges: rows.into_iter().zip(cols).collect(),
             edge_ids: sampled.edge_ids.clone(),
             input_ids: batch.input_ids().to_vec(),
