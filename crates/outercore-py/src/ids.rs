@@ -8,7 +8,9 @@ use numpy::{Element, PyArray, PyArray1, PyArray2};
 use outercore_core::Error;
 use outercore_pipeline::SpareIds;
 use outercore_sample::Shelf;
+use pyo3::PyClass;
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::False;
 
 use crate::errors::to_python;
 
@@ -98,11 +100,8 @@ pub fn handed_over<'py>(
     if let Some(copy) = copy {
         return copy;
     }
-    let owner = Bound::new(py, owner)?;
-    let mut held = owner.borrow_mut();
-    let shown: &mut [i32] = bytemuck::cast_slice_mut(&mut held.ids);
-    let shape = [shown.len()];
-    show(&owner, shown, shape)
+    let shape = [owner.ids.len()];
+    show(Bound::new(py, owner)?, |owner| bytemuck::cast_slice_mut(&mut owner.ids), shape)
 }
 
 /// A new array of two dimensions that `fill` writes in full.
@@ -129,23 +128,23 @@ where
     let mut values = spare.take((count * size_of::<T>()).div_ceil(size_of::<i64>()));
     fill(&mut bytemuck::cast_slice_mut(&mut values)[..count]);
     let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
-    let mut held = owner.borrow_mut();
-    let shown: &mut [T] = &mut bytemuck::cast_slice_mut(&mut held.values)[..count];
-    show(&owner, shown, shape)
+    show(owner, |owner| &mut bytemuck::cast_slice_mut(&mut owner.values)[..count], shape)
 }
 
-/// An array that shows `values`, which `owner` holds.
+/// An array of values that `owner` holds.
 fn show<'py, O, T: Id, D, const N: usize>(
-    owner: &Bound<'py, O>,
-    values: &mut [T],
+    owner: Bound<'py, O>,
+    values: impl FnOnce(&mut O) -> &mut [T],
     shape: [usize; N],
 ) -> PyResult<Bound<'py, PyArray<T, D>>>
 where
+    O: PyClass<Frozen = False>,
     D: Dimension,
     [usize; N]: IntoDimension<Dim = D>,
 {
+    let mut held = owner.borrow_mut();
     // Mutable, as Python may write into its array.
-    let view = ArrayViewMut::from_shape(shape.into_dimension(), values)
+    let view = ArrayViewMut::from_shape(shape.into_dimension(), values(&mut held))
         .map_err(|error| to_python(Error::internal(format!("an array of ids: {error}"))))?;
     // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
     // looks at it until then: it has no methods, and nothing else refers to it.
