@@ -356,6 +356,21 @@ def test_missing_files_and_malformed_options_are_named(tmp_path: Path) -> None:
         ImportOptions.parse(self_loops="yes")
 
 
+def test_options_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
+    edges = edges_csv(tmp_path)
+    np.save(tmp_path / "x.npy", np.ones((3, 2), dtype=np.float32))
+    (tmp_path / "x.csv").write_text("1,2\n3,4\n5,6\n")
+    np.save(tmp_path / "train.npy", np.arange(2))
+    for features in (None, str(tmp_path / "x.csv")):
+        with pytest.raises(InvalidError, match=r"--in-place: expected features in a `.npy`"):
+            imported(Inputs((edges,), features=features), in_place=True)
+    made = imported(Inputs((edges,), features=str(tmp_path / "x.npy")), in_place=True)
+    assert ("features", "x") in made.arrays
+    train = f"train={tmp_path / 'train.npy'}"
+    with pytest.raises(InvalidError, match="--split: `train` is given 2 times, expected once"):
+        imported(Inputs((edges,), split=(train, train)))
+
+
 def test_ids_that_are_no_whole_numbers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("1\n2.5\n")
     _, ids = open_split(f"train={tmp_path / 'train.csv'}")

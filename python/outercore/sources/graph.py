@@ -106,6 +106,12 @@ def import_graph(
     `out` holds a data set and `overwrite` is not given, or somebody else writes to it.
     """
     options = options or ImportOptions()
+    features = [array.rows for array in source.arrays if array.role == "features"]
+    if options.in_place and all(rows.path is None for rows in features):
+        raise InvalidError(
+            "--in-place: expected features in a `.npy` file, which can stay where they are\n"
+            "hint: name one by `--features`, or leave `--in-place` out and they are copied"
+        )
     undirected = options.undirected if options.undirected is not None else source.undirected
     with Importer(
         Path(out),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -75,8 +76,11 @@ def _arrays(inputs: Inputs) -> list[NodeArray]:
         arrays.append(NodeArray("array", name, open_rows(file)))
     if inputs.splits is not None:
         arrays.extend(NodeArray("split", name, rows) for name, rows in open_splits(inputs.splits))
-    for text in inputs.split:
-        name, rows = open_split(text)
+    single = [open_split(text) for text in inputs.split]
+    for name, count in Counter(name for name, _ in single).items():
+        if count > 1:
+            raise InvalidError(f"--split: `{name}` is given {count} times, expected once")
+    for name, rows in single:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))
     return arrays
