@@ -90,8 +90,9 @@ impl SampledBatch {
     }
 }
 
-/// Bytes of single arrays that are kept at most: those of some batches.
-const MOST_LOOSE: usize = 16 << 20;
+/// Bytes that are kept at most of single arrays of nodes, and as many of sources: those of some
+/// batches.
+const MOST_LOOSE: usize = 8 << 20;
 
 /// Batches that nobody looks at any more, kept for their memory.
 ///
@@ -128,7 +129,7 @@ impl Shelf {
         keep(&mut self.kept().sources, sources);
     }
 
-    /// A batch with nothing in it but nodes of a batch before.
+    /// A batch with nothing in it.
     pub(crate) fn take(&self) -> SampledBatch {
         let mut kept = self.kept();
         let mut batch = kept.batches.pop().unwrap_or_default();
@@ -139,6 +140,7 @@ impl Shelf {
             batch.sources = kept.sources.pop().unwrap_or_default();
         }
         drop(kept);
+        batch.nodes.clear();
         batch.nodes_per_hop.clear();
         batch.edges_per_hop.clear();
         batch.sources.clear();
@@ -154,7 +156,7 @@ impl Shelf {
 
 fn keep(loose: &mut Vec<Vec<u32>>, ids: Vec<u32>) {
     let bytes = |ids: &Vec<u32>| ids.capacity() * size_of::<u32>();
-    if loose.iter().map(bytes).sum::<usize>() + bytes(&ids) <= MOST_LOOSE / 2 {
+    if loose.iter().map(bytes).sum::<usize>() + bytes(&ids) <= MOST_LOOSE {
         loose.push(ids);
     }
 }
@@ -174,7 +176,7 @@ mod tests {
         let batch = shelf.take();
         let Ids::Narrow(nodes) = &batch.nodes else { panic!("narrow ones were given") };
         assert_eq!((nodes.as_ptr(), batch.sources.as_ptr()), places);
-        assert!(batch.sources.is_empty() && batch.picked.is_empty());
+        assert!(nodes.is_empty() && batch.sources.is_empty() && batch.picked.is_empty());
         assert!(batch.picked.capacity() > 0);
         assert_eq!(shelf.take(), SampledBatch::default());
     }
@@ -183,8 +185,8 @@ mod tests {
     fn single_arrays_are_kept_up_to_a_bound_and_empty_batches_not_at_all() {
         let shelf = Shelf::default();
         for _ in 0..20 {
-            shelf.give_back_nodes(Vec::with_capacity(MOST_LOOSE / 32));
-            shelf.give_back_sources(Vec::with_capacity(MOST_LOOSE / 32));
+            shelf.give_back_nodes(Vec::with_capacity(MOST_LOOSE / 16));
+            shelf.give_back_sources(Vec::with_capacity(MOST_LOOSE / 16));
             shelf.give_back(SampledBatch::default());
         }
         let kept = shelf.kept();

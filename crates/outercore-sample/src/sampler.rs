@@ -237,7 +237,7 @@ impl Sampler<'_> {
         let graph_nodes = self.topology.num_nodes();
         let room = self.config.most_nodes(num_seeds as u64, graph_nodes).min(MOST_INITIAL_ROOM);
         let mut batch = self.shelf.take();
-        let mut nodes = N::none(std::mem::take(&mut batch.nodes));
+        let mut nodes = N::memory(std::mem::take(&mut batch.nodes)).unwrap_or_default();
         nodes.extend(seeds.nodes.into_iter().map(N::of));
         locals.reset(room as usize);
         locals.enter_seeds(&nodes);

@@ -11,8 +11,8 @@ pub(crate) trait Stored: Copy + Default + Eq + Into<NodeId> + Send + Sync {
     /// The id of a node, which fits.
     fn of(node: NodeId) -> Self;
 
-    /// No ids, in the memory of `ids` where it has the width.
-    fn none(ids: Ids) -> Vec<Self>;
+    /// The memory of `ids` if it has this width.
+    fn memory(ids: Ids) -> Option<Vec<Self>>;
 
     fn ids(stored: Vec<Self>) -> Ids;
 }
@@ -23,18 +23,12 @@ impl Stored for u32 {
         node as Self
     }
 
-    fn none(ids: Ids) -> Vec<Self> {
-        match ids {
-            Ids::Narrow(mut ids) => {
-                ids.clear();
-                ids
-            }
-            Ids::Wide(_) => Vec::new(),
-        }
+    fn memory(ids: Ids) -> Option<Vec<Self>> {
+        if let Ids::Narrow(ids) = ids { Some(ids) } else { None }
     }
 
     fn ids(stored: Vec<Self>) -> Ids {
-        Ids::Narrow(stored)
+        stored.into()
     }
 }
 
@@ -44,17 +38,11 @@ impl Stored for u64 {
         node
     }
 
-    fn none(ids: Ids) -> Vec<Self> {
-        match ids {
-            Ids::Wide(mut ids) => {
-                ids.clear();
-                ids
-            }
-            Ids::Narrow(_) => Vec::new(),
-        }
+    fn memory(ids: Ids) -> Option<Vec<Self>> {
+        if let Ids::Wide(ids) = ids { Some(ids) } else { None }
     }
 
     fn ids(stored: Vec<Self>) -> Ids {
-        Ids::Wide(stored)
+        stored.into()
     }
 }

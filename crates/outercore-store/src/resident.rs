@@ -59,6 +59,14 @@ impl Ids {
         self.len() == 0
     }
 
+    /// Leaves none, and keeps their memory.
+    pub fn clear(&mut self) {
+        match self {
+            Self::Narrow(ids) => ids.clear(),
+            Self::Wide(ids) => ids.clear(),
+        }
+    }
+
     /// Bytes of memory taken.
     pub fn heap_bytes(&self) -> usize {
         match self {
