@@ -209,10 +209,10 @@ impl Sampler<'_> {
             }
             work[0].end_hop(frontier.end);
         }
-        let [mut work] = work;
-        *locals = std::mem::replace(&mut work.locals, Locals::new(MOST_SPARSE));
-        *drawn = std::mem::take(&mut work.drawn);
-        Ok(work.finish())
+        let [work] = work;
+        let batch;
+        (batch, *locals, *drawn) = work.finish();
+        Ok(batch)
     }
 
     fn sample_together<N: Stored>(&self, group: Vec<Seeds>) -> Result<Vec<SampledBatch>> {
@@ -229,7 +229,7 @@ impl Sampler<'_> {
                 work.end_hop(work.block.end);
             }
         }
-        Ok(works.into_iter().map(Work::finish).collect())
+        Ok(works.into_iter().map(|work| work.finish().0).collect())
     }
 
     fn start<N: Stored>(&self, seeds: Seeds, mut locals: Locals, drawn: Drawn) -> Work<N> {
@@ -461,9 +461,11 @@ impl<N: Stored> Work<N> {
         self.batch.edges_per_hop.push(self.batch.sources.len() as u64 - edges_before);
     }
 
-    fn finish(mut self) -> SampledBatch {
-        self.batch.nodes = N::ids(self.nodes);
-        self.batch
+    /// The batch, and what the next one may use again.
+    fn finish(self) -> (SampledBatch, Locals, Drawn) {
+        let Self { mut batch, nodes, locals, drawn, .. } = self;
+        batch.nodes = N::ids(nodes);
+        (batch, locals, drawn)
     }
 }
 
