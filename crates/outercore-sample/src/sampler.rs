@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use outercore_core::{Error, NodeId, Result, Stream, Uniform};
-use outercore_store::resident::ResidentTopology;
+use outercore_store::resident::{Announcer, ResidentTopology};
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
@@ -176,7 +176,6 @@ impl Sampler<'_> {
         spare: &mut Spare,
     ) -> Result<SampledBatch> {
         let announcer = topology.announcer();
-        let announce = move |position| announcer.source(position);
         let Spare { locals, drawn, lookups: [now, next], upcoming } = spare;
         let kept = std::mem::replace(locals, Locals::new(MOST_SPARSE));
         let mut work = [self.start::<N>(seeds, kept, std::mem::take(drawn))];
@@ -188,16 +187,16 @@ impl Sampler<'_> {
             let frontier = work[0].frontier();
             let mut blocks = Blocks { rest: frontier.clone(), len: block };
             work[0].block = blocks.take();
-            self.decide(hop, &mut work, now, announce)?;
+            self.decide(hop, &mut work, now, announcer)?;
             while !now.nodes.is_empty() {
                 work[0].block = blocks.take();
-                self.decide(hop, &mut work, next, announce)?;
+                self.decide(hop, &mut work, next, announcer)?;
                 upcoming.clear();
                 upcoming.extend(work[0].nodes[blocks.first()].iter().map(|&node| node.into()));
                 let (positions, nodes) = (&next.positions[..], &upcoming[..]);
                 self.look_up(&mut work, now, move |i| {
                     if let Some(&position) = positions.get(i) {
-                        announce(position);
+                        announcer.source(position);
                     }
                     if i % EDGES_PER_EXTENT == 0
                         && let Some(&node) = nodes.get(i / EDGES_PER_EXTENT)
@@ -223,7 +222,7 @@ impl Sampler<'_> {
             for work in &mut works {
                 work.block = work.frontier();
             }
-            self.decide(hop, &mut works, &mut lookups, |_| ())?;
+            self.decide(hop, &mut works, &mut lookups, Announcer::default())?;
             self.look_up(&mut works, &mut lookups, |_| ())?;
             for work in &mut works {
                 work.end_hop(work.block.end);
@@ -246,13 +245,13 @@ impl Sampler<'_> {
         Work { batch, nodes, locals, drawn, block: 0..0 }
     }
 
-    /// Chooses the in-edges of every batch's block; calls `announce` with some of their positions.
+    /// Chooses the in-edges of every batch's block; announces some of their positions.
     fn decide(
         &self,
         hop: usize,
         works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
-        announce: impl Fn(u64) + Copy + Sync + Send,
+        announcer: Announcer<'_>,
     ) -> Result<()> {
         lookups.clear();
         let Lookups { nodes, extents, picked, positions, .. } = lookups;
@@ -269,7 +268,7 @@ impl Sampler<'_> {
             picked.push(work.count(picker, own)?);
         }
         positions.resize(picked.iter().sum(), 0);
-        self.choose(hop, works, lookups, announce);
+        self.choose(hop, works, lookups, announcer);
         Ok(())
     }
 
@@ -301,7 +300,7 @@ impl Sampler<'_> {
         hop: usize,
         works: &mut [Work<impl Stored>],
         lookups: &mut Lookups,
-        announce: impl Fn(u64) + Copy + Sync + Send,
+        announcer: Announcer<'_>,
     ) {
         let Lookups { nodes, extents, picked, positions, .. } = lookups;
         let (mut nodes, mut extents, mut positions) =
@@ -323,7 +322,7 @@ impl Sampler<'_> {
             match picker.few_distinct() {
                 Some(count) if extents.iter().all(|extent| extent.degree <= LANE_DEGREES) => {
                     let hop = Hop { stream, batch, hop, count };
-                    choose_few(hop, nodes, extents, drawn, positions, announce);
+                    choose_few(hop, nodes, extents, drawn, positions, announcer);
                 }
                 _ => {
                     let draws = |node| stream.uniform(batch, hop, node);
@@ -372,7 +371,7 @@ fn choose_few(
     extents: &[Extent],
     drawn: &mut Drawn,
     positions: &mut [u64],
-    announce: impl Fn(u64),
+    announcer: Announcer<'_>,
 ) {
     drawn.reset(nodes.len());
     let mut at = 0;
@@ -386,7 +385,7 @@ fn choose_few(
         drawn.enter(node, (start, degree as u32), at, degree > count as u64);
         at += count;
     }
-    drawn.pick(hop, positions, announce);
+    drawn.pick(hop, positions, announcer);
 }
 
 #[inline(always)]

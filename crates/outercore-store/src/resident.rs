@@ -202,10 +202,10 @@ impl ResidentTopology {
 }
 
 /// Hints to the processor about a topology in memory. They change no answer; what is out of range is
-/// passed over.
+/// passed over. The default says nothing at all.
 ///
 /// Loops hold it by value: what it refers to then stays in registers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Announcer<'a> {
     offsets: &'a [u64],
     /// The bytes of the sources.
