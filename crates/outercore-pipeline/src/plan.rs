@@ -47,10 +47,10 @@ pub struct TopologyPlan {
     pub memory: Bytes,
 }
 
-/// Sizes on disk that the topology decision needs.
+/// Sizes in memory that the topology decision needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TopologySize {
-    /// Bytes of the offsets array.
+    /// Bytes of the offsets.
     pub offsets: Bytes,
     /// Bytes of the sources array.
     pub sources: Bytes,

@@ -274,7 +274,7 @@ fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<TopologySiz
         Bytes(0)
     };
     Ok(TopologySize {
-        offsets: bytes("edges/edge/offsets")?,
+        offsets: ResidentTopology::offsets_memory(dataset.num_nodes(), dataset.num_edges()),
         sources: bytes("edges/edge/sources")?,
         edge_ids,
     })

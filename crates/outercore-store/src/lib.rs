@@ -11,6 +11,7 @@ pub mod generate;
 mod hold;
 pub mod import;
 pub mod npy;
+mod offsets;
 pub mod paged;
 pub mod resident;
 pub mod topology;

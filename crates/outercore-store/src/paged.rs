@@ -8,9 +8,10 @@ use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
 use outercore_io::{CostModel, Engine, EngineConfig, FileId, PlannedRead, RowLayout, plan_rows};
 
 use crate::dataset::{ArrayRef, DataSet};
+use crate::offsets::Offsets;
 use crate::resident::{
-    beyond_the_edges, check_offsets, corrupt, decreasing, extents_of, identity, load, no_such_node,
-    no_such_position, no_such_source, not_ids,
+    beyond_the_edges, corrupt, decreasing, identity, no_such_node, no_such_position,
+    no_such_source, not_ids,
 };
 use crate::topology::{Extent, Topology};
 
@@ -30,7 +31,7 @@ const BYTES_A_PLACE: usize = 8;
 pub struct PagedTopology {
     nodes: u64,
     edges: u64,
-    offsets: Offsets,
+    offsets: PagedOffsets,
     sources: PagedIds,
     /// Absent when edge ids are positions.
     ids: Option<PagedIds>,
@@ -41,8 +42,8 @@ pub struct PagedTopology {
 }
 
 #[derive(Debug)]
-enum Offsets {
-    Resident(Vec<u64>),
+enum PagedOffsets {
+    Resident(Offsets),
     Paged(PagedIds),
 }
 
@@ -80,8 +81,8 @@ impl PagedTopology {
 
     /// Opens the topology of a data set, with an engine of its own.
     ///
-    /// With `offsets_resident` the offsets are read into memory, 8 bytes a node, and each hop needs
-    /// one round of reads less.
+    /// With `offsets_resident` the offsets are read into memory, 4 bytes a node, 8 from
+    /// 2^32 edges on, and each hop needs one round of reads less.
     ///
     /// # Errors
     /// A missing file, one that is shorter than the manifest says, resident offsets that are
@@ -97,11 +98,9 @@ impl PagedTopology {
         let (nodes, edges) = (data_set.num_nodes(), data_set.num_edges());
         let array = data_set.array(OFFSETS)?;
         let offsets = if offsets_resident {
-            let offsets = load(&array, &mut engine)?;
-            check_offsets(&offsets, edges)?;
-            Offsets::Resident(offsets)
+            PagedOffsets::Resident(Offsets::load(&array, &mut engine, edges)?)
         } else {
-            Offsets::Paged(PagedIds::open(OFFSETS, &array, &mut engine)?)
+            PagedOffsets::Paged(PagedIds::open(OFFSETS, &array, &mut engine)?)
         };
         let sources = PagedIds::open(SOURCES, &data_set.array(SOURCES)?, &mut engine)?;
         let ids = if data_set.has_array(EDGE_IDS) {
@@ -134,10 +133,10 @@ impl PagedTopology {
     /// The most memory that the topology takes: staging, working memory, resident offsets.
     pub fn memory(&self) -> Bytes {
         let offsets = match &self.offsets {
-            Offsets::Resident(offsets) => offsets.capacity() * size_of::<u64>(),
-            Offsets::Paged(_) => 0,
+            PagedOffsets::Resident(offsets) => offsets.memory(),
+            PagedOffsets::Paged(_) => Bytes(0),
         };
-        Bytes(self.staging.0 + self.working.0 + offsets as u64)
+        Bytes(self.staging.0 + self.working.0 + offsets.0)
     }
 
     /// Calls `answer(place, values)` once for each place of `wanted`, in any order, with the rows
@@ -183,8 +182,8 @@ impl Topology for PagedTopology {
 
     fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
         let offsets = match &self.offsets {
-            Offsets::Resident(offsets) => return extents_of(offsets, nodes, extents),
-            Offsets::Paged(offsets) => offsets,
+            PagedOffsets::Resident(offsets) => return offsets.extents(nodes, extents),
+            PagedOffsets::Paged(offsets) => offsets,
         };
         assert_eq!(nodes.len(), extents.len(), "one place in the answer for each node");
         if let Some(&node) = nodes.iter().find(|&&node| node >= self.nodes) {
