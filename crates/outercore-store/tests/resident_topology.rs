@@ -1,8 +1,8 @@
 //! The topology in memory against the conformance suite.
 
 use outercore_io::{Engine, EngineConfig};
-use outercore_store::Topology;
 use outercore_store::resident::{Ids, ResidentTopology};
+use outercore_store::{Extent, Topology};
 use outercore_testkit::{Csc, Width, topology_conformance, write_data_set};
 
 fn narrow(ids: &[u64]) -> Ids {
@@ -45,6 +45,22 @@ fn a_loaded_topology_answers_like_its_arrays() {
             topology_conformance(&topology, &graph);
         }
     }
+}
+
+#[test]
+fn offsets_that_are_read_in_several_pieces_are_those_of_the_file() {
+    let nodes = 300_000;
+    let graph = Csc::random(nodes, 400_000, 5);
+    let directory = tempfile::tempdir().unwrap();
+    let data_set = write_data_set(directory.path(), &graph, Width::Narrow);
+    let mut engine = Engine::open(EngineConfig::default()).unwrap();
+    let topology = ResidentTopology::load(&data_set, &mut engine, false).unwrap();
+
+    let all: Vec<u64> = (0..nodes).collect();
+    let mut extents = vec![Extent::default(); all.len()];
+    topology.extents(&all, &mut extents).unwrap();
+    let expected = graph.offsets.windows(2).map(|pair| (pair[0], pair[1] - pair[0]));
+    assert!(extents.into_iter().map(|extent| (extent.start, extent.degree)).eq(expected));
 }
 
 #[test]
