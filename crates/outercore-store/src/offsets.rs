@@ -5,7 +5,7 @@ use outercore_format::keys::OFFSETS;
 use outercore_io::Engine;
 
 use crate::dataset::ArrayRef;
-use crate::resident::{corrupt, decreasing, load, no_such_node, reserve};
+use crate::resident::{Ids, corrupt, decreasing, load, no_such_node, reserve};
 use crate::topology::Extent;
 
 /// Offsets read at once on their way to 4 bytes: 1 MiB.
@@ -13,10 +13,7 @@ const AT_ONCE: usize = 128 << 10;
 
 /// The offsets of a topology, checked: 4 bytes each where it has fewer than 2^32 edges, else 8.
 #[derive(Debug)]
-pub(crate) enum Offsets {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
-}
+pub(crate) struct Offsets(Ids);
 
 impl Offsets {
     /// Checks offsets into `edges` edges.
@@ -27,11 +24,11 @@ impl Offsets {
         let mut check = Check::new(edges);
         check.next(&offsets)?;
         check.end()?;
-        Ok(if are_narrow(edges) {
-            Self::Narrow(offsets.into_iter().map(|offset| offset as u32).collect())
+        Ok(Self(if are_narrow(edges) {
+            Ids::Narrow(offsets.into_iter().map(|offset| offset as u32).collect())
         } else {
-            Self::Wide(offsets)
-        })
+            Ids::Wide(offsets)
+        }))
     }
 
     /// Reads all offsets of a data set, never more than 1 MiB beside those that are kept.
@@ -57,7 +54,7 @@ impl Offsets {
             offsets.extend(chunk.iter().map(|&offset| offset as u32));
         }
         check.end()?;
-        Ok(Self::Narrow(offsets))
+        Ok(Self(Ids::Narrow(offsets)))
     }
 
     /// Bytes of memory that those of a topology take.
@@ -68,18 +65,16 @@ impl Offsets {
 
     /// Bytes of memory taken.
     pub fn memory(&self) -> Bytes {
-        Bytes(match self {
-            Self::Narrow(offsets) => offsets.capacity() * size_of::<u32>(),
-            Self::Wide(offsets) => offsets.capacity() * size_of::<u64>(),
-        } as u64)
+        Bytes(self.0.heap_bytes() as u64)
     }
 
     pub fn num_nodes(&self) -> u64 {
-        let offsets = match self {
-            Self::Narrow(offsets) => offsets.len(),
-            Self::Wide(offsets) => offsets.len(),
-        };
-        offsets as u64 - 1
+        self.0.len() as u64 - 1
+    }
+
+    /// One more than there are nodes.
+    pub fn numbers(&self) -> &Ids {
+        &self.0
     }
 
     /// Where the in-edges of `nodes` lie, one answer for each.
@@ -87,9 +82,9 @@ impl Offsets {
     /// # Errors
     /// `Invalid` for what is no node.
     pub fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
-        match self {
-            Self::Narrow(offsets) => extents_of(offsets, nodes, extents),
-            Self::Wide(offsets) => extents_of(offsets, nodes, extents),
+        match &self.0 {
+            Ids::Narrow(offsets) => extents_of(offsets, nodes, extents),
+            Ids::Wide(offsets) => extents_of(offsets, nodes, extents),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::dataset::{ArrayRef, DataSet};
 use crate::offsets::Offsets;
 use crate::topology::{Extent, Topology};
 
-/// Node or edge ids at the width in which they are stored.
+/// Node or edge ids, or offsets of edges, at the width in which they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ids {
     /// 32-bit ids.
@@ -186,15 +186,10 @@ impl ResidentTopology {
 
     /// Who tells the processor what will soon be asked for.
     pub fn announcer(&self) -> Announcer<'_> {
-        let offsets = match &self.offsets {
-            Offsets::Narrow(offsets) => Elements::of(offsets),
-            Offsets::Wide(offsets) => Elements::of(offsets),
-        };
-        let sources = match &self.sources {
-            Ids::Narrow(ids) => Elements::of(ids),
-            Ids::Wide(ids) => Elements::of(ids),
-        };
-        Announcer { offsets, sources }
+        Announcer {
+            offsets: Elements::of(self.offsets.numbers()),
+            sources: Elements::of(&self.sources),
+        }
     }
 
     /// Bytes of memory that the offsets of a resident topology take.
@@ -231,9 +226,12 @@ struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    fn of<I: Pod>(elements: &'a [I]) -> Self {
-        let bytes = bytemuck::cast_slice(elements);
-        Self { bytes, shift: size_of::<I>().trailing_zeros() }
+    fn of(ids: &'a Ids) -> Self {
+        let (bytes, size) = match ids {
+            Ids::Narrow(ids) => (bytemuck::cast_slice(ids), size_of::<u32>()),
+            Ids::Wide(ids) => (bytemuck::cast_slice(ids), size_of::<u64>()),
+        };
+        Self { bytes, shift: size.trailing_zeros() }
     }
 
     #[inline(always)]
