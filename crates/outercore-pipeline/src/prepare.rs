@@ -27,7 +27,7 @@ fn trial_batches(batches: u64) -> u64 {
     (batches / 8).clamp(4, u64::from(MAX_GROUP)).min(batches)
 }
 
-/// Trial batches sampled together when the topology is paged.
+/// Trial batches sampled together where there are rows to plan for.
 const TRIAL_STEP: u64 = 4;
 
 /// Pre-sampled share of an epoch: enough to rank the rows, a small part of the epoch's time.
@@ -164,7 +164,7 @@ fn prepare_with(
     let sampling = Arc::new(Sampling::new(topology, input, pool, config));
 
     let mut trial = Trial::default();
-    run_trial(&sampling, source.is_some(), &mut trial)?;
+    run_trial(&sampling, source.is_some(), config.look_ahead, &mut trial)?;
     if source.is_some() {
         let slots = free.0 / slot_bytes.0.max(1);
         let slots = slots.min(num_nodes) as usize;
@@ -307,10 +307,13 @@ fn most_resident(free: Bytes, rows: bool) -> Bytes {
 }
 
 /// Samples the first batches of epoch 0 and keeps their distinct nodes where there are `rows` to
-/// plan for; otherwise one at a time.
-fn run_trial(sampling: &Sampling, rows: bool, trial: &mut Trial) -> Result<()> {
+/// plan for.
+///
+/// Otherwise the first epoch finds the memory of these batches, and of the threads that sampled
+/// them: as many together as an epoch by single batches begins.
+fn run_trial(sampling: &Sampling, rows: bool, look_ahead: u32, trial: &mut Trial) -> Result<()> {
     let batches = trial_batches(sampling.num_batches());
-    let step = if rows { TRIAL_STEP } else { 1 };
+    let step = if rows { TRIAL_STEP } else { 1 + sampling.begun_ahead(look_ahead) };
     let mut next = 0;
     while next < batches {
         let until = (next + step).min(batches);
@@ -322,6 +325,8 @@ fn run_trial(sampling: &Sampling, rows: bool, trial: &mut Trial) -> Result<()> {
                 nodes.sort_unstable();
                 nodes.dedup();
                 trial.batches.push(nodes);
+            } else {
+                sampling.shelf.give_back(sampled);
             }
         }
         next = until;
