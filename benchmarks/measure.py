@@ -126,41 +126,46 @@ def python(script: str, *arguments: object, interpreter: Path | None = None) -> 
     return [str(interpreter or sys.executable), str(HERE / script), *map(str, arguments)]
 
 
-def repeated(
-    series: Series,
-    settings: Settings,
-    command: Sequence[str],
-    value: Callable[[dict], float],
-    *,
-    memory: int | None = None,
-    swap: bool = False,
-    cold: Sequence[Path] = (),
-    timeout_s: float | None = None,
-    env: Mapping[str, str] = MappingProxyType({}),
-) -> list[dict]:
-    """Run a worker `repeats` times, forgetting the cached pages of `cold` before each.
+@dataclass
+class Trial:
+    """A program to be measured in one case, and what its runs printed and used."""
 
-    Collects `value(printed JSON)` in the series and returns what the runs printed and used. A
-    run that fails is noted and ends the series: a program that cannot work under the limit is a
-    result, too.
-    """
-    printed = []
-    for turn in range(settings.repeats):
-        drop_cached(cold)
+    series: Series
+    command: Sequence[str]
+    value: Callable[[dict], float]
+    """What the series collects of the JSON that a run prints."""
+    memory: int | None = None
+    swap: bool = False
+    cold: Sequence[Path] = ()
+    """Files and folders whose cached pages are forgotten before each run."""
+    timeout_s: float | None = None
+    env: Mapping[str, str] = MappingProxyType({})
+    runs: list[dict] = field(default_factory=list)
+
+    def run(self, settings: Settings) -> None:
+        """Run once more, unless a run has failed.
+
+        A failure is noted and the last run: a program that cannot work under the limit is a
+        result, too.
+        """
+        if self.series.note:
+            return
+        drop_cached(self.cold)
         outcome = run_limited(
-            command,
-            memory,
-            swap=swap,
-            timeout_s=timeout_s,
-            env={"OMP_NUM_THREADS": str(settings.threads), **env},
+            self.command,
+            self.memory,
+            swap=self.swap,
+            timeout_s=self.timeout_s,
+            env={"OMP_NUM_THREADS": str(settings.threads), **self.env},
         )
-        say(f"{series.program} {series.case} run {turn + 1}: {outcome.wall_s:.1f} s")
+        turn = len(self.runs) + 1
+        say(f"{self.series.program} {self.series.case} run {turn}: {outcome.wall_s:.1f} s")
         try:
             found = outcome.last_json()
         except RuntimeError as failure:
-            series.note = str(failure)[-400:]
+            self.series.note = str(failure)[-400:]
             say(f"failed: {failure}")
-            break
+            return
         found["used"] = {
             "wall_s": outcome.wall_s,
             "peak": outcome.peak,
@@ -169,9 +174,35 @@ def repeated(
             "enforced": outcome.enforced,
             "limit": outcome.limit,
         }
-        series.values.append(value(found))
-        printed.append(found)
-    return printed
+        self.series.values.append(self.value(found))
+        self.runs.append(found)
+
+
+def by_turns(settings: Settings, trials: Sequence[Trial]) -> None:
+    """Run every program once, then every one again, `repeats` times.
+
+    A shared machine is faster in one minute than in another. So all of them meet the same minutes,
+    where one after the other the ratios would be those of the minutes.
+    """
+    for _ in range(settings.repeats):
+        for trial in trials:
+            trial.run(settings)
+
+
+def repeated(
+    series: Series,
+    settings: Settings,
+    command: Sequence[str],
+    value: Callable[[dict], float],
+    *,
+    memory: int | None = None,
+    cold: Sequence[Path] = (),
+    timeout_s: float | None = None,
+) -> list[dict]:
+    """Run one program `repeats` times; what its runs printed and used."""
+    trial = Trial(series, command, value, memory, cold=cold, timeout_s=timeout_s)
+    by_turns(settings, [trial])
+    return trial.runs
 
 
 @contextmanager

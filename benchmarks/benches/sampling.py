@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from limits import run_limited, swap_file
-from measure import Result, Series, Settings, busy_cores, python, repeated, say
+from measure import Result, Series, Settings, Trial, busy_cores, by_turns, python, say
 
 from benches.inputs import dgl_set, interpreter_bytes, product_set, workload
 
@@ -67,17 +68,20 @@ def _in_memory(
     epochs: int = EPOCHS,
 ) -> None:
     options = ("--epochs", epochs, "--threads", settings.threads)
+    trials = []
     for name, script, env in PEERS:
         series = Series(name, case, "edges/s")
+        result.series.append(series)
         if prepared is not None:
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
-            repeated(series, settings, command, _edges, env=env)
-        result.series.append(series)
+            trials.append(Trial(series, command, _edges, env=env))
     for name, worker in WORKERS.items():
         series = Series(name, case, "edges/s")
-        command = python(*worker, ours, "--memory", "4GiB", "--topology", "resident", *options)
-        result.details[f"{name}, {case}"] = repeated(series, settings, command, _edges)
         result.series.append(series)
+        command = python(*worker, ours, "--memory", "4GiB", "--topology", "resident", *options)
+        trials.append(Trial(series, command, _edges))
+        result.details[f"{name}, {case}"] = trials[-1].runs
+    by_turns(settings, trials)
     for peer, _, _ in PEERS:
         result.compare(f"Outercore / {peer}, {case}", ("Outercore", case), (peer, case), 10)
 
@@ -96,32 +100,35 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
         libraries = _imports(settings.dgl_python, "import dgl, dgl.graphbolt, torch")
         limits["wide"] = libraries + tenth
     result.details["limits"] = {"tenth": tenth, **limits}
+    trials = []
     for case, limit in limits.items():
-        series = Series("Outercore", case, "edges/s")
         memory = ("--memory", limit - own - BATCHES)
         command = python(*WORKERS["Outercore"], ours, *memory, *options)
-        runs = repeated(series, settings, command, _edges, memory=limit, cold=[ours])
-        result.details[f"Outercore, {case}"] = runs
-        result.series.append(series)
-    if prepared is None:
-        return
+        series = Series("Outercore", case, "edges/s")
+        trials.append(Trial(series, command, _edges, limit, cold=[ours]))
+        result.details[f"Outercore, {case}"] = trials[-1].runs
     # What thrashes may take any time to begin with.
     timeout = 4 * settings.seconds
-    with swap_file(settings.work / "sampling.swap", SWAP) as swaps:
-        for name, script, env in PEERS:
+    peers = PEERS if prepared is not None else ()
+    with swap_file(settings.work / "sampling.swap", SWAP) if peers else nullcontext(True) as swaps:
+        cases = ("limited", "wide", "swapped") if swaps else ("limited", "wide")
+        for name, script, env in peers:
             command = python(script, prepared, *options, interpreter=settings.dgl_python)
-            for case in ("limited", "wide", "swapped") if swaps else ("limited", "wide"):
+            for case in cases:
                 limit = limits["limited" if case == "swapped" else case]
-                series = Series(name, case, "edges/s")
-                repeated(
-                    series, settings, command, _edges, memory=limit, swap=case == "swapped",
-                    cold=[prepared], timeout_s=timeout, env=env,
+                trials.append(
+                    Trial(
+                        Series(name, case, "edges/s"), command, _edges, limit,
+                        swap=case == "swapped", cold=[prepared], timeout_s=timeout, env=env,
+                    )
                 )  # fmt: skip
-                result.series.append(series)
-                beside = "wide" if case == "wide" else "limited"
-                result.compare(
-                    f"Outercore {beside} / {name} {case}", ("Outercore", beside), (name, case), 10
-                )
+        by_turns(settings, trials)
+    result.series += [trial.series for trial in trials]
+    for name, _, _ in peers:
+        for case in cases:
+            beside = "wide" if case == "wide" else "limited"
+            what = f"Outercore {beside} / {name} {case}"
+            result.compare(what, ("Outercore", beside), (name, case), 10)
     if not swaps:
         say("no swap file could be made: peers that do not fit are killed")
 
