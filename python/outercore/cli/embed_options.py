@@ -147,6 +147,7 @@ Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
+        callback=options.size,
         help="Memory budget: `8GiB`, `25%` of the machine, or `auto`; 2GiB by default.",
         rich_help_panel=_MEMORY,
     ),

@@ -16,7 +16,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from outercore.cli import console
+from outercore.cli import console, options
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.sizes import format_size, parse_size
 
@@ -36,7 +36,12 @@ def jobs(
         ),
     ],
     memory: Annotated[
-        str, typer.Option("--memory", help="Memory of all of them together; `auto`: what is free.")
+        str,
+        typer.Option(
+            "--memory",
+            callback=options.size,
+            help="Memory of all of them together; `auto`: what is free.",
+        ),
     ] = "auto",
     table: Annotated[
         Path | None,

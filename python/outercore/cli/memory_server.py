@@ -25,7 +25,11 @@ _REFRESH_S = 1.0
 def memory_server(
     size: Annotated[
         str | None,
-        typer.Option(help="Memory to lend at most: `32GiB`, `50%`.", show_default=False),
+        typer.Option(
+            callback=options.size,
+            help="Memory to lend at most: `32GiB`, `50%`.",
+            show_default=False,
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,

@@ -14,10 +14,25 @@ from outercore.errors import InvalidError
 from outercore.far import FarOptions
 from outercore.sizes import parse_size
 
+
+def size(option: typer.CallbackParam, text: str | None) -> str | None:
+    """Callback of an option that takes a size: the error for what is none names the option."""
+    if text is not None:
+        try:
+            parse_size(text)
+        except InvalidError as error:
+            expected = str(error).removeprefix("memory size: ")
+            raise InvalidError(f"{option.opts[0]}: {expected}") from error
+    return text
+
+
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Memory = Annotated[
-    str, typer.Option("--memory", help="Memory budget: `8GiB`, `25%` of the machine, or `auto`.")
+    str,
+    typer.Option(
+        "--memory", callback=size, help="Memory budget: `8GiB`, `25%` of the machine, or `auto`."
+    ),
 ]
 ValidationShare = Annotated[
     float,
@@ -91,6 +106,7 @@ FarChunk = Annotated[
     str | None,
     typer.Option(
         "--far-chunk",
+        callback=size,
         help="Longest piece of a transfer; as `outercore far probe` found, else 256KiB.",
         rich_help_panel=_FAR,
     ),

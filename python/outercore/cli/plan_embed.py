@@ -49,10 +49,14 @@ def plan_embed(
     ] = None,
     read_bandwidth: Annotated[
         str | None,
-        typer.Option(help="Bytes a second, `2GB`; as probed, or measured, by default."),
+        typer.Option(
+            callback=options.size,
+            help="Bytes a second, `2GB`; as probed, or measured, by default.",
+        ),
     ] = None,
     write_bandwidth: Annotated[
-        str | None, typer.Option(help="Bytes a second; measured by default.")
+        str | None,
+        typer.Option(callback=options.size, help="Bytes a second; measured by default."),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -19,7 +19,9 @@ def probe(
     directory: Annotated[
         Path, typer.Argument(help="A directory on the device.", show_default=False)
     ],
-    file: Annotated[str, typer.Option(help="Size of the file that is read.")] = "1GiB",
+    file: Annotated[
+        str, typer.Option(callback=options.size, help="Size of the file that is read.")
+    ] = "1GiB",
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
     backend: options.Backend = "auto",
     json: options.Json = False,

@@ -50,7 +50,8 @@ def tune(
     ] = None,
     repeat: Annotated[int, typer.Option(help="Runs of each point; the median counts.")] = 3,
     memory: Annotated[
-        str, typer.Option("--memory", help="Points that need more are left out.")
+        str,
+        typer.Option("--memory", callback=options.size, help="Points that need more are left out."),
     ] = "auto",
     backend: options.Backend = "auto",
     far: options.Far = None,
