@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from limits import drop_cached, run_limited
 
@@ -139,7 +138,7 @@ class Trial:
     cold: Sequence[Path] = ()
     """Files and folders whose cached pages are forgotten before each run."""
     timeout_s: float | None = None
-    env: Mapping[str, str] = MappingProxyType({})
+    env: Mapping[str, str] = field(default_factory=dict)
     runs: list[dict] = field(default_factory=list)
 
     def run(self, settings: Settings) -> None:
