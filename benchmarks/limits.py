@@ -275,6 +275,7 @@ def run_limited(
     then, is killed with its whole process group, and `enforced` is `none`.
 
     A run past `timeout_s` is killed with its whole process group; its return code is negative.
+    So it is when an exception, such as Ctrl-C's, ends the wait for it.
     """
     cage = _cage(memory if ready is None else None, swap)
     enforced = cage.kind
@@ -291,14 +292,19 @@ def run_limited(
                 start_new_session=True,
                 preexec_fn=cage.enter,
             )
-            if ready is not None and memory is not None:
-                if not (_wait_for(child, ready, ready_s) and cage.tighten(memory)):
-                    enforced = "none"
-                    # Nobody has reaped it: it is there, if only as a zombie.
-                    os.killpg(child.pid, signal.SIGKILL)
-                ready.unlink(missing_ok=True)
-                started = time.perf_counter()
-            status, usage = _wait(child, timeout_s)
+            try:
+                if ready is not None and memory is not None:
+                    if not (_wait_for(child, ready, ready_s) and cage.tighten(memory)):
+                        enforced = "none"
+                        # Nobody has reaped it: it is there, if only as a zombie.
+                        os.killpg(child.pid, signal.SIGKILL)
+                    ready.unlink(missing_ok=True)
+                    started = time.perf_counter()
+                status, usage = _wait(child, timeout_s)
+            except BaseException:
+                # It is in a session of its own, which Ctrl-C does not reach.
+                _end(child)
+                raise
             wall = time.perf_counter() - started
             texts = []
             for file in (out, err):
@@ -321,6 +327,12 @@ def run_limited(
         stdout=texts[0],
         stderr=texts[1],
     )
+
+
+def _end(child: subprocess.Popen) -> None:
+    if child.returncode is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def _wait_for(child: subprocess.Popen, ready: Path, limit_s: float) -> bool:

@@ -23,7 +23,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=1 << 30)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=1, help="at least so many")
+    parser.add_argument("--least", type=float, default=0.0, help="epochs for at least so long")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--fanout", default="15,10")
     options = parser.parse_args()
@@ -41,7 +42,7 @@ def main() -> None:
     loader = gb.DataLoader(pipe, num_workers=0)
 
     epochs = []
-    for _ in range(options.epochs):
+    while len(epochs) < options.epochs or sum(one["seconds"] for one in epochs) < options.least:
         counts = {"batches": 0, "seeds": 0, "rows": 0, "edges": 0}
         started = time.perf_counter()
         for batch in loader:

@@ -89,6 +89,23 @@ def test_a_child_that_fails_before_it_is_ready_says_why(limits: Any, tmp_path: P
     assert "no graph" in outcome.stderr
 
 
+def test_a_child_ends_when_nobody_waits_for_it_any_more(
+    limits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def interrupted(child: Any, timeout_s: float | None) -> None:
+        started.append(child)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(limits, "_wait", interrupted)
+    cage = Cage(obeys=True)
+    with pytest.raises(KeyboardInterrupt):
+        run(limits, cage, WAITS.replace("while ready.exists()", "while True"), tmp_path / "ready")
+    assert [child.returncode for child in started] == [-9]
+    assert cage.closed
+
+
 def test_no_figure_on_swap_comes_from_a_run_without_a_limit(
     limits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
