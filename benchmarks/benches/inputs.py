@@ -6,11 +6,12 @@ import json
 import lzma
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 from adapters import data_root
-from limits import run_limited
+from limits import drop_cached, run_limited
 from measure import Settings, python, say
 from product import command, imported
 from workloads import WORKLOADS, Workload, make, write_text
@@ -99,11 +100,24 @@ def share_of(work: Workload, share: float) -> int:
 
 def interpreter_bytes(settings: Settings) -> int:
     """What Python, PyTorch and PyG charge before any data is touched; measured once."""
-    from limits import run_limited
-
-    kept = settings.work / "interpreter.json"
+    kept = settings.work / "interpreter-warm.json"
     if not kept.exists():
         program = "import torch, torch_geometric.data, torch_geometric.nn.models"
-        outcome = run_limited([python("limits.py")[0], "-W", "ignore", "-c", program])
-        kept.write_text(json.dumps(outcome.peak or outcome.peak_resident))
+        kept.write_text(json.dumps(import_bytes(sys.executable, program)))
     return int(json.loads(kept.read_text()))
+
+
+def import_bytes(interpreter: str | Path, program: str, *, files: bool = False) -> int:
+    """What an interpreter and libraries charge before any data is touched.
+
+    With `files` what is read of them counts, too, with nothing in the page cache before: much more
+    than they need to keep (1.6 GB for PyTorch and PyG), since the kernel reads far ahead. Without,
+    they are in the page cache before, at another's charge.
+    """
+    command = [str(interpreter), "-W", "ignore", "-c", program]
+    if files:
+        drop_cached([Path(interpreter).parent.parent])
+    else:
+        subprocess.run(command, check=True, capture_output=True)
+    outcome = run_limited(command).check()
+    return outcome.peak or outcome.peak_resident

@@ -7,10 +7,10 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from limits import run_limited, swap_file
+from limits import swap_file
 from measure import Result, Series, Settings, Trial, busy_cores, by_turns, python, say
 
-from benches.inputs import dgl_set, interpreter_bytes, product_set, workload
+from benches.inputs import dgl_set, import_bytes, interpreter_bytes, product_set, workload
 
 SHARE = 0.10
 ROW_BYTES = 512
@@ -30,7 +30,8 @@ WHAT = (
     "for at least 3 s, each stopped after the given seconds, loading and planning not counted: the "
     "edges of all of them by their seconds, and the first one on its own (`first`). `swapped`: as "
     "`limited`, with a swap file on the disk. `wide`: likewise, what DGL's interpreter and "
-    "libraries take instead. `own`: Outercore in what its own interpreter takes and the same 10 %."
+    "libraries take instead, the files read of them included. `own`: Outercore in what its own "
+    "interpreter takes and the same 10 %."
 )
 EPOCHS = 15
 BUSY_EPOCHS = 3
@@ -98,11 +99,11 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
     if settings.quick:
         tenth = max(tenth, 2 * BATCHES)
 
-    own = _imports(sys.executable, "import outercore.sampler, outercore.far")
+    own = import_bytes(sys.executable, "import outercore.sampler, outercore.far")
     limits = {"limited": interpreter_bytes(settings) + tenth, "own": own + tenth}
     if prepared is not None:
-        libraries = _imports(settings.dgl_python, "import dgl, dgl.graphbolt, torch")
-        limits["wide"] = libraries + tenth
+        program = "import dgl, dgl.graphbolt, torch"
+        limits["wide"] = import_bytes(settings.dgl_python, program, files=True) + tenth
     result.details["limits"] = {"tenth": tenth, **limits}
     trials = []
     for case, limit in limits.items():
@@ -140,12 +141,6 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
                 result.compare(what, *pair, least)
     if not swaps:
         say("no swap file could be made: peers that do not fit are killed")
-
-
-def _imports(interpreter: str | Path, program: str) -> int:
-    """What an interpreter and libraries charge before any data is touched."""
-    outcome = run_limited([interpreter, "-W", "ignore", "-c", program]).check()
-    return outcome.peak or outcome.peak_resident
 
 
 def _edges(printed: dict) -> float:
