@@ -140,6 +140,7 @@ class Trial:
     timeout_s: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     runs: list[dict] = field(default_factory=list)
+    failed: bool = False
 
     def run(self, settings: Settings) -> None:
         """Run once more, unless a run has failed.
@@ -147,7 +148,7 @@ class Trial:
         A failure is noted and the last run: a program that cannot work under the limit is a
         result, too.
         """
-        if self.series.note:
+        if self.failed:
             return
         drop_cached(self.cold)
         outcome = run_limited(
@@ -162,7 +163,7 @@ class Trial:
         try:
             found = outcome.last_json()
         except RuntimeError as failure:
-            self.series.note = str(failure)[-400:]
+            self.failed, self.series.note = True, str(failure)[-400:]
             say(f"failed: {failure}")
             return
         found["used"] = {
