@@ -47,6 +47,8 @@ test: setup lint test-rust test-python ## Everything that CI checks
 lint: setup ## Formatting, lints, types and documentation
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cd benchmarks/fetch && cargo fmt --check
+	cd benchmarks/fetch && cargo clippy --locked --target-dir ../../target/bench-fetch -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

@@ -111,6 +111,7 @@ fn run(options: &Options) -> Result<()> {
         backend: options.backend,
         staging: options.staging,
         depth: options.depth,
+        ..EngineConfig::default()
     })?;
     let file = engine.register(&options.array)?;
     let layout =
