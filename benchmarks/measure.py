@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from limits import drop_cached, run_limited
 
@@ -178,7 +179,14 @@ class Trial:
         self.runs.append(found)
 
 
-def by_turns(settings: Settings, trials: Sequence[Trial]) -> None:
+class Runs(Protocol):
+    """What takes its turn."""
+
+    def run(self, settings: Settings) -> None:
+        """Run once more."""
+
+
+def by_turns(settings: Settings, trials: Sequence[Runs]) -> None:
     """Run every program once, then every one again, `repeats` times.
 
     A shared machine is faster in one minute than in another. So all of them meet the same minutes,

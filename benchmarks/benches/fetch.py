@@ -8,11 +8,12 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from limits import drop_cached
-from measure import HERE, REPOSITORY, Result, Series, Settings, python, repeated, say
+from measure import HERE, REPOSITORY, Result, Series, Settings, Trial, by_turns, python, say
 
 from benches.inputs import workload
 
@@ -74,36 +75,48 @@ def _density(
         str(program), str(x), str(listed), "--group", str(GROUP), "--depth", str(DEPTH),
         "--trace", str(trace),
     ]  # fmt: skip
-    runs = repeated(ours, settings, command, lambda one: one["bytes"] / one["seconds"], cold=[x])
-    gathered.values = [one["rows"] / one["seconds"] for one in runs]
-    result.details[case] = runs
-    result.series += [ours, gathered]
-
+    fetching = Trial(ours, command, lambda one: one["bytes"] / one["seconds"], cold=[x])
+    replayed = []
     if shutil.which("fio"):
-        for name, huge_pages, least in (("fio", False, 0.9), ("fio, huge pages", True, None)):
-            series = Series(name, case, "bytes/s read")
-            for _ in range(settings.repeats):
-                drop_cached([x])
-                series.values.append(max(_fio(trace, depth, huge_pages) for depth in FIO_DEPTHS))
-            result.series.append(series)
-            what = f"{case}: bytes/s over {name}"
-            result.compare(what, ("Outercore", case), (name, case), least)
+        for name, huge_pages in (("fio", False), ("fio, huge pages", True)):
+            replayed.append(_Fio(Series(name, case, "bytes/s read"), x, trace, huge_pages))
     else:
         say("fio is not installed: nothing to compare the reads with")
-
+    mapped = []
     for advice in ("none", "random"):
         name = "np.memmap" if advice == "none" else "np.memmap, random advice"
+        gather = python("workers/gather_memmap.py", x, plan, "--advice", advice)
+        gather += ["--seconds", str(settings.seconds)]
         series = Series(name, f"{case} rows", "rows/s")
-        command = python("workers/gather_memmap.py", x, plan, "--advice", advice)
-        command += ["--seconds", str(settings.seconds)]
-        repeated(series, settings, command, _rows, cold=[x], timeout_s=6 * settings.seconds)
-        result.series.append(series)
-        result.compare(
-            f"{case}: rows/s over {name}",
-            ("Outercore", f"{case} rows"),
-            (name, f"{case} rows"),
-            1.0,
-        )
+        mapped.append(Trial(series, gather, _rows, cold=[x], timeout_s=6 * settings.seconds))
+
+    by_turns(settings, [fetching, *replayed, *mapped])
+    gathered.values = [one["rows"] / one["seconds"] for one in fetching.runs]
+    result.details[case] = fetching.runs
+    result.series += [ours, gathered, *(one.series for one in (*replayed, *mapped))]
+    for one in replayed:
+        name, least = one.series.program, None if one.huge_pages else 0.9
+        what = f"{case}: bytes/s over {name}"
+        result.compare(what, ("Outercore", case), (name, case), least)
+    for one in mapped:
+        name, rows_case = one.series.program, one.series.case
+        what = f"{case}: rows/s over {name}"
+        result.compare(what, ("Outercore", rows_case), (name, rows_case), 1.0)
+
+
+@dataclass
+class _Fio:
+    """fio on the reads that the planner made just before."""
+
+    series: Series
+    x: Path
+    trace: Path
+    huge_pages: bool
+
+    def run(self, settings: Settings) -> None:
+        drop_cached([self.x])
+        rates = [_fio(self.trace, depth, self.huge_pages) for depth in FIO_DEPTHS]
+        self.series.values.append(max(rates))
 
 
 def _groups(rows: int) -> np.ndarray:
