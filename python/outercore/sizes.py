@@ -27,10 +27,10 @@ _UNITS = {
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*|%)\s*$")
 
 
-def parse_size(size: str | int) -> int:
+def parse_size(size: str | int, name: str = "memory size") -> int:
     """Bytes that `size` means; `25%` is of this machine's memory, `auto` half of what is free.
 
-    Errors: `InvalidError` for anything that is not a positive size.
+    Errors: `InvalidError`, which tells the `name`, for anything that is not a positive size.
 
     Example:
         >>> parse_size("2GiB")
@@ -39,31 +39,31 @@ def parse_size(size: str | int) -> int:
         1500
     """
     if not isinstance(size, str):
-        return _bytes(size)
+        return _bytes(size, name)
     if size.strip().lower() == "auto":
         return _physical_memory("SC_AVPHYS_PAGES") // 2
     match = _SIZE.match(size)
     if match is None or (match[2] != "%" and match[2].lower() not in _UNITS):
         raise InvalidError(
-            f"memory size: expected a size such as `8GiB`, `25%` or `auto`, found `{size}`"
+            f"{name}: expected a size such as `8GiB`, `25%` or `auto`, found `{size}`"
         )
     percent = match[2] == "%"
     scale = _physical_memory("SC_PHYS_PAGES") / 100 if percent else _UNITS[match[2].lower()]
     parsed = int(float(match[1]) * scale)
     if parsed <= 0:
-        raise InvalidError(f"memory size: expected more than zero bytes, found `{size}`")
+        raise InvalidError(f"{name}: expected more than zero bytes, found `{size}`")
     return parsed
 
 
-def _bytes(size: object) -> int:
+def _bytes(size: object, name: str) -> int:
     # Integers of NumPy, too; a float is more often a mistake than a number of bytes.
     if not isinstance(size, Integral) or isinstance(size, bool):
         raise InvalidError(
-            "memory size: expected a whole number of bytes, or a size such as `8GiB`, `25%` or "
+            f"{name}: expected a whole number of bytes, or a size such as `8GiB`, `25%` or "
             f"`auto`, found {size!r}"
         )
     if size <= 0:
-        raise InvalidError(f"memory size: expected a positive number of bytes, found {size}")
+        raise InvalidError(f"{name}: expected a positive number of bytes, found {size}")
     return int(size)
 
 

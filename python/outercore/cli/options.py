@@ -18,11 +18,7 @@ from outercore.sizes import parse_size
 def size(option: typer.CallbackParam, text: str | None) -> str | None:
     """Callback of an option that takes a size: the error for what is none names the option."""
     if text is not None:
-        try:
-            parse_size(text)
-        except InvalidError as error:
-            expected = str(error).removeprefix("memory size: ")
-            raise InvalidError(f"{option.opts[0]}: {expected}") from error
+        parse_size(text, option.opts[0])
     return text
 
 
