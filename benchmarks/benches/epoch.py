@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from measure import Result, Series, Settings, python, repeated
+from measure import Result, Series, Settings, Trial, by_turns, python
 
 from benches.inputs import interpreter_bytes, product_set, share_of, workload
 
@@ -29,22 +29,29 @@ def run(settings: Settings) -> Result:
     result.details = {"data": work.data_bytes, "budget": budget, "limit": budget + allowance}
     for compute in ("sage", "none"):
         label = "training" if compute == "sage" else "loading"
-        for name, memory, limit in (
-            ("10 %", budget, budget + allowance),
-            ("all in memory", everything, None),
-        ):
-            first = Series(name, f"{label}, first epoch", "seeds/s")
-            warm = Series(name, f"{label}, warm epoch", "seeds/s")
-            command = python(
-                "workers/epoch.py", ours, "--memory", memory, "--epochs", EPOCHS,
-                "--threads", settings.threads, "--compute", compute,
-            )  # fmt: skip
-            runs = repeated(
-                first, settings, command, _seeds, memory=limit, cold=[folder / "x.npy", ours]
+        trials = [
+            Trial(
+                Series(name, f"{label}, first epoch", "seeds/s"),
+                python(
+                    "workers/epoch.py", ours, "--memory", memory, "--epochs", EPOCHS,
+                    "--threads", settings.threads, "--compute", compute,
+                ),
+                _seeds,
+                memory=limit,
+                cold=[folder / "x.npy", ours],
             )
-            warm.values = [_seeds(one, epoch=-1) for one in runs]
-            result.details[f"{label}, {name}"] = runs
-            result.series += [first, warm]
+            for name, memory, limit in (
+                ("10 %", budget, budget + allowance),
+                ("all in memory", everything, None),
+            )
+        ]  # fmt: skip
+        by_turns(settings, trials)
+        for trial in trials:
+            name = trial.series.program
+            warm = Series(name, f"{label}, warm epoch", "seeds/s", note=trial.series.note)
+            warm.values = [_seeds(one, epoch=-1) for one in trial.runs]
+            result.details[f"{label}, {name}"] = trial.runs
+            result.series += [trial.series, warm]
         case = f"{label}, warm epoch"
         least = 0.8 if compute == "sage" else None
         result.compare(f"{label}: 10 % over all", ("10 %", case), ("all in memory", case), least)

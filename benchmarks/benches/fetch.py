@@ -18,7 +18,8 @@ from measure import HERE, REPOSITORY, Result, Series, Settings, Trial, by_turns,
 from benches.inputs import workload
 
 WHAT = (
-    "Random rows of 512 bytes out of the first 2 GiB of features, cold. fio replays the very "
+    "Random rows of 512 bytes out of the first 2 GiB of features, cold; where they are few, as "
+    "many draws one after the other as make up a group of 131,072. fio replays the very "
     "reads that the planner made (io_uring, direct, the best of three queue depths), into buffers "
     "of ordinary pages as is its default, and of huge pages, as Outercore's are; `np.memmap` "
     "gathers the same rows in ascending order, with and without random advice."
@@ -63,16 +64,15 @@ def _density(
     scratch: Path,
 ) -> None:
     case = f"{density:.1%}"
-    chosen = np.random.default_rng(5).random(count) < density
-    rows = np.flatnonzero(chosen) if density < 1 else np.arange(count)
+    rows, group = _drawn(count, density)
     listed, plan, trace = scratch / "rows.u64", scratch / "rows.npz", scratch / "reads.fio"
     rows.astype("<u8").tofile(listed)
-    np.savez(plan, nodes=rows, begins=_groups(len(rows)))
+    np.savez(plan, nodes=rows, begins=np.append(np.arange(0, len(rows), group), len(rows)))
 
     ours = Series("Outercore", case, "bytes/s read")
     gathered = Series("Outercore", f"{case} rows", "rows/s")
     command = [
-        str(program), str(x), str(listed), "--group", str(GROUP), "--depth", str(DEPTH),
+        str(program), str(x), str(listed), "--group", str(group), "--depth", str(DEPTH),
         "--trace", str(trace),
     ]  # fmt: skip
     fetching = Trial(ours, command, lambda one: one["bytes"] / one["seconds"], cold=[x])
@@ -119,8 +119,17 @@ class _Fio:
         self.series.values.append(max(rates))
 
 
-def _groups(rows: int) -> np.ndarray:
-    return np.append(np.arange(0, rows, GROUP), rows)
+def _drawn(count: int, density: float) -> tuple[np.ndarray, int]:
+    """The rows to fetch, ascending within each group, and the rows of a group.
+
+    A single draw of few rows is over before anything can be measured, so there are enough draws
+    to make up a full group; each is a group of its own.
+    """
+    rng = np.random.default_rng(5)
+    each = max(round(count * density), 1)
+    draws = max(GROUP // each, 1)
+    drawn = [np.sort(rng.choice(count, each, replace=False)) for _ in range(draws)]
+    return np.concatenate(drawn), min(each, GROUP)
 
 
 def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
