@@ -1,7 +1,7 @@
 # Everything needs only cargo and python3; what is installed stays in .venv, what is built in target.
 #
 #   make setup   .venv with outercore in it
-#   make demo    train on a graph eight times larger than its memory budget
+#   make demo    train on a graph nine times larger than its memory budget
 #   make test    all that CI checks
 
 SHELL := bash

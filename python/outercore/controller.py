@@ -234,7 +234,7 @@ class Table:
     def from_dict(cls, value: Any) -> Table:
         """The table that `to_dict` made.
 
-        Errors: `VersionError` for one of a newer version, `CorruptError` for anything else.
+        Errors: `VersionError` for one of another version, `CorruptError` for anything else.
         """
         if not isinstance(value, Mapping) or "version" not in value:
             raise CorruptError("table: expected an object with a `version`")

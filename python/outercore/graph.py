@@ -41,8 +41,8 @@ class Graph:
         """Open the data set in the directory ``root``.
 
         Raises:
-            NotFoundError: there is no data set.
-            CorruptError: an array is missing or has another length than the manifest says.
+            NotFoundError: there is no data set, or the file of an array is missing.
+            CorruptError: an array has another length than the manifest says.
             VersionError: a newer Outercore wrote it.
         """
         self.root = Path(root)

@@ -129,8 +129,10 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             drop_last: leave out a last batch that is not full.
             seed: seed of all randomness.
             features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
-                per node, or ``None``.
-            labels: array to deliver as ``y``, or ``None``.
+                per node, or ``None``; ``"x"`` means the data set's features and is left out where
+                it has none.
+            labels: array to deliver as ``y``, or ``None``; ``"y"`` means the data set's labels and
+                is left out where it has none.
             edge_ids: deliver ``e_id``, the rows of the imported edge list.
             id_dtype: type of ids; 32 bits are half the memory, and what JAX works with.
             memory: budget for everything that the sampler keeps, such as ``"2GiB"``.

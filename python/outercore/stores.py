@@ -71,8 +71,9 @@ class FeatureStore(PyGFeatureStore):
 class GraphStore(PyGGraphStore):
     """The topology of a data set, in CSC.
 
-    Cost: PyG's samplers work on the whole topology in memory, so ``get_edge_index`` loads it: 16
-    bytes an edge with ids. Outercore's own loader does not.
+    Cost: PyG's samplers work on the whole topology in memory, so ``get_edge_index`` loads it: 8
+    bytes an arc and 8 a node, and while it is converted as much as the arrays take on disk.
+    Outercore's own loader does not.
     """
 
     def __init__(self, graph: Graph) -> None:

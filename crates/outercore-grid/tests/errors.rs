@@ -283,9 +283,40 @@ fn impossible_options_are_refused() {
     let error =
         run(root, &BuildOptions { memory: Bytes(0), threads: Some(2), ..BuildOptions::default() })
             .unwrap_err();
-    let least = error.to_string().split("least that works is ").nth(1).unwrap().parse().unwrap();
+    let least = error.needed().unwrap();
+    assert!(error.to_string().contains(&format!("the least that works is {least}")), "{error}");
     run(root, &BuildOptions { memory: least, threads: Some(2), ..BuildOptions::default() })
         .unwrap();
+}
+
+#[test]
+fn the_budget_refuses_a_grid_instead_of_changing_it() {
+    let ring: Vec<(u64, u64)> = (0..400_000).map(|node| (node, node * 7 % 400_000)).collect();
+    let graph = Made::directed(400_000, &ring);
+    let header = |memory| {
+        let directory = tempfile::tempdir().unwrap();
+        graph.write(directory.path());
+        let options = BuildOptions { memory, threads: Some(2), ..BuildOptions::default() };
+        run(directory.path(), &options)?;
+        Ok::<_, outercore_core::Error>(fs::read(directory.path().join("grid/edge/header.npy"))?)
+    };
+    let enough = header(Bytes::mib(64)).unwrap();
+    // There is room for the given order, not for sorting.
+    let given = Bytes(9_800_000);
+    let error = header(given).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+    assert!(error.to_string().contains("--order natural"), "{error}");
+    assert!(header(error.needed().unwrap()).unwrap() == enough);
+
+    let directory = tempfile::tempdir().unwrap();
+    graph.write(directory.path());
+    let options = BuildOptions {
+        memory: given,
+        threads: Some(2),
+        order: Some(Order::Natural),
+        ..BuildOptions::default()
+    };
+    run(directory.path(), &options).unwrap();
 }
 
 #[test]

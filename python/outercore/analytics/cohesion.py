@@ -26,7 +26,7 @@ def wcc(
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
-    Cost: one pass.
+    Cost: one pass; with state in scratch files as many as it takes until no label changes.
 
     Raises:
         BudgetError: the message says how much memory works.

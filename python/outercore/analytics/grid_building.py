@@ -39,7 +39,7 @@ def grid(
         overwrite: build again where there is a grid.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Cost: reads the edges three times; writes less than twice the bytes that it reads once. Waits
+    Cost: reads the edges twice, three times where they are directed; writes less than twice the bytes that it reads once. Waits
     while another process writes to the data set, and takes the grid that it built.
 
     Raises:

@@ -241,7 +241,7 @@ def sssp(
 
 @_algorithm
 def wcc() -> dict[str, Any]:
-    """Weakly connected components, named by their smallest node; one pass.
+    """Weakly connected components, named by their smallest node; one pass where they fit in memory.
 
     **Example**
 

@@ -359,21 +359,9 @@ fn result_file(input: &PlanInput<'_>) -> Bytes {
     Bytes(header.len() as u64 + input.need.output.0)
 }
 
-/// Rounded up to what messages print, so that the number works when it is typed in.
-fn rounded_up(least: Bytes) -> Bytes {
-    let unit = match least.0 {
-        0..=1_048_575 => 1 << 10,
-        1_048_576..=1_073_741_823 => 1 << 20,
-        _ => 1 << 30,
-    };
-    let tenths = (10 * least.0).div_ceil(unit);
-    // As the message is read again.
-    Bytes((tenths * unit + 5) / 10)
-}
-
 fn too_small(input: &PlanInput<'_>) -> Error {
     let least = match least(input) {
-        Ok(least) => rounded_up(least),
+        Ok(least) => least.readable(),
         Err(error) => return error,
     };
     let has_to_fit = input.algorithm.is_some() && input.need.spill.is_none();
@@ -386,6 +374,7 @@ fn too_small(input: &PlanInput<'_>) -> Error {
             input.shape.connected,
         ),
     )
+    .needs(least)
     .hint(match input.far {
         Some(FarShare::Ratio(_)) => "raise --memory or --far-ratio, or use fewer threads",
         _ if has_to_fit => {

@@ -95,7 +95,11 @@ impl<'a> Builder<'a> {
             record: if name.is_some() { 8 } else { 4 },
             weights: self.weight_array().map_or(0, |array| array.rows()),
         };
-        facts.check_ordering(self.options.order.unwrap_or(Order::Natural))?;
+        let order = |otherwise| self.options.order.unwrap_or(otherwise);
+        // Which order suits is not known yet: what is refused already is told what either takes.
+        if facts.check_ordering(order(Order::Natural)).is_err() {
+            self.check_ordering(&facts, order(Order::Degree))?;
+        }
         let weights = match name {
             Some(name) => read_weights(self.data_set, name, weight_rows)?,
             None => Vec::new(),
@@ -177,11 +181,22 @@ impl<'a> Builder<'a> {
         };
         let order = match self.options.order {
             Some(order) => order,
-            // Sorting takes memory that keeping the given order does not.
-            None if facts.check_ordering(Order::Degree).is_err() => Order::Natural,
+            // By the arcs alone: were it the memory, sums of floats would depend on the budget.
             None => choose(&pass, input, *threads)?,
         };
+        self.check_ordering(facts, order)?;
         Ok((Degrees { into, out }, order))
+    }
+
+    fn check_ordering(&self, facts: &Facts, order: Order) -> Result<()> {
+        facts.check_ordering(order).map_err(|error| match order {
+            Order::Natural => error.hint("raise --memory, or use fewer threads"),
+            Order::Degree => error.hint(format!(
+                "raise --memory, or run `outercore grid {} --order natural`, which takes 4 bytes \
+                 a node less",
+                self.data_set.root().display()
+            )),
+        })
     }
 
     fn pass<'b>(&'b self, facts: &Facts, degrees: &'b [u32]) -> Pass<'b> {

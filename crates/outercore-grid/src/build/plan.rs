@@ -74,7 +74,7 @@ impl Facts {
     /// # Errors
     /// `Budget`, with the least that works for that.
     pub(super) fn check_ordering(&self, order: Order) -> Result<()> {
-        self.fits(self.ordering(order))
+        self.fits(|facts| facts.ordering(order))
     }
 
     /// While arcs pass: in-degrees and places, weights, and the tables of the blocks.
@@ -107,7 +107,7 @@ impl Facts {
     /// # Errors
     /// `Budget`, with the least that works.
     pub(super) fn dealing(&self, edges: &[u64]) -> Result<DealPlan> {
-        self.fits(self.least_memory(edges))?;
+        self.fits(|facts| facts.least_memory(edges))?;
         let blocks = edges.len() as u64;
         let filled = edges.iter().filter(|edges| **edges > 0).count() as u64;
         let largest = edges.iter().max().copied().unwrap_or(0);
@@ -127,12 +127,16 @@ impl Facts {
         })
     }
 
-    fn fits(&self, least: u64) -> Result<()> {
-        if least <= self.memory.0 {
+    fn fits(&self, needed: impl Fn(&Self) -> u64) -> Result<()> {
+        let enough = |memory: Bytes| needed(&Self { memory, ..*self });
+        if enough(self.memory) <= self.memory.0 {
             return Ok(());
         }
-        // Rounded up, so that what the message says does work.
-        let least = Bytes::mib(least.div_ceil(1 << 20));
+        // Chunks take an eighth of what is added at most, so this soon ends.
+        let mut least = self.memory;
+        while enough(least) > least.0 {
+            least = Bytes(enough(least)).readable();
+        }
         Err(Error::new(
             ErrorKind::Budget,
             format!(
@@ -140,7 +144,8 @@ impl Facts {
                  is {least}",
                 self.memory, self.nodes
             ),
-        ))
+        )
+        .needs(least))
     }
 }
 
