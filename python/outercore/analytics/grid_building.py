@@ -39,8 +39,9 @@ def grid(
         overwrite: build again where there is a grid.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Cost: reads the edges twice, three times where they are directed; writes less than twice the bytes that it reads once. Waits
-    while another process writes to the data set, and takes the grid that it built.
+    Cost: reads the edges twice, three times where they are directed; writes less than twice the
+    bytes that it reads once. Waits while another process writes to the data set, and takes the
+    grid that it built.
 
     Raises:
         InvalidError: there is a grid with other weights or another order.
