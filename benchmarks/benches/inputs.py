@@ -99,11 +99,16 @@ def share_of(work: Workload, share: float) -> int:
 
 
 def interpreter_bytes(settings: Settings) -> int:
-    """What Python, PyTorch and PyG charge before any data is touched; measured once."""
+    """What Python, PyTorch and PyG charge before any data is touched; measured once.
+
+    Their files are in the page cache afterwards, so that no measured program is charged for them.
+    """
     kept = settings.work / "interpreter-warm.json"
+    program = "import torch, torch_geometric.data, torch_geometric.nn.models"
     if not kept.exists():
-        program = "import torch, torch_geometric.data, torch_geometric.nn.models"
         kept.write_text(json.dumps(import_bytes(sys.executable, program)))
+    else:
+        _cache_files(sys.executable, program)
     return int(json.loads(kept.read_text()))
 
 
@@ -114,10 +119,17 @@ def import_bytes(interpreter: str | Path, program: str, *, files: bool = False) 
     than they need to keep (1.6 GB for PyTorch and PyG), since the kernel reads far ahead. Without,
     they are in the page cache before, at another's charge.
     """
-    command = [str(interpreter), "-W", "ignore", "-c", program]
     if files:
         drop_cached([Path(interpreter).parent.parent])
     else:
-        subprocess.run(command, check=True, capture_output=True)
-    outcome = run_limited(command).check()
+        _cache_files(interpreter, program)
+    outcome = run_limited(_import(interpreter, program)).check()
     return outcome.peak or outcome.peak_resident
+
+
+def _cache_files(interpreter: str | Path, program: str) -> None:
+    subprocess.run(_import(interpreter, program), check=True, capture_output=True)
+
+
+def _import(interpreter: str | Path, program: str) -> list[str]:
+    return [str(interpreter), "-W", "ignore", "-c", program]
