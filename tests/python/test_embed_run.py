@@ -36,7 +36,6 @@ from outercore.errors import (
     InvalidError,
     NoSpaceError,
     NotFoundError,
-    UnsupportedError,
 )
 from outercore.sources.triples import TripleOptions, import_triples
 
@@ -448,13 +447,6 @@ def test_a_run_that_started_from_another_goes_on_without_it(facts: Path, tmp_pat
     (tmp_path / "first").rename(tmp_path / "elsewhere")
     oc.embed.resume(tmp_path / "run")
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
-
-
-def test_a_gpu_and_partitions_are_refused(facts: Path, tmp_path: Path) -> None:
-    config = small(budget=IN_PARTITIONS, run={"device": "cuda"})
-    with pytest.raises(UnsupportedError, match="partitions are trained on the CPU"):
-        oc.embed(facts, config, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 MEASURED = """

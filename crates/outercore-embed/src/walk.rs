@@ -246,6 +246,26 @@ impl Walk {
     pub fn swaps_after(&self, state: usize) -> &[Swap] {
         self.states.get(state + 1).map_or(&[], |next| &next.swaps)
     }
+
+    /// The partitions of a state that are there for the next step of another one; none where that
+    /// is in another walk.
+    pub(crate) fn staying(&self, state: usize, config: &WalkConfig) -> Vec<usize> {
+        let mut stays = self.states[state].resident.clone();
+        for (index, next) in self.states.iter().enumerate().skip(state + 1) {
+            stays.retain(|partition| next.resident.contains(partition));
+            let buckets = buckets_of(&next.resident, &next.buckets, config.spread);
+            if buckets.is_empty() {
+                continue;
+            }
+            let swaps = self.swaps_after(index);
+            // In place a state that trains nothing of what leaves begins with its swap.
+            if self.mode == SwapMode::InPlace && !buckets.iter().any(|&b| config.before(swaps, b)) {
+                stays.retain(|&partition| swaps.iter().all(|swap| swap.evicted != partition));
+            }
+            return stays;
+        }
+        Vec::new()
+    }
 }
 
 impl Walks {

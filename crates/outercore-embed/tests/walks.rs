@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use common::{Naive, Table, train};
@@ -192,6 +192,49 @@ fn epochs_of_several_walks_give_the_bits_of_those_in_memory() {
                     buckets.keep_all().unwrap();
                 }
                 table.train_epoch(&mut executor, &mut buckets, &mut |_| false).unwrap();
+                naive.train_epoch(&table, epoch);
+                let found = table.numbers(&mut executor);
+                assert!(found == naive.embeddings(&table), "{order:?} {walks:?} {epoch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_trained_elsewhere_may_come_back_when_it_leaves() {
+    let published = [(OrderKind::Legend, 8, 3), (OrderKind::Beta, 7, 4)];
+    let published =
+        published.map(|(kind, partitions, slots)| OrderConfig::new(kind, partitions, slots));
+    for order in orders().into_iter().chain(published) {
+        for walks in ways().into_iter().chain([WalkConfig::default()]) {
+            let directory = tempfile::tempdir().unwrap();
+            let table = Table::walked(&order, walks, 2);
+            let mut naive = Naive::new(&table);
+            table.create(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut buckets = table.buckets(directory.path());
+            let mut relation = common::relation_of(&executor);
+            for epoch in 0..2 {
+                // What is trained, of partitions whose slots hold nothing that counts meanwhile.
+                let mut elsewhere: HashMap<usize, (Vec<f32>, Vec<f32>)> = HashMap::new();
+                while let Some(step) = executor.advance().unwrap() {
+                    for (partition, rows, state) in executor.partitions_mut() {
+                        if let Some((trained, its_state)) = elsewhere.remove(&partition) {
+                            rows.copy_from_slice(&trained);
+                            state.copy_from_slice(&its_state);
+                        }
+                    }
+                    assert!(elsewhere.is_empty(), "{order:?} {walks:?} {step:?}");
+                    train(&mut executor, &mut buckets, &step, &mut relation);
+                    for (partition, rows, state) in executor.partitions_mut() {
+                        if !step.leaving.contains(&partition) {
+                            elsewhere.insert(partition, (rows.to_vec(), state.to_vec()));
+                            rows.fill(f32::NAN);
+                            state.fill(f32::NAN);
+                        }
+                    }
+                }
+                assert!(elsewhere.is_empty(), "{order:?} {walks:?}");
                 naive.train_epoch(&table, epoch);
                 let found = table.numbers(&mut executor);
                 assert!(found == naive.embeddings(&table), "{order:?} {walks:?} {epoch}");

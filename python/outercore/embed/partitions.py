@@ -21,6 +21,7 @@ from outercore import _core
 from outercore.embed.links import Links
 from outercore.embed.npy import read_npy, write_npy
 from outercore.embed.order import PartitionOrder, Walks
+from outercore.embed.slot_copies import SlotCopies
 from outercore.embed.store import Pool, Progress, StartRows, TableLayout
 from outercore.errors import CorruptError, InvalidError
 from outercore.storage import Storage
@@ -50,25 +51,32 @@ class PartitionStore:
 
     A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
     of all that it allows; in place, unless in turn, those of the partition that leaves first. Its
-    rows lie in the slots of the executor.
+    rows lie in the slots of the executor, or in copies of them on another device: there are the
+    relations and whatever the store hands out, too.
 
     Memory: the budget that it is opened with, a pool's triples as training takes them, and the
     relations' tables.
     """
 
-    def __init__(self, directory: Path, memory: int, *, degrees: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        memory: int,
+        *,
+        degrees: bool = False,
+        device: torch.device | None = None,
+    ) -> None:
         """`PartitionStore.open` says what it does."""
         self.directory = directory
         self._memory = memory
+        self._device = device or _CPU
         self._storage = Storage()
         self._open()
-        self.shape: dict[str, Any] = json.loads(self._core.shape())
-        """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
         self.entity_count: int = self.shape["nodes"]
         self.relation_count: int = self.shape["relations"]
         saved = _Resident.decode(self._core.resident(), directory)
-        self.relations = saved.relations
-        self.relation_state = saved.relation_state
+        self.relations = saved.relations.to(self._device)
+        self.relation_state = saved.relation_state.to(self._device)
         self.progress: Progress | None = saved.progress
         self._kept = self._committed = saved.kept
         self._degrees: Tensor | None = None
@@ -79,9 +87,13 @@ class PartitionStore:
 
     def _open(self) -> None:
         self._core = _core.PartitionExecutor(str(self.directory), self._memory)
-        embeddings, state = self._core.slots()
-        self._entities = torch.from_numpy(embeddings)
-        self._state = torch.from_numpy(state)
+        self.shape: dict[str, Any] = json.loads(self._core.shape())
+        """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
+        self._entities, self._state = (torch.from_numpy(table) for table in self._core.slots())
+        self._copies: SlotCopies | None = None
+        if self._device.type != "cpu":
+            slot_rows = self.shape["slot_rows"]
+            self._copies = SlotCopies(self._entities, self._state, slot_rows, self._device)
         # The one that was asked for last.
         self._pool: Pool | None = None
         # Whether a state's partitions are being trained, so that nothing else can be done.
@@ -100,6 +112,7 @@ class PartitionStore:
         memory: int,
         seed: int,
         degrees: bool = False,
+        device: torch.device | None = None,
         start: StartRows | None = None,
         relations: Tensor | None = None,
         walks: Walks | None = None,
@@ -109,7 +122,7 @@ class PartitionStore:
         An epoch goes through `order` as `walks` says, once and as it is by default; the table has
         as many partitions as the order, times those of a group.
         `start` and `relations` give first rows; one that is not a number is the model's own.
-        `degrees` as in `open`.
+        `degrees` and `device` as in `open`.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -139,19 +152,28 @@ class PartitionStore:
             str(directory), json.dumps(creation), order.to_json(), resident, first_rows
         )
         del resident
-        return cls.open(directory, memory, degrees=degrees)
+        return cls.open(directory, memory, degrees=degrees, device=device)
 
     @classmethod
-    def open(cls, directory: Path, memory: int, *, degrees: bool = False) -> PartitionStore:
+    def open(
+        cls,
+        directory: Path,
+        memory: int,
+        *,
+        degrees: bool = False,
+        device: torch.device | None = None,
+    ) -> PartitionStore:
         """The table in `directory` at its last checkpoint; `memory` in bytes.
 
         With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
         beside `memory`, and one pass over the triples.
+        On a `device` other than the CPU partitions are trained in copies of the slots, as large as
+        these; a partition is copied when it comes and when it leaves.
 
         Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
         it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
         """
-        return cls(directory, memory, degrees=degrees)
+        return cls(directory, memory, degrees=degrees, device=device)
 
     def pools(self, epoch: int) -> Iterator[Pool]:
         """See `Store`."""
@@ -166,13 +188,14 @@ class PartitionStore:
         while (step := self._core.advance()) is not None:
             self._within_state = not step["ends_state"]
             weights = step["weights"]
-            resident = step["resident"]
+            resident, leaving = step["resident"], step["leaving"]
+            entities, state = self._brought(resident)
             place = {partition: number for number, (partition, _, _) in enumerate(resident)}
             self._pool = Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
-                entities=self._entities,
-                entity_state=self._state,
+                entities=entities,
+                entity_state=state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
                 shares=_shares(step["parts"]),
@@ -186,6 +209,20 @@ class PartitionStore:
             if self._pool is not None:
                 self._pool.release()
                 self._pool = None
+            if self._copies is not None:
+                self._copies.send(leaving)
+
+    def _brought(self, resident: list[tuple[int, int, int]]) -> tuple[Tensor, Tensor]:
+        """Where a step's partitions are trained: all slots' rows and state."""
+        if self._copies is None:
+            return self._entities, self._state
+        self._copies.bring(resident)
+        return self._copies.embeddings, self._copies.state
+
+    def _settle(self) -> None:
+        """Has everything that was trained in the slots, where the core reads it."""
+        if self._copies is not None:
+            self._copies.send()
 
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
         """Degrees by slot row, those of the partitions that are there."""
@@ -204,16 +241,20 @@ class PartitionStore:
 
     def checkpoint(self, progress: Progress) -> None:
         """See `Store`."""
+        self._settle()
         resident = _Resident(self.relations, self.relation_state, progress, self._kept)
         self._core.commit(resident.encode())
         self._committed = self._kept
 
     def rows(self, entities: Tensor) -> Tensor:
         """See `Store`."""
-        return torch.from_numpy(self._core.rows_of(entities.cpu().contiguous().numpy()))
+        self._settle()
+        rows = torch.from_numpy(self._core.rows_of(entities.cpu().contiguous().numpy()))
+        return rows.to(self._device)
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """See `Store`."""
+        self._settle()
         step = max(1, _BLOCK_NUMBERS // self.shape["dim"])
         for partition in range(self.shape["partitions"]):
             rows = self._first_row(partition + 1) - self._first_row(partition)
@@ -221,10 +262,12 @@ class PartitionStore:
                 count = min(step, rows - first)
                 nodes, numbers = self._core.read_rows(partition, first, count)
                 order = np.argsort(nodes)
-                yield torch.from_numpy(nodes[order]), torch.from_numpy(numbers[order])
+                found = torch.from_numpy(numbers[order]).to(self._device)
+                yield torch.from_numpy(nodes[order]), found
 
     def keep(self) -> None:
         """See `Store`; as files beside the table."""
+        self._settle()
         # Not over those that the last checkpoint names.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
@@ -241,11 +284,15 @@ class PartitionStore:
         if self._kept is not None:
             place, checksum, of_relations = self._kept
             relations = read_npy(self._kept_relations(place), of_relations)
+            self._settle()
             self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
-            self.relations = relations
+            if self._copies is not None:
+                self._copies.forget()
+            self.relations = relations.to(self._device)
 
     def write_entities(self, path: Path) -> None:
         """See `Store`."""
+        self._settle()
         self._core.write_npy(str(path))
 
     def write_relations(self, path: Path) -> None:
@@ -271,7 +318,7 @@ class PartitionStore:
         """Lets go of the table, which another process may then train; nothing else can be done."""
         # The core lets go of the table's lock when nothing refers to it any more; pools that
         # somebody still holds keep the memory that they lie in, and no more.
-        for name in ("_core", "_entities", "_state"):
+        for name in ("_core", "_entities", "_state", "_copies"):
             self.__dict__.pop(name, None)
         self._pool = None
 
@@ -302,7 +349,7 @@ class _Resident:
     relations; a table of an earlier release knows the first one only."""
 
     def encode(self) -> bytes:
-        tables = [self.relations, self.relation_state]
+        tables = [self.relations.cpu(), self.relation_state.cpu()]
         header = {
             "shapes": [list(table.shape) for table in tables],
             "progress": None if self.progress is None else asdict(self.progress),

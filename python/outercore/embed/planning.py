@@ -56,6 +56,7 @@ _BUCKET_BYTES = 32
 _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
+_ON_DEVICE = ("embeddings", "optimiser", "slots", "relations", "a batch")
 _STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
@@ -137,6 +138,11 @@ class Placement:
     def needed(self) -> int:
         """Bytes of all parts."""
         return sum(self.parts.values())
+
+    @property
+    def on_device(self) -> int:
+        """Bytes that a GPU needs where the tables, or the partitions in memory, are on it."""
+        return sum(self.parts.get(name, 0) for name in _ON_DEVICE)
 
     @property
     def for_evaluation(self) -> int:

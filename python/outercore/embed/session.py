@@ -36,7 +36,7 @@ from outercore.embed.scoring import Scoring, choose
 from outercore.embed.store import Progress, Store, TableLayout
 from outercore.embed.stores import open_store
 from outercore.embed.trainer import DivergedError, Trainer, table_layout
-from outercore.errors import BudgetError, InterruptError, InvalidError, UnsupportedError
+from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.storage import Storage
 from outercore.train.stopping import StopRequest
 
@@ -338,17 +338,22 @@ class Session:
 
 
 def device_of(name: str, placement: Placement) -> torch.device:
-    """The device of that name; `auto` is the GPU where there is one and all is in memory.
+    """The device of that name; `auto` is the GPU where there is one that has room for the tables.
 
-    Errors: `InvalidError` where PyTorch finds none; `UnsupportedError` for a GPU and partitions.
+    In partitions the GPU has those that are in memory.
+
+    Errors: `InvalidError` where PyTorch finds none; `BudgetError` where there is no room.
     """
-    if name == "cuda" and not placement.in_memory:
-        raise UnsupportedError(
-            "device `cuda`: partitions are trained on the CPU\n"
-            "hint: use `--device cpu`, or `--partitions 1` with as much memory as that takes"
-        )
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() and placement.in_memory else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
         raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
-    return torch.device(name)
+    free, needed = torch.cuda.mem_get_info()[0], placement.on_device
+    if needed <= free:
+        return torch.device("cuda")
+    if name == "auto":
+        return torch.device("cpu")
+    raise BudgetError(
+        f"device `cuda`: expected {needed:,} bytes for tables and a batch, found {free:,} free\n"
+        "hint: use less by `--memory`, so that the tables are in partitions, or `--device cpu`"
+    )

@@ -37,7 +37,9 @@ def open_store(
     if not placement.in_memory:
         degrees = config.negatives.degree_share > 0.0
         if run.begun:
-            return PartitionStore.open(run.state, placement.for_partitions, degrees=degrees)
+            return PartitionStore.open(
+                run.state, placement.for_partitions, degrees=degrees, device=device
+            )
         return PartitionStore.create(
             run.state,
             data.source(run.fingerprint),
@@ -49,6 +51,7 @@ def open_store(
             memory=placement.for_partitions,
             seed=config.run.seed,
             degrees=degrees,
+            device=device,
             start=first_rows,
             relations=relations,
         )

@@ -89,7 +89,23 @@ impl Executor {
         let Part { number, visits, ends_state, .. } = part;
         let (buckets, shares) = visits.into_iter().unzip();
         let resident = self.current.clone();
-        Ok(Step { epoch, state, number, buckets, shares, resident, ends_state })
+        let leaving = self.leaving();
+        Ok(Step { epoch, state, number, buckets, shares, resident, leaving, ends_state })
+    }
+
+    /// The partitions of the step handed out that the next one may not have.
+    fn leaving(&self) -> Vec<usize> {
+        let index = self.index();
+        let mut leaving: Vec<usize> = self.current.iter().map(|there| there.partition).collect();
+        if self.parts.is_empty() {
+            let stays = self.walk.staying(index, &self.walks.config());
+            leaving.retain(|partition| !stays.contains(partition));
+        } else {
+            // The rest of the state is trained while these are swapped.
+            let swaps = self.walk.swaps_after(index);
+            leaving.retain(|&partition| swaps.iter().any(|swap| swap.evicted == partition));
+        }
+        leaving
     }
 
     /// Completes the swap to the next state and moves on.

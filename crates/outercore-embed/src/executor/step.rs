@@ -20,6 +20,9 @@ pub struct Step {
     /// Partitions that may be read and changed; no other memory may. In the order of the buffer
     /// state, whatever their slots.
     pub resident: Vec<Resident>,
+    /// Which of these the next step may not have any more: who trains copies of them has to bring
+    /// these back before it asks for the next step. All at the end of a walk.
+    pub leaving: Vec<usize>,
     /// Whether it is the last one of its buffer state, so that a commit may follow.
     pub ends_state: bool,
 }

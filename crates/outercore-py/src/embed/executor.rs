@@ -244,6 +244,7 @@ impl PartitionExecutor {
         let parts: Vec<u32> = step.shares.iter().map(|share| share.of).collect();
         found.set_item("parts", parts)?;
         found.set_item("resident", resident)?;
+        found.set_item("leaving", step.leaving)?;
         let count = pool.triples.len() / 3;
         let triples = pool.triples.into_pyarray(py).reshape([count, 3])?;
         found.set_item("triples", triples)?;
