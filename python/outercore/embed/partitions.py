@@ -189,13 +189,15 @@ class PartitionStore:
             self._within_state = not step["ends_state"]
             weights = step["weights"]
             resident, leaving = step["resident"], step["leaving"]
-            entities, state = self._brought(resident)
+            if self._copies is not None:
+                self._copies.bring(resident)
             place = {partition: number for number, (partition, _, _) in enumerate(resident)}
             self._pool = Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
-                entities=entities,
-                entity_state=state,
+                # No name for them here: they go when the table is opened again.
+                entities=self._entities if self._copies is None else self._copies.embeddings,
+                entity_state=self._state if self._copies is None else self._copies.state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
                 shares=_shares(step["parts"]),
@@ -211,13 +213,6 @@ class PartitionStore:
                 self._pool = None
             if self._copies is not None:
                 self._copies.send(leaving)
-
-    def _brought(self, resident: list[tuple[int, int, int]]) -> tuple[Tensor, Tensor]:
-        """Where a step's partitions are trained: all slots' rows and state."""
-        if self._copies is None:
-            return self._entities, self._state
-        self._copies.bring(resident)
-        return self._copies.embeddings, self._copies.state
 
     def _settle(self) -> None:
         """Has everything that was trained in the slots, where the core reads it."""
