@@ -49,12 +49,17 @@ pub fn divide(
         return Err(Error::invalid(format!("negatives: ranges at {starts:?} do not ascend")));
     }
     let wrong = |what: &str, number: i64| Error::invalid(format!("negatives: {what} {number}"));
-    let mut found = vec![(Vec::new(), Vec::new()); groups];
+    // All anchors first: triples lie far apart, and the processor waits for many of them at once
+    // as long as nothing is done with them.
+    let mut anchors = Vec::with_capacity(places.len());
     for &place in places {
         let first = usize::try_from(place).ok().and_then(|place| place.checked_mul(3));
         let at = first.and_then(|first| first.checked_add(column));
         let anchor = at.and_then(|at| triples.get(at));
-        let anchor = *anchor.ok_or_else(|| wrong("no triple", place))?;
+        anchors.push(*anchor.ok_or_else(|| wrong("no triple", place))?);
+    }
+    let mut found = vec![(Vec::new(), Vec::new()); groups];
+    for (&place, &anchor) in places.iter().zip(&anchors) {
         // Few ranges: looking at each is faster than halving them.
         let before = starts.iter().filter(|&&start| start <= anchor).count();
         let range = before.checked_sub(1).ok_or_else(|| wrong("no range of row", anchor))?;

@@ -6,11 +6,13 @@ mod source;
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use bytemuck::{AnyBitPattern, NoUninit};
 use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
 use outercore_format::Checksum;
-use outercore_io::{Engine, EngineConfig, FileId, WriteFile};
+use outercore_io::{CostModel, Engine, EngineConfig, FileId, WriteFile, plan_range};
 use serde::{Deserialize, Serialize};
 
 use crate::executor::{Step, pools};
@@ -291,10 +293,9 @@ impl Buckets {
     pub fn keep_all(&mut self) -> Result<()> {
         let mut all = TriplePool::default();
         self.reserve(&mut all, self.header.triples);
-        for index in 0..self.entries.len() {
-            let start = self.entries[index].start as usize;
-            self.read_bucket(index, start, &mut all)?;
-        }
+        let starts = self.entries.iter().map(|entry| entry.start as usize);
+        let wanted: Vec<(usize, usize)> = starts.enumerate().collect();
+        self.read_whole(&wanted, &mut all)?;
         self.all = Some(all);
         Ok(())
     }
@@ -320,7 +321,7 @@ impl Buckets {
         let mut pool = TriplePool::default();
         for index in 0..self.entries.len() {
             self.reserve(&mut pool, self.entries[index].count);
-            self.read_bucket(index, 0, &mut pool)?;
+            self.read_whole(&[(index, 0)], &mut pool)?;
             let [head, tail] = [index / partitions, index % partitions].map(|p| firsts[p]);
             for &[source, _, target] in &pool.triples {
                 degrees[(head + u64::from(source)) as usize] += 1;
@@ -333,8 +334,8 @@ impl Buckets {
     /// Fills `pool` with the triples of a step, as rows of the slots' memory; a slot has
     /// `slot_rows` rows.
     ///
-    /// **Cost**: one sequential read a bucket, of which all is read where a part is wanted; none
-    /// where they are kept in memory.
+    /// **Cost**: one sequential read a bucket, of which all is read where a part is wanted, and
+    /// those of which all is wanted together; none where they are kept in memory.
     ///
     /// # Errors
     /// `Invalid`: a bucket whose partitions the step does not have. `Corrupt`: other bytes than
@@ -349,6 +350,7 @@ impl Buckets {
                 Error::invalid(format!("partition {partition} is not in memory in this step"))
             })
         };
+        let (mut whole, mut places) = (Vec::new(), Vec::new());
         let mut start = 0;
         for (bucket, share) in visits() {
             let Some(index) = self.index(bucket) else {
@@ -357,15 +359,19 @@ impl Buckets {
             let (head, tail) = (first_row(bucket.source)?, first_row(bucket.target)?);
             let end = start + share.count(self.entries[index].count) as usize;
             if share.of == 1 {
-                self.read_bucket(index, start, pool)?;
+                whole.push((index, start));
             } else {
                 self.read_part(index, share, start, pool)?;
             }
-            for triple in &mut pool.triples[start..end] {
+            places.push((start..end, head, tail));
+            start = end;
+        }
+        self.read_whole(&whole, pool)?;
+        for (range, head, tail) in places {
+            for triple in &mut pool.triples[range] {
                 triple[0] += head;
                 triple[2] += tail;
             }
-            start = end;
         }
         Ok(())
     }
@@ -399,7 +405,7 @@ impl Buckets {
             (all, from as usize)
         } else {
             self.reserve(&mut whole, count);
-            self.read_bucket(index, 0, &mut whole)?;
+            self.read_whole(&[(index, 0)], &mut whole)?;
             (&whole, 0)
         };
         for (to, place) in (start..).zip(share.places(count)) {
@@ -413,48 +419,92 @@ impl Buckets {
         Ok(())
     }
 
-    /// Puts a bucket's triples, as they are stored, at `start` of `pool`.
-    fn read_bucket(&mut self, index: usize, start: usize, pool: &mut TriplePool) -> Result<()> {
-        let entry = self.entries[index];
-        let (from, count) = (entry.start as usize, entry.count as usize);
-        if count == 0 {
-            return Ok(());
-        }
-        let range = start..start + count;
-        let triples = &mut pool.triples[range.clone()];
+    /// Puts the triples of buckets, as they are stored, each at its place of `pool`. All that the
+    /// device is asked for stands in its queue at once.
+    fn read_whole(&mut self, wanted: &[(usize, usize)], pool: &mut TriplePool) -> Result<()> {
         if let Some(all) = &self.all {
-            triples.copy_from_slice(&all.triples[from..from + count]);
-            if self.header.weighted {
-                pool.weights[range].copy_from_slice(&all.weights[from..from + count]);
+            for &(index, start) in wanted {
+                let Entry { start: from, count, .. } = self.entries[index];
+                let (from, count) = (from as usize, count as usize);
+                let range = start..start + count;
+                pool.triples[range.clone()].copy_from_slice(&all.triples[from..from + count]);
+                if self.header.weighted {
+                    pool.weights[range].copy_from_slice(&all.weights[from..from + count]);
+                }
             }
             return Ok(());
         }
-        let places = self.header.places();
-        let place = places.triples + 12 * entry.start;
-        self.engine.read_into(self.file, place, bytemuck::cast_slice_mut(triples))?;
-        let mut sum = 0;
-        if self.header.weighted {
-            let weights = &mut pool.weights[range];
-            let place = places.weights + 4 * entry.start;
-            self.engine.read_into(self.file, place, bytemuck::cast_slice_mut(weights))?;
-            for (&triple, &weight) in triples.iter().zip(&*weights) {
-                sum = mix(sum, triple, Some(weight));
+        let Places { triples, weights, weighted, .. } = self.header.places();
+        self.read_column(wanted, triples, &mut pool.triples)?;
+        if weighted {
+            self.read_column(wanted, weights, &mut pool.weights)?;
+        }
+        wanted.iter().try_for_each(|&(index, start)| self.check(index, start, pool))
+    }
+
+    /// Reads what buckets have in the part of the file that begins at `base`.
+    fn read_column<T: NoUninit + AnyBitPattern>(
+        &mut self,
+        wanted: &[(usize, usize)],
+        base: u64,
+        into: &mut [T],
+    ) -> Result<()> {
+        let width = size_of::<T>() as u64;
+        // Ranges of the file, and where their bytes go: buckets side by side in both are one.
+        let mut ranges: Vec<(Range<u64>, u64)> = Vec::new();
+        for &(index, start) in wanted {
+            let Entry { start: from, count, .. } = self.entries[index];
+            let (first, to) = (base + width * from, width * start as u64);
+            match ranges.last_mut() {
+                Some((range, place))
+                    if range.end == first && *place + (first - range.start) == to =>
+                {
+                    range.end += width * count;
+                }
+                _ => ranges.push((first..first + width * count, to)),
             }
-        } else {
-            sum = triples.iter().fold(sum, |sum, &triple| mix(sum, triple, None));
         }
-        if sum != entry.sum {
-            let partitions = self.header.source.partitioning.partitions();
-            return Err(Error::corrupt(format!(
-                "buckets `{}`: bucket ({}, {}) at byte {place}: found {sum:016x}, expected {:016x}",
-                self.path.display(),
-                index / partitions,
-                index % partitions,
-                entry.sum
-            ))
-            .hint(DAMAGED));
+        let (cost, most) = (CostModel::default(), self.engine.max_read());
+        let (mut reads, mut places) = (Vec::new(), Vec::new());
+        for (range, to) in ranges {
+            let first = range.start;
+            for read in plan_range(range, &cost, most) {
+                places.push((to + read.offset - first) as usize);
+                reads.push(read);
+            }
         }
+        let into: &mut [u8] = bytemuck::cast_slice_mut(into);
+        self.engine.read(self.file, &reads, &mut |number, bytes| {
+            into[places[number]..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        })?;
         Ok(())
+    }
+
+    /// Compares a bucket's triples, which stand at `start` of `pool`, with its checksum.
+    fn check(&self, index: usize, start: usize, pool: &TriplePool) -> Result<()> {
+        let entry = self.entries[index];
+        let range = start..start + entry.count as usize;
+        let triples = pool.triples[range.clone()].iter();
+        let sum = if self.header.weighted {
+            let with_weights = triples.zip(&pool.weights[range]);
+            with_weights.fold(0, |sum, (&triple, &weight)| mix(sum, triple, Some(weight)))
+        } else {
+            triples.fold(0, |sum, &triple| mix(sum, triple, None))
+        };
+        if sum == entry.sum {
+            return Ok(());
+        }
+        let partitions = self.header.source.partitioning.partitions();
+        let text = format!(
+            "buckets `{}`: bucket ({}, {}) at byte {}: found {sum:016x}, expected {:016x}",
+            self.path.display(),
+            index / partitions,
+            index % partitions,
+            self.header.places().triples + 12 * entry.start,
+            entry.sum
+        );
+        Err(Error::corrupt(text).hint(DAMAGED))
     }
 }
 
