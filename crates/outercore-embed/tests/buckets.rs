@@ -96,6 +96,24 @@ fn a_pool_holds_the_triples_of_its_buckets_in_their_order() {
 }
 
 #[test]
+fn buckets_side_by_side_are_one_read() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("b.bin");
+    let weights: Vec<f32> = (0..table.triples.len()).map(|i| i as f32).collect();
+    for (weights, reads) in [(&weights[..0], 1), (&weights[..], 2)] {
+        let mut triples = MemoryTriples { triples: &table.triples, weights };
+        let from = source(&table, &reads.to_string());
+        build_buckets(&RealDisk, &path, &mut triples, &from, Bytes::mib(2)).unwrap();
+        let mut buckets = Buckets::open(&path, engine()).unwrap();
+        buckets.keep_all().unwrap();
+        assert_eq!(buckets.counters().requests, reads);
+        let bytes = if weights.is_empty() { 12 } else { 16 };
+        assert_eq!(buckets.counters().useful_bytes, bytes * buckets.triples());
+    }
+}
+
+#[test]
 fn buckets_of_other_triples_are_made_anew_and_damaged_ones_refused() {
     let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
     let directory = tempfile::tempdir().unwrap();
