@@ -419,8 +419,8 @@ impl Buckets {
         Ok(())
     }
 
-    /// Puts the triples of buckets, as they are stored, each at its place of `pool`. All that the
-    /// device is asked for stands in its queue at once.
+    /// Puts the triples of buckets, as they are stored, each at its place of `pool`. Small reads of
+    /// several buckets wait for the device together.
     fn read_whole(&mut self, wanted: &[(usize, usize)], pool: &mut TriplePool) -> Result<()> {
         if let Some(all) = &self.all {
             for &(index, start) in wanted {
