@@ -9,7 +9,8 @@ use common::{Table, engine};
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    ArrayTriples, Buckets, MemoryTriples, OrderConfig, OrderKind, TriplePool, Walks, build_buckets,
+    ArrayTriples, Buckets, MemoryTriples, OrderConfig, OrderKind, PoolReader, TriplePool, Visit,
+    Walks, build_buckets,
 };
 use outercore_format::DType;
 use outercore_io::RealDisk;
@@ -141,6 +142,58 @@ fn buckets_of_other_triples_are_made_anew_and_damaged_ones_refused() {
     }
     std::fs::write(&path, &first[..first.len() - 1]).unwrap();
     assert_eq!(Buckets::open(&path, engine()).err().unwrap().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn what_was_read_ahead_for_another_step_or_badly_is_not_a_steps() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    let directory = tempfile::tempdir().unwrap();
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    let slot_rows = table.layout.slot_rows();
+    let mut buckets = table.buckets(directory.path());
+    let mut pools = PoolReader::new(table.buckets(directory.path())).unwrap();
+    let mut expected = TriplePool::default();
+    let step = executor.advance().unwrap().unwrap();
+    let visits: Vec<Visit> = step.buckets.iter().copied().zip(step.shares.clone()).collect();
+    buckets.read(&step, slot_rows, &mut expected).unwrap();
+    for begun in [&visits[1..], &[], &visits[..]] {
+        pools.begin(begun.to_vec()).unwrap();
+        assert_eq!(pools.buckets().unwrap().triples(), table.triples.len() as u64);
+        assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
+        // Read once more, it is read anew: its rows were made the slots'.
+        assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
+    }
+
+    let path = directory.path().join("buckets.bin");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 5;
+    bytes[last] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut failed = None;
+    let mut next = Some(step);
+    while let Some(step) = next {
+        match pools.read(&step, slot_rows) {
+            Ok(_) => assert!(!step.buckets.iter().any(|b| (b.source, b.target) == (4, 4))),
+            Err(error) => failed = Some((error, step)),
+        }
+        if failed.is_some() {
+            break;
+        }
+        if let Some(visits) = executor.upcoming() {
+            pools.begin(visits.to_vec()).unwrap();
+        }
+        next = executor.advance().unwrap();
+    }
+    let (error, step) = failed.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("bucket (4, 4)"), "{error}");
+    // What failed may be asked for once more.
+    assert!(pools.read(&step, slot_rows).is_err());
+    bytes[last] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    buckets.read(&step, slot_rows, &mut expected).unwrap();
+    assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
 }
 
 #[test]

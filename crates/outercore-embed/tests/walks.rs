@@ -9,8 +9,8 @@ use std::sync::Arc;
 use common::{Naive, Table, train};
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::{
-    BucketEdges, Order, OrderConfig, OrderKind, OrderPlan, PlanInput, Share, SwapMode, TriplePool,
-    Walk, WalkConfig, Walks, partition_order, plan_order,
+    BucketEdges, Order, OrderConfig, OrderKind, OrderPlan, PlanInput, PoolReader, Share, SwapMode,
+    TriplePool, Visit, Walk, WalkConfig, Walks, partition_order, plan_order,
 };
 use outercore_io::RealDisk;
 use proptest::prelude::*;
@@ -410,6 +410,47 @@ fn no_pool_is_larger_than_the_room_for_it() {
                     assert!(pool.triples.len() as u64 <= room, "{order:?} {walks:?}");
                 }
                 assert_eq!(all, table.triples.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_step_is_known_ahead_and_so_are_its_triples() {
+    for order in orders() {
+        for walks in [vec![WalkConfig::default()], ways()].concat() {
+            let directory = tempfile::tempdir().unwrap();
+            let table = Table::walked(&order, walks, 0);
+            table.create(Arc::new(RealDisk), directory.path()).unwrap();
+            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+            let slot_rows = table.layout.slot_rows();
+            let mut buckets = table.buckets(directory.path());
+            let mut pools = PoolReader::new(table.buckets(directory.path())).unwrap();
+            let (mut expected, mut steps) = (TriplePool::default(), 0);
+            for _ in 0..3 {
+                // What comes first is known before it is asked for, too.
+                let mut upcoming: Option<Vec<Visit>> = executor.upcoming().map(<[_]>::to_vec);
+                while let Some(step) = executor.advance().unwrap() {
+                    let visits: Vec<Visit> =
+                        step.buckets.iter().copied().zip(step.shares.iter().copied()).collect();
+                    assert_eq!(upcoming.as_ref(), Some(&visits), "{order:?} {walks:?}");
+                    buckets.read(&step, slot_rows, &mut expected).unwrap();
+                    assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
+                    steps += 1;
+                    // Opened again in the midst of an epoch, and moved on by a commit.
+                    if step.ends_state && steps % 3 == 0 {
+                        executor.commit(&1.0f32.to_le_bytes()).unwrap();
+                    }
+                    if step.ends_state && steps == 9 {
+                        drop(executor);
+                        executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+                    }
+                    upcoming = executor.upcoming().map(<[_]>::to_vec);
+                    assert_eq!(executor.upcoming(), upcoming.as_deref());
+                    if let Some(visits) = upcoming.clone() {
+                        pools.begin(visits).unwrap();
+                    }
+                }
             }
         }
     }

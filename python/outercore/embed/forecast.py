@@ -112,14 +112,15 @@ def _orders(
                     write_bandwidth=write_bandwidth,
                     walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
                 )
-                # A state waits for its triples, where not all of them stay in memory.
+                # Where not all triples stay in memory, those of the next state are read meanwhile.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
+                device_seconds = plan.swap_seconds + read / read_bandwidth
                 found.append(
                     {
                         **asdict(plan),
                         "swap": swap,
                         "bytes_of_triples": read,
-                        "epoch_seconds": plan.epoch_seconds + read / read_bandwidth,
+                        "epoch_seconds": max(plan.epoch_seconds, device_seconds),
                         "chosen": kind == config.budget.order and swap == placement.swap,
                     }
                 )

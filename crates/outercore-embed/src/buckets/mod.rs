@@ -1,5 +1,6 @@
 //! Triples sorted by the partitions of their two ends, on disk or in memory.
 
+mod ahead;
 mod build;
 mod graph;
 mod source;
@@ -21,6 +22,7 @@ use crate::order::Bucket;
 use crate::plan::BucketEdges;
 use crate::walk::{Share, Visit, Walks};
 
+pub use ahead::PoolReader;
 pub use build::build_buckets;
 pub use graph::{GraphTriples, HeldOut, LinkPart, LinkReader};
 pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
@@ -341,37 +343,47 @@ impl Buckets {
     /// `Invalid`: a bucket whose partitions the step does not have. `Corrupt`: other bytes than
     /// were written. A failed read.
     pub fn read(&mut self, step: &Step, slot_rows: u64, pool: &mut TriplePool) -> Result<()> {
-        let visits = || step.buckets.iter().copied().zip(step.shares.iter().copied());
-        let total = visits().map(|(bucket, share)| share.count(self.count(bucket))).sum();
+        self.fill(&step.visits().collect::<Vec<_>>(), pool)?;
+        self.put(step, slot_rows, pool)
+    }
+
+    /// Fills `pool` with the triples of buckets or of parts of them, as rows of their partitions.
+    fn fill(&mut self, visits: &[Visit], pool: &mut TriplePool) -> Result<()> {
+        let total = visits.iter().map(|&(bucket, share)| share.count(self.count(bucket))).sum();
         self.reserve(pool, total);
+        let mut whole = Vec::new();
+        let mut start = 0;
+        for &(bucket, share) in visits {
+            let Some(index) = self.index(bucket) else {
+                return Err(Error::invalid(format!("there is no {bucket:?}")));
+            };
+            if share.of == 1 {
+                whole.push((index, start));
+            } else {
+                self.read_part(index, share, start, pool)?;
+            }
+            start += share.count(self.entries[index].count) as usize;
+        }
+        self.read_whole(&whole, pool)
+    }
+
+    /// Makes rows of the slots' memory out of what [`Buckets::fill`] has read for a step.
+    fn put(&self, step: &Step, slot_rows: u64, pool: &mut TriplePool) -> Result<()> {
         let first_row = |partition| {
             let found = step.resident.iter().find(|resident| resident.partition == partition);
             found.map(|resident| (resident.slot as u64 * slot_rows) as u32).ok_or_else(|| {
                 Error::invalid(format!("partition {partition} is not in memory in this step"))
             })
         };
-        let (mut whole, mut places) = (Vec::new(), Vec::new());
         let mut start = 0;
-        for (bucket, share) in visits() {
-            let Some(index) = self.index(bucket) else {
-                return Err(Error::invalid(format!("there is no {bucket:?}")));
-            };
+        for (bucket, share) in step.visits() {
             let (head, tail) = (first_row(bucket.source)?, first_row(bucket.target)?);
-            let end = start + share.count(self.entries[index].count) as usize;
-            if share.of == 1 {
-                whole.push((index, start));
-            } else {
-                self.read_part(index, share, start, pool)?;
-            }
-            places.push((start..end, head, tail));
-            start = end;
-        }
-        self.read_whole(&whole, pool)?;
-        for (range, head, tail) in places {
-            for triple in &mut pool.triples[range] {
+            let end = start + share.count(self.count(bucket)) as usize;
+            for triple in &mut pool.triples[start..end] {
                 triple[0] += head;
                 triple[2] += tail;
             }
+            start = end;
         }
         Ok(())
     }
@@ -384,6 +396,10 @@ impl Buckets {
 
     fn reserve(&self, pool: &mut TriplePool, triples: u64) {
         let triples = triples as usize;
+        // Grown, a vector may have room for twice as much, which nobody has planned.
+        if pool.triples.capacity() < triples {
+            *pool = TriplePool::default();
+        }
         pool.triples.resize(triples, [0; 3]);
         pool.weights.resize(if self.header.weighted { triples } else { 0 }, 0.0);
     }

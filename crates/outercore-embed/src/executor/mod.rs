@@ -29,7 +29,7 @@ use crate::journal::{Position, ResidentRecord};
 use crate::layout::TableLayout;
 use crate::order::Order;
 use crate::partition::{Slot, SlotMemory};
-use crate::walk::{EpochVisits, Walk, WalkConfig, WalkState, Walks};
+use crate::walk::{EpochVisits, Visit, Walk, WalkConfig, WalkState, Walks};
 
 pub use counters::ExecutorCounters;
 pub use memory::{ExecutorMemory, plan_memory};
@@ -97,6 +97,8 @@ pub struct Executor {
     entered: bool,
     /// Steps of the state that are still to be handed out.
     parts: VecDeque<Part>,
+    /// Those of the states that were looked at ahead, which follow in this epoch.
+    parts_ahead: VecDeque<(usize, VecDeque<Part>)>,
     /// Partitions of the last step handed out.
     current: Vec<Resident>,
     /// Whether the swap to the next state has begun.
@@ -173,6 +175,16 @@ impl Executor {
     /// steps are handed out then; the last commit is as it was.
     pub fn advance(&mut self) -> Result<Option<Step>> {
         self.guarded(Self::next_step)
+    }
+
+    /// What the next step trains, for who reads triples ahead; none after the last step of an
+    /// epoch.
+    pub fn upcoming(&mut self) -> Option<&[Visit]> {
+        if !self.failed && self.parts.is_empty() && !self.epoch_ended {
+            self.look_ahead();
+        }
+        let ahead = self.parts_ahead.iter().flat_map(|(_, parts)| parts);
+        self.parts.iter().chain(ahead).next().map(|part| &*part.visits)
     }
 
     /// The partitions of the last step: number, embeddings and state, without the rows of no node.

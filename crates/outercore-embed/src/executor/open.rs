@@ -136,6 +136,7 @@ impl Executor {
             position: journal.position,
             entered: false,
             parts: VecDeque::new(),
+            parts_ahead: VecDeque::new(),
             current: Vec::new(),
             swap_begun: false,
             in_flight: Vec::new(),

@@ -1,6 +1,8 @@
 //! From state to state: which partitions are brought into memory, which steps are handed out, and
 //! which swap begins meanwhile.
 
+use std::collections::VecDeque;
+
 use outercore_core::{Error, Result};
 
 use super::step::{Part, parts};
@@ -44,13 +46,36 @@ impl Executor {
                 self.exchange(&[(slot, Some(partition))])?;
             }
         }
-        let Position { epoch, state } = self.position;
-        let visits = self.visits_of(epoch, state);
-        self.parts = parts(visits, state, self.walk.mode);
+        let state = self.position.state;
+        self.parts = match self.parts_ahead.pop_front() {
+            Some((of, parts)) if of == state => parts,
+            _ => self.parts_of(state),
+        };
         self.counters.states += 1;
         self.swap_begun = false;
         self.entered = true;
         Ok(())
+    }
+
+    /// Lists the steps of the states that follow in this epoch, up to the first that has one.
+    pub(super) fn look_ahead(&mut self) {
+        let next = self.position.state + usize::from(self.entered);
+        let mut state = self.parts_ahead.back().map_or(next, |(state, _)| state + 1);
+        let mut found = self.parts_ahead.iter().any(|(_, parts)| !parts.is_empty());
+        while !found && state < self.walks.states() {
+            let parts = self.parts_of(state);
+            found = !parts.is_empty();
+            self.parts_ahead.push_back((state, parts));
+            state += 1;
+        }
+    }
+
+    /// The steps of a state of the position's epoch; states are asked for in turn.
+    fn parts_of(&mut self, state: usize) -> VecDeque<Part> {
+        let epoch = self.position.epoch;
+        let visits = self.visits_of(epoch, state);
+        let (number, _) = self.walks.place_of(epoch, state);
+        parts(visits, state, self.walks.walk(number).mode)
     }
 
     /// What is trained in a state of an epoch; states are asked for in turn.

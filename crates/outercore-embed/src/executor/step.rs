@@ -27,6 +27,13 @@ pub struct Step {
     pub ends_state: bool,
 }
 
+impl Step {
+    /// The buckets, each with the part of it that is trained.
+    pub(crate) fn visits(&self) -> impl Iterator<Item = Visit> {
+        self.buckets.iter().copied().zip(self.shares.iter().copied())
+    }
+}
+
 /// A partition in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {

@@ -9,8 +9,8 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use outercore_core::{Bytes, Error, Result};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    Buckets, Executor, ExecutorMemory, Order, Partitioning, SlotViews, Step, TableLayout,
-    TriplePool, WalkConfig, Walks, build_buckets, plan_memory,
+    Buckets, Executor, ExecutorMemory, Order, Partitioning, PoolReader, SlotViews, Step,
+    TableLayout, WalkConfig, Walks, build_buckets, plan_memory,
 };
 use outercore_io::{EngineConfig, RealDisk};
 use pyo3::prelude::*;
@@ -146,7 +146,7 @@ pub struct PartitionExecutor {
 
 struct State {
     executor: Executor,
-    buckets: Buckets,
+    pools: PoolReader,
     memory: ExecutorMemory,
     /// Triples of the largest pool, and of a bucket that is read whole beside it.
     largest_pool: (u64, u64),
@@ -179,20 +179,21 @@ impl PartitionExecutor {
 
     /// Sizes of the table, as JSON.
     fn shape(&self) -> PyResult<String> {
-        let state = self.lock();
-        let layout = state.executor.layout();
+        let mut state = self.lock();
+        let State { executor, pools, .. } = &mut *state;
+        let (layout, buckets) = (executor.layout(), pools.buckets().map_err(to_python)?);
         to_json(&serde_json::json!({
             "nodes": layout.partitioning().nodes(),
-            "relations": state.buckets.made_from().relations,
+            "relations": buckets.made_from().relations,
             "partitions": layout.partitioning().partitions(),
             "dim": layout.dim(),
             "state_width": layout.state_width(),
             "slot_rows": layout.slot_rows(),
-            "slots": state.executor.slots(),
+            "slots": executor.slots(),
             "partition_bytes": layout.partition_bytes().0,
-            "triples": state.buckets.triples(),
-            "weighted": state.buckets.weighted(),
-            "walks": state.executor.walk_config(),
+            "triples": buckets.triples(),
+            "weighted": buckets.weighted(),
+            "walks": executor.walk_config(),
         }))
         .map_err(to_python)
     }
@@ -323,13 +324,14 @@ impl PartitionExecutor {
 
     /// Triples of every node, those of a partition one after the other; one pass over the triples.
     fn degrees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        let degrees = py.detach(|| self.lock().buckets.degrees()).map_err(to_python)?;
+        let degrees = py.detach(|| self.lock().pools.buckets()?.degrees()).map_err(to_python)?;
         Ok(degrees.into_pyarray(py))
     }
 
     /// Triples in each bucket, as JSON.
     fn edges(&self) -> PyResult<String> {
-        to_json(&self.lock().buckets.edges()).map_err(to_python)
+        let edges = self.lock().pools.buckets().map(|buckets| buckets.edges());
+        edges.and_then(|edges| to_json(&edges)).map_err(to_python)
     }
 
     /// The order of the epochs that go forwards, as JSON.
@@ -355,10 +357,13 @@ struct Pool {
 impl State {
     fn next(&mut self) -> Result<Option<(Step, Pool)>> {
         let Some(step) = self.executor.advance()? else { return Ok(None) };
-        let mut pool = TriplePool::default();
-        self.buckets.read(&step, self.executor.layout().slot_rows(), &mut pool)?;
-        let triples = pool.triples.iter().flatten().map(|&word| i64::from(word)).collect();
-        let pool = Pool { triples, weights: pool.weights, weighted: self.buckets.weighted() };
+        let read = self.pools.read(&step, self.executor.layout().slot_rows())?;
+        let triples = read.triples.iter().flatten().map(|&word| i64::from(word)).collect();
+        let weights = read.weights.clone();
+        let pool = Pool { triples, weights, weighted: self.pools.buckets()?.weighted() };
+        if let Some(visits) = self.executor.upcoming() {
+            self.pools.begin(visits.to_vec())?;
+        }
         Ok(Some((step, pool)))
     }
 }
@@ -398,7 +403,8 @@ fn open(directory: &Path, memory: Bytes) -> Result<State> {
     }
     let beside = buckets.read_beside(&walks);
     let largest_pool = (buckets.largest_pool(&walks) - beside, beside);
-    Ok(State { executor, buckets, memory: plan, largest_pool })
+    let pools = PoolReader::new(buckets)?;
+    Ok(State { executor, pools, memory: plan, largest_pool })
 }
 
 /// An array over slots' memory, which `memory` keeps.

@@ -1,0 +1,142 @@
+//! The thread that reads the triples of the next step while the caller trains.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use outercore_core::{Error, Result};
+
+use super::{Buckets, TriplePool};
+use crate::executor::Step;
+use crate::walk::Visit;
+
+/// Reads pools, the next one ahead where it is known.
+///
+/// **Memory**: that of [`Buckets`], and the largest pool so far.
+///
+/// # Example
+/// ```no_run
+/// # use outercore_embed::{Buckets, Executor, PoolReader};
+/// # fn train(mut executor: Executor, buckets: Buckets) -> outercore_core::Result<()> {
+/// let slot_rows = executor.layout().slot_rows();
+/// let mut pools = PoolReader::new(buckets)?;
+/// while let Some(step) = executor.advance()? {
+///     let triples = pools.read(&step, slot_rows)?.triples.clone();
+///     if let Some(visits) = executor.upcoming() {
+///         pools.begin(visits.to_vec())?;
+///     }
+///     // Meanwhile `triples` are trained.
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct PoolReader {
+    /// None while the thread has it.
+    reading: Option<Reading>,
+    /// What was read ahead, and whether that went well; it is in the pool.
+    ready: Option<(Vec<Visit>, Result<()>)>,
+    jobs: Option<Sender<Job>>,
+    answers: Receiver<(Job, Result<()>)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Reading {
+    buckets: Buckets,
+    pool: TriplePool,
+}
+
+/// Buckets and memory go with the question and come back with the answer.
+struct Job {
+    reading: Reading,
+    visits: Vec<Visit>,
+}
+
+impl PoolReader {
+    /// A reader of these buckets.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn new(buckets: Buckets) -> Result<Self> {
+        let (jobs, to_do) = channel::<Job>();
+        let (done, answers) = channel();
+        let thread =
+            std::thread::Builder::new().name("outercore-triples".to_owned()).spawn(move || {
+                for mut job in to_do {
+                    let Reading { buckets, pool } = &mut job.reading;
+                    let result = buckets.fill(&job.visits, pool);
+                    if done.send((job, result)).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            reading: Some(Reading { buckets, pool: TriplePool::default() }),
+            ready: None,
+            jobs: Some(jobs),
+            answers,
+            thread: Some(thread),
+        })
+    }
+
+    /// Begins to read what the step after the last one read trains, over that one's triples.
+    ///
+    /// # Errors
+    /// Those of an internal fault; the read's own are [`PoolReader::read`]'s.
+    pub fn begin(&mut self, visits: Vec<Visit>) -> Result<()> {
+        self.settle()?;
+        self.ready = None;
+        let reading = self.reading.take().ok_or_else(gone)?;
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(Job { reading, visits }).map_err(|_| gone())
+    }
+
+    /// The triples of a step, as rows of the slots' memory; a slot has `slot_rows` rows.
+    ///
+    /// **Cost**: that of [`Buckets::read`], or waiting for what was begun where it is this step's.
+    ///
+    /// # Errors
+    /// As [`Buckets::read`].
+    pub fn read(&mut self, step: &Step, slot_rows: u64) -> Result<&TriplePool> {
+        self.settle()?;
+        let ready = self.ready.take();
+        let Reading { buckets, pool } = self.reading.as_mut().ok_or_else(gone)?;
+        match ready {
+            Some((visits, result)) if step.visits().eq(visits.iter().copied()) => result?,
+            _ => buckets.fill(&step.visits().collect::<Vec<_>>(), pool)?,
+        }
+        buckets.put(step, slot_rows, pool)?;
+        Ok(pool)
+    }
+
+    /// The buckets; waits for what was begun.
+    ///
+    /// # Errors
+    /// Those of an internal fault.
+    pub fn buckets(&mut self) -> Result<&mut Buckets> {
+        self.settle()?;
+        Ok(&mut self.reading.as_mut().ok_or_else(gone)?.buckets)
+    }
+
+    /// Waits for the thread, if it reads. It has an end: reads have a deadline.
+    fn settle(&mut self) -> Result<()> {
+        if self.reading.is_none() {
+            let (Job { reading, visits }, result) = self.answers.recv().map_err(|_| gone())?;
+            self.reading = Some(reading);
+            self.ready = Some((visits, result));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PoolReader {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It has no more to say; a panic was reported as `gone`.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::internal("the thread that reads triples has ended")
+}
