@@ -19,9 +19,9 @@ AT_MOST = 1.1
 WHAT = (
     "Seconds of an epoch of `outercore embed` by where the entities are: all in memory, or in "
     "partitions on disk of which a part is in memory: those that the plan chooses where only less "
-    "memory is given than everything takes, 3 of 8, swapped as the plan chooses or in place, 2 of 8 "
-    "in turn with training, or 4 of 16 with one slot to load into. Of three epochs the first does "
-    "not count: it begins with nothing in memory. Checkpoints, which both need, are "
+    "memory is given than everything takes, 3 of 8, swapped as the plan chooses or in place, 2 of "
+    "8 in turn with training, or 4 of 16 with one slot to load into. Of three epochs the first "
+    "does not count: it begins with nothing in memory. Checkpoints, which both need, are "
     "no part of it. Partitions are read with direct I/O and synced as they are written. Density is "
     "edges by nodes squared; the least at which computing hides the I/O is Legend's theorem 3 with "
     "the seconds of a triple in memory and the bytes a second of the swaps."
