@@ -141,6 +141,18 @@ def test_an_interrupted_run_goes_on_wherever_it_is_resumed(
         assert_same_bits(tmp_path / run, tmp_path / "cpu")
 
 
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_checkpoints_after_every_state_change_nothing(
+    budget: str, data: Path, tmp_path: Path
+) -> None:
+    chosen = config(budget=BUDGETS[budget], optimiser={"validate_every": 1})
+    oc.embed(data, chosen, out=tmp_path / "cpu")
+    chosen["run"] = {"checkpoint_seconds": 1e-9}
+    with elsewhere():
+        oc.embed(data, chosen, out=tmp_path / "other")
+    assert_same_bits(tmp_path / "other", tmp_path / "cpu")
+
+
 def test_slots_are_copied_when_partitions_come_and_leave_and_no_others() -> None:
     rows, state = torch.zeros(6, 2), torch.zeros(6, 1)
     copies = SlotCopies(rows, state, 2, torch.device("cpu"))
@@ -161,6 +173,16 @@ def test_slots_are_copied_when_partitions_come_and_leave_and_no_others() -> None
     copies.embeddings[0:4] += 1.0
     copies.send([7, 9])
     assert rows[:, 0].tolist() == [12.0, 12.0, 4.0, 4.0, 0.0, 0.0]
+    # Slots may have others when a step is ended: its copies are not written any more.
+    copies.end_step()
+    rows[0:4] = 0.0
+    copies.send([7, 9])
+    assert rows[:, 0].tolist() == [0.0] * 6
+    # What was not there in between is not known to be the same.
+    copies.bring([(9, 1, 2)])
+    rows[0:2] = 6.0
+    copies.bring([(7, 0, 2), (9, 1, 2)])
+    assert copies.embeddings[:4, 0].tolist() == [6.0, 6.0, 4.0, 4.0]
     rows[0:2] = 0.0
     copies.forget()
     copies.bring([(7, 0, 2)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,14 @@ class PartitionStore:
         if self._copies is not None:
             self._copies.send()
 
+    @contextmanager
+    def _step_ended(self) -> Iterator[None]:
+        """The same where the core moves on to the next step's partitions."""
+        self._settle()
+        yield
+        if self._copies is not None:
+            self._copies.end_step()
+
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
         """Degrees by slot row, those of the partitions that are there."""
         if self._degrees is None:
@@ -236,9 +245,9 @@ class PartitionStore:
 
     def checkpoint(self, progress: Progress) -> None:
         """See `Store`."""
-        self._settle()
         resident = _Resident(self.relations, self.relation_state, progress, self._kept)
-        self._core.commit(resident.encode())
+        with self._step_ended():
+            self._core.commit(resident.encode())
         self._committed = self._kept
 
     def rows(self, entities: Tensor) -> Tensor:
@@ -262,10 +271,10 @@ class PartitionStore:
 
     def keep(self) -> None:
         """See `Store`; as files beside the table."""
-        self._settle()
         # Not over those that the last checkpoint names.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
-        checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
+        with self._step_ended():
+            checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
         of_relations = write_npy(self._storage, self._kept_relations(place), self.relations)
         self._kept = (place, checksum, of_relations)
 
@@ -279,16 +288,16 @@ class PartitionStore:
         if self._kept is not None:
             place, checksum, of_relations = self._kept
             relations = read_npy(self._kept_relations(place), of_relations)
-            self._settle()
-            self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
+            with self._step_ended():
+                self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
             if self._copies is not None:
                 self._copies.forget()
             self.relations = relations.to(self._device)
 
     def write_entities(self, path: Path) -> None:
         """See `Store`."""
-        self._settle()
-        self._core.write_npy(str(path))
+        with self._step_ended():
+            self._core.write_npy(str(path))
 
     def write_relations(self, path: Path) -> None:
         """See `Store`."""
