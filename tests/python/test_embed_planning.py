@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from outercore.embed import planning
 from outercore.embed.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embed.data import EmbedData, Triples
+from outercore.embed.forecast import compare_orders
 from outercore.embed.known import Relevant, relevant
 from outercore.embed.order import Walks
 from outercore.embed.planning import (
@@ -127,6 +128,28 @@ def test_with_known_answers_buckets_are_whole_and_so_are_their_draws() -> None:
     ways: tuple[Swap, ...] = ("in-place", "in-turn", "spare-slot")
     for swap in ways:
         assert draws_of(known, 3, swap) == draws_of(whole, 3, swap) == 2
+
+
+def test_triples_are_read_while_others_are_trained_as_far_as_the_device_can() -> None:
+    chosen = EmbedConfig.from_dict(
+        {
+            "model": {"kind": "dot", "dim": 64},
+            "negatives": {"count": 100},
+            "budget": {"memory": "384MiB"},
+        }
+    )
+    size = Size(1 << 20, 1, 1 << 23)
+    placement = place(chosen, size)
+    assert not placement.in_memory
+    assert not placement.keeps_triples(size)
+    for bandwidth, waits in ((1e9, False), (1e7, True)):
+        for one in compare_orders(chosen, size, placement, 1e6, bandwidth, 1e9):
+            read = one["bytes_of_triples"] / bandwidth
+            assert read > 0.25
+            trained = one["compute_seconds"] + one["stall_seconds"]
+            device = one["swap_seconds"] + read
+            assert (device > trained) == waits
+            assert one["epoch_seconds"] == pytest.approx(device if waits else trained)
 
 
 def test_an_order_that_there_is_not_is_refused() -> None:

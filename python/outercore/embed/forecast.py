@@ -63,7 +63,9 @@ def forecast(
     read_bandwidth, write_bandwidth = _device(
         Path(graph.root), read_bandwidth, write_bandwidth, rates
     )
-    orders = _orders(config, size, placement, triples_per_second, read_bandwidth, write_bandwidth)
+    orders = compare_orders(
+        config, size, placement, triples_per_second, read_bandwidth, write_bandwidth
+    )
     chosen = next(one for one in orders if one["chosen"])
     return {
         **planned,
@@ -77,7 +79,7 @@ def forecast(
     }
 
 
-def _orders(
+def compare_orders(
     config: EmbedConfig,
     size: Size,
     placement: Placement,
@@ -85,7 +87,11 @@ def _orders(
     read_bandwidth: float,
     write_bandwidth: float,
 ) -> list[dict[str, Any]]:
-    """Every order that there is for these partitions and slots, with every way to swap."""
+    """Every order that there is for these partitions and slots, with every way to swap.
+
+    Rates in triples and bytes a second. An epoch takes at least as long as the device does for
+    swaps and triples together.
+    """
     found = []
     for kind in ORDER_KINDS:
         for spare in (False, True):
