@@ -53,6 +53,8 @@ _SPREAD = 1.5
 the buckets are there and say it, see `with_pools`."""
 _BUCKET_BYTES = 32
 """What the core knows of a bucket."""
+_READ_TOGETHER = 1 << 16
+"""Triples of buckets that the core reads together where parts of them are wanted."""
 _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
@@ -98,7 +100,7 @@ class Pools:
 
     most: int
     beside: int = 0
-    """Of the largest bucket, which is read whole where pools have parts of buckets."""
+    """Of buckets that are read whole where pools have parts of them."""
 
 
 @dataclass(frozen=True)
@@ -364,9 +366,10 @@ def _even_pools(config: EmbedConfig, size: Size, partitions: int, there: int, gr
     buckets = max(there * there, 2 * there - 1)
     sweeps = max(1, config.budget.sweeps)
     most = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets * group**2
-    # Where pools have parts of buckets, one is read whole.
+    # Where pools have parts of buckets, these are read whole, some together.
     if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
-        return Pools(most, int(_SPREAD * size.triples / (partitions * group) ** 2) + 1)
+        largest = int(_SPREAD * size.triples / (partitions * group) ** 2) + 1
+        return Pools(most, max(largest, min(_READ_TOGETHER, size.triples)))
     return Pools(most)
 
 

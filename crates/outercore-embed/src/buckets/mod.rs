@@ -29,6 +29,9 @@ pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
 
 const MAGIC: &[u8] = b"outercore buckets\n";
 const VERSION: u32 = 1;
+/// Triples of buckets that are read together where parts of them are wanted: small buckets then
+/// wait for the device together.
+const TOGETHER: u64 = 1 << 16;
 const DAMAGED: &str = "go on from a copy of the file, or train again";
 
 /// What buckets are made from; other triples or another division make other buckets.
@@ -62,6 +65,13 @@ struct Entry {
     count: u64,
     /// [`mix`] of its triples.
     sum: u64,
+}
+
+/// A part of a bucket, and where its triples go in a pool.
+struct Part {
+    index: usize,
+    share: Share,
+    start: usize,
 }
 
 /// Where the parts of the file begin.
@@ -186,7 +196,7 @@ pub struct Buckets {
     engine: Engine,
     file: FileId,
     all: Option<TriplePool>,
-    /// A bucket of which a part is wanted.
+    /// Buckets of which parts are wanted.
     whole: TriplePool,
 }
 
@@ -237,8 +247,8 @@ impl Buckets {
         BucketEdges::Counted(self.entries.iter().map(|entry| entry.count).collect())
     }
 
-    /// Room for the triples of any pool of any epoch, and for the largest bucket beside it where
-    /// pools have parts of buckets.
+    /// Room for the triples of any pool of any epoch, and for what is read beside it where pools
+    /// have parts of buckets.
     pub fn largest_pool(&self, walks: &Walks) -> u64 {
         let config = walks.config();
         if config.keeps_buckets_whole() {
@@ -252,13 +262,14 @@ impl Buckets {
         self.most_among(resident, u64::from(config.sweeps)) + self.read_beside(walks)
     }
 
-    /// What of [`Buckets::largest_pool`] is for a bucket that is read whole, of which the pool has
-    /// a part.
+    /// What of [`Buckets::largest_pool`] is for buckets that are read whole, of which the pool has
+    /// parts: some of them at a time, or the largest one.
     pub fn read_beside(&self, walks: &Walks) -> u64 {
         if walks.config().keeps_buckets_whole() {
             return 0;
         }
-        self.entries.iter().map(|entry| entry.count).max().unwrap_or(0)
+        let largest = self.entries.iter().map(|entry| entry.count).max().unwrap_or(0);
+        largest.max(TOGETHER.min(self.header.triples))
     }
 
     /// Upper bound of the triples between any `resident` partitions, when a pool has one of
@@ -336,8 +347,8 @@ impl Buckets {
     /// Fills `pool` with the triples of a step, as rows of the slots' memory; a slot has
     /// `slot_rows` rows.
     ///
-    /// **Cost**: one sequential read a bucket, of which all is read where a part is wanted, and
-    /// those of which all is wanted together; none where they are kept in memory.
+    /// **Cost**: one sequential read a bucket, of which all is read where a part is wanted, many of
+    /// them together; none where they are kept in memory.
     ///
     /// # Errors
     /// `Invalid`: a bucket whose partitions the step does not have. `Corrupt`: other bytes than
@@ -351,7 +362,7 @@ impl Buckets {
     fn fill(&mut self, visits: &[Visit], pool: &mut TriplePool) -> Result<()> {
         let total = visits.iter().map(|&(bucket, share)| share.count(self.count(bucket))).sum();
         self.reserve(pool, total);
-        let mut whole = Vec::new();
+        let (mut whole, mut parts) = (Vec::new(), Vec::new());
         let mut start = 0;
         for &(bucket, share) in visits {
             let Some(index) = self.index(bucket) else {
@@ -360,11 +371,12 @@ impl Buckets {
             if share.of == 1 {
                 whole.push((index, start));
             } else {
-                self.read_part(index, share, start, pool)?;
+                parts.push(Part { index, share, start });
             }
             start += share.count(self.entries[index].count) as usize;
         }
-        self.read_whole(&whole, pool)
+        self.read_whole(&whole, pool)?;
+        self.read_parts(parts, pool)
     }
 
     /// Makes rows of the slots' memory out of what [`Buckets::fill`] has read for a step.
@@ -404,35 +416,52 @@ impl Buckets {
         pool.weights.resize(if self.header.weighted { triples } else { 0 }, 0.0);
     }
 
-    /// Puts a part of a bucket's triples at `start` of `pool`.
-    fn read_part(
-        &mut self,
-        index: usize,
-        share: Share,
-        start: usize,
-        pool: &mut TriplePool,
-    ) -> Result<()> {
-        let Entry { start: from, count, .. } = self.entries[index];
-        if share.count(count) == 0 {
+    /// Puts parts of buckets, each at its place of `pool`.
+    fn read_parts(&mut self, mut parts: Vec<Part>, pool: &mut TriplePool) -> Result<()> {
+        parts.retain(|part| part.share.count(self.entries[part.index].count) > 0);
+        if let Some(all) = self.all.take() {
+            for part in &parts {
+                self.take(part, &all, self.entries[part.index].start as usize, pool);
+            }
+            self.all = Some(all);
             return Ok(());
         }
+        // Those side by side in the file are one read.
+        parts.sort_unstable_by_key(|part| part.index);
         let mut whole = std::mem::take(&mut self.whole);
-        let (all, from) = if let Some(all) = &self.all {
-            (all, from as usize)
-        } else {
-            self.reserve(&mut whole, count);
-            self.read_whole(&[(index, 0)], &mut whole)?;
-            (&whole, 0)
-        };
-        for (to, place) in (start..).zip(share.places(count)) {
-            let place = from + place as usize;
-            pool.triples[to] = all.triples[place];
-            if self.header.weighted {
-                pool.weights[to] = all.weights[place];
+        let mut rest = parts.as_slice();
+        while !rest.is_empty() {
+            let (mut wanted, mut triples) = (Vec::new(), 0);
+            for part in rest {
+                let count = self.entries[part.index].count;
+                if !wanted.is_empty() && triples + count > TOGETHER {
+                    break;
+                }
+                wanted.push((part.index, triples as usize));
+                triples += count;
             }
+            self.reserve(&mut whole, triples);
+            self.read_whole(&wanted, &mut whole)?;
+            let (now, later) = rest.split_at(wanted.len());
+            for (part, &(_, from)) in now.iter().zip(&wanted) {
+                self.take(part, &whole, from, pool);
+            }
+            rest = later;
         }
         self.whole = whole;
         Ok(())
+    }
+
+    /// Copies a part of a bucket, whose triples begin at `from` of `there`.
+    fn take(&self, part: &Part, there: &TriplePool, from: usize, pool: &mut TriplePool) {
+        let places = part.share.places(self.entries[part.index].count);
+        for (to, place) in (part.start..).zip(places) {
+            let place = from + place as usize;
+            pool.triples[to] = there.triples[place];
+            if self.header.weighted {
+                pool.weights[to] = there.weights[place];
+            }
+        }
     }
 
     /// Puts the triples of buckets, as they are stored, each at its place of `pool`. Small reads of
