@@ -9,8 +9,8 @@ use common::{Table, engine};
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    ArrayTriples, Buckets, MemoryTriples, OrderConfig, OrderKind, PoolReader, TriplePool, Visit,
-    Walks, build_buckets,
+    ArrayTriples, Bucket, Buckets, MemoryTriples, OrderConfig, OrderKind, PoolReader, TriplePool,
+    Visit, WalkConfig, Walks, build_buckets,
 };
 use outercore_format::DType;
 use outercore_io::RealDisk;
@@ -94,6 +94,50 @@ fn a_pool_holds_the_triples_of_its_buckets_in_their_order() {
     all.sort_unstable();
     assert_eq!(all, (0..table.triples.len()).collect::<Vec<_>>());
     assert!(largest <= buckets.largest_pool(&walks));
+}
+
+#[test]
+fn parts_of_many_buckets_are_read_together_and_are_those_of_buckets_in_memory() {
+    let ways = WalkConfig { sweeps: 2, spread: true, rename: true, ..WalkConfig::default() };
+    let mut table = Table::walked(&OrderConfig::new(OrderKind::Optimal, 6, 3), ways, 0);
+    let walks = Walks::new(table.order.clone(), ways).unwrap();
+    let slot_rows = table.layout.slot_rows();
+    // All at once, and several times what is read together with a bucket larger than that.
+    let crowded = [[1, 2, 3]; 700];
+    let many = table.triples.iter().chain(&crowded).copied().cycle().take(220_000).collect();
+    for (triples, small) in [(table.triples.clone(), true), (many, false)] {
+        table.triples = triples;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("b.bin");
+        let count = table.triples.len();
+        let weights: Vec<f32> = (0..count).map(|i| i as f32).collect();
+        let mut triples = MemoryTriples { triples: &table.triples, weights: &weights };
+        build_buckets(&RealDisk, &path, &mut triples, &source(&table, "t"), Bytes::mib(4)).unwrap();
+        let mut on_disk = Buckets::open(&path, engine()).unwrap();
+        let mut in_memory = Buckets::open(&path, engine()).unwrap();
+        in_memory.keep_all().unwrap();
+        let of = |b: usize| on_disk.count(Bucket { source: b / 6, target: b % 6 });
+        let largest = (0..36).map(of).max().unwrap();
+        assert_eq!(largest > 1 << 16, !small);
+        assert_eq!(on_disk.read_beside(&walks), if small { count as u64 } else { largest });
+
+        table.create(Arc::new(RealDisk), directory.path()).unwrap();
+        let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+        let (mut found, mut expected) = (TriplePool::default(), TriplePool::default());
+        let (mut visits, mut all) = (0, Vec::new());
+        while let Some(step) = executor.advance().unwrap() {
+            on_disk.read(&step, slot_rows, &mut found).unwrap();
+            in_memory.read(&step, slot_rows, &mut expected).unwrap();
+            assert_eq!(found, expected);
+            visits += step.buckets.len() as u64;
+            all.extend(found.weights.iter().map(|weight| *weight as usize));
+        }
+        all.sort_unstable();
+        assert_eq!(all, (0..count).collect::<Vec<_>>());
+        // One of triples and one of weights a visit, but for those side by side.
+        let reads = on_disk.counters().requests;
+        assert!(!small || reads < 2 * visits, "{reads} reads, {visits} visits");
+    }
 }
 
 #[test]
