@@ -108,7 +108,9 @@ def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> No
     moved = Series("on disk", f"{place}: read", "bytes an epoch")
     for record in records:
         counted = [one["counters"] for one in record["epochs"][1:]]
-        waited.values.append(statistics.mean(one["waited_s"] for one in counted))
+        waited.values.append(
+            statistics.mean(one["waited_s"] + one["triples_waited_s"] for one in counted)
+        )
         moved.values.append(statistics.mean(one["bytes_read"] for one in counted))
     order = records[0]["plan"]["order"]
     planned = Series("plan", f"{place}: read", "bytes an epoch", [order["bytes_between"]])
@@ -154,6 +156,7 @@ def _theorem(result: Result, place: str, case: Case, records: list[dict], whole:
         read_bandwidth=bandwidth,
         write_bandwidth=bandwidth,
         walks=Walks(**plan["order"]["walks"]),
+        partition_bytes=plan["order"]["partition_bytes"],
     )
     result.details[place] = {
         "bandwidth": bandwidth,

@@ -77,6 +77,7 @@ def run(settings: Settings) -> Result:
         ("whole run", "seconds", outcome.wall_s),
         ("epoch", "seconds", epoch["seconds"]),
         ("epoch: waits for partitions", "seconds", counters["waited_s"]),
+        ("epoch: waits for triples", "seconds", counters["triples_waited_s"]),
         ("trained", "links/s", epoch["triples"] / epoch["seconds"]),
         ("partitions read", "bytes", counters["bytes_read"]),
         ("partitions written", "bytes", counters["bytes_written"]),

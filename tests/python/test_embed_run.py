@@ -20,7 +20,9 @@ import torch
 import outercore as oc
 from outercore import _native
 from outercore.embed import resume, scoring
+from outercore.embed.config import EmbedConfig
 from outercore.embed.data import Triples
+from outercore.embed.forecast import forecast
 from outercore.embed.npy import npy_header
 from outercore.embed.observe import EpochReport, Observer
 from outercore.embed.options import configuration
@@ -323,6 +325,14 @@ def test_the_record_of_a_run_in_partitions_has_its_order_and_bytes(
     counters = result.record["epochs"][2]["counters"]
     assert counters["loads"] == order["swaps"] * config["sweeps"] * group
     assert counters["bytes_read"] == order["bytes_between"]
+    # `outercore plan embed` says so before, rows included that fill up pages.
+    rates = {"triples_per_second": 1e6, "read_bandwidth": 1e9, "write_bandwidth": 1e9}
+    resolved = EmbedConfig.from_dict(result.record["config"])
+    planned = forecast(oc.open(facts), resolved, **rates)["orders"]
+    [chosen] = [one for one in planned if one["chosen"]]
+    assert chosen["bytes_between"] == counters["bytes_read"] == counters["bytes_written"]
+    assert chosen["bytes_read"] == result.record["epochs"][0]["counters"]["bytes_read"]
+    assert all(epoch["counters"]["triples_waited_s"] > 0 for epoch in result.record["epochs"])
 
 
 def test_a_run_of_a_release_that_knew_no_groups_has_none(facts: Path, tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ pub struct PlanInput {
     pub nodes: u64,
     /// Bytes of one node: its vector and its optimiser state.
     pub row_bytes: u64,
+    /// Bytes of a partition where they are more than those of its nodes: a table's are whole
+    /// pages, see [`TableLayout::partition_bytes`](crate::TableLayout::partition_bytes).
+    #[serde(default)]
+    pub partition_bytes: Option<u64>,
     /// The edges.
     pub edges: BucketEdges,
     /// Seconds to train one edge with its negatives.
@@ -124,6 +128,7 @@ pub struct OrderPlan {
 /// let input = PlanInput {
 ///     nodes: 86_100_000,
 ///     row_bytes: 800,
+///     partition_bytes: None,
 ///     edges: BucketEdges::Even(304_700_000),
 ///     seconds_per_edge: 1e-7,
 ///     read_bandwidth: 3e9,
@@ -138,7 +143,7 @@ pub struct OrderPlan {
 pub fn plan_order(order: &Order, input: &PlanInput) -> Result<OrderPlan> {
     let facts = check(order)?;
     input.validate(order.partitions)?;
-    let partition_bytes = input.nodes.div_ceil(order.partitions as u64) * input.row_bytes;
+    let partition_bytes = input.partition_bytes(order.partitions);
     let bytes = |partitions: usize| Bytes(partition_bytes * partitions as u64);
     let read = partition_bytes as f64 / input.read_bandwidth;
     let write = partition_bytes as f64 / input.write_bandwidth;
@@ -281,7 +286,11 @@ fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> H
     };
     let rate = input.seconds_per_edge * (input.read_bandwidth + input.write_bandwidth);
     let least_density = (pairs > 0 && rate > 0.0).then(|| {
-        let bytes = input.row_bytes as f64;
+        // A node's share of what is added to partitions counts as its own.
+        let bytes = match input.partition_bytes {
+            Some(partition) => partition as f64 * order.partitions as f64 / nodes,
+            None => input.row_bytes as f64,
+        };
         let one =
             bytes * bytes * order.slots as f64 / (2.0 * pairs as f64 * memory.0 as f64 * rate);
         one * f64::from(input.walks.sweeps)
@@ -300,6 +309,11 @@ impl BucketEdges {
 }
 
 impl PlanInput {
+    fn partition_bytes(&self, partitions: usize) -> u64 {
+        let of_nodes = self.nodes.div_ceil(partitions as u64) * self.row_bytes;
+        self.partition_bytes.unwrap_or(of_nodes)
+    }
+
     fn edges_of(&self, bucket: Bucket, partitions: usize) -> f64 {
         match &self.edges {
             BucketEdges::Counted(_) if self.walks.rename => {
@@ -329,7 +343,16 @@ impl PlanInput {
         if self.nodes == 0 || self.row_bytes == 0 {
             return Err(Error::invalid("plan of an order: expected nodes and bytes of a node"));
         }
-        let size = self.nodes.div_ceil(partitions as u64).checked_mul(self.row_bytes);
+        let of_nodes = self.nodes.div_ceil(partitions as u64).checked_mul(self.row_bytes);
+        let size = of_nodes.map(|least| self.partition_bytes.unwrap_or(least));
+        if let (Some(least), Some(size)) = (of_nodes, size)
+            && size < least
+        {
+            return Err(Error::invalid(format!(
+                "plan of an order: a partition of {size} bytes, expected the {least} of its nodes \
+                 at least"
+            )));
+        }
         // Every partition may be read in every state, of which there are fewer than buckets.
         let most = (2 * partitions * partitions) as u64 * u64::from(self.walks.sweeps);
         if size.and_then(|size| size.checked_mul(most)).is_none() {

@@ -13,6 +13,7 @@ fn slow(partitions: u64) -> PlanInput {
     PlanInput {
         nodes: 12,
         row_bytes: 8,
+        partition_bytes: None,
         edges: BucketEdges::Even(partitions * partitions),
         seconds_per_edge: 1.0,
         read_bandwidth: 1.0,
@@ -30,6 +31,7 @@ fn legend_s(nodes: u64, edges: u64) -> PlanInput {
     PlanInput {
         nodes,
         row_bytes: 800,
+        partition_bytes: None,
         edges: BucketEdges::Even(edges),
         seconds_per_edge: 1e-7,
         read_bandwidth: 3e9,
@@ -136,6 +138,27 @@ fn rates_and_counts_that_make_no_sense_are_refused() {
     assert!(error.contains("edges of 9 buckets, expected those of 4 x 4"), "{error}");
     assert!(refused(PlanInput { nodes: u64::MAX, ..slow(4) }).contains("more bytes"));
     assert!(refused(PlanInput { nodes: 0, ..slow(4) }).contains("expected nodes"));
+    let error = refused(PlanInput { partition_bytes: Some(23), ..slow(4) });
+    assert!(error.contains("a partition of 23 bytes, expected the 24 of its nodes"), "{error}");
+    let huge = PlanInput { partition_bytes: Some(u64::MAX), ..slow(4) };
+    assert!(refused(huge).contains("more bytes"));
+}
+
+#[test]
+fn what_partitions_have_besides_is_moved_and_has_to_be_hidden_as_well() {
+    let order = partition_order(&OrderConfig::new(OrderKind::Optimal, 12, 3)).unwrap();
+    let bare = legend_s(12_000, 1_000_000);
+    let plan = |partition_bytes| {
+        plan_order(&order, &PlanInput { partition_bytes, ..bare.clone() }).unwrap()
+    };
+    let (none, same, twice) = (plan(None), plan(Some(800_000)), plan(Some(1_600_000)));
+    assert_eq!(none, same);
+    assert_eq!(twice.bytes_read.0, 2 * none.bytes_read.0);
+    assert_eq!(twice.memory.0, 2 * none.memory.0);
+    assert_eq!(twice.swap_seconds, 2.0 * none.swap_seconds);
+    // A swap takes twice as long, so that twice the edges have to be trained meanwhile.
+    let least = |plan: &OrderPlan| plan.hiding.least_density.unwrap();
+    assert!((least(&twice) / least(&none) - 2.0).abs() < 1e-9);
 }
 
 proptest! {

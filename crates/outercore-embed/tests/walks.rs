@@ -281,10 +281,11 @@ fn a_run_of_several_walks_goes_on_exactly_from_any_state() {
     }
 }
 
-fn plan_of(table: &Table, edges: BucketEdges) -> OrderPlan {
+fn plan_of(table: &Table, edges: BucketEdges, partition_bytes: Option<u64>) -> OrderPlan {
     let input = PlanInput {
         nodes: table.layout.partitioning().nodes(),
         row_bytes: (table.layout.dim() + table.layout.state_width()) as u64 * 4,
+        partition_bytes,
         edges,
         seconds_per_edge: 1e-6,
         read_bandwidth: 1e9,
@@ -300,45 +301,51 @@ fn bytes_and_triples_that_walks_move_are_those_of_the_plan() {
         for walks in [vec![WalkConfig::default()], ways()].concat() {
             let slots = if mode == SwapMode::InPlace { 3 } else { 4 };
             let order = OrderConfig { mode, ..OrderConfig::new(OrderKind::Optimal, 8, slots) };
-            let directory = tempfile::tempdir().unwrap();
-            // Partitions of whole pages, so that no row is added.
+            // Partitions of whole pages, and with rows added to become so.
             let nodes = 8 * 512 * u64::from(walks.group);
-            let table = Table::shaped(&order, walks, nodes, 6, 2, 1);
-            table.create(Arc::new(RealDisk), directory.path()).unwrap();
-            let buckets = table.buckets(directory.path());
-            // Of groups no bucket is known beforehand.
-            let edges = if walks.group == 1 { buckets.edges() } else { BucketEdges::Even(400) };
-            let plan = plan_of(&table, edges);
-            let group = u64::from(walks.group);
-            assert_eq!(plan.partition_bytes.0, group * table.layout.partition_bytes().0);
-            let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
-            let mut before = executor.counters();
-            let mut steps = 0;
-            for epoch in 0..3 {
-                let mut triples = 0;
-                while let Some(step) = executor.advance().unwrap() {
-                    steps += u64::from(step.ends_state);
-                    triples += step.buckets.iter().map(|&b| buckets.count(b)).sum::<u64>();
-                }
-                let after = executor.counters();
-                let read = after.bytes_read - before.bytes_read;
-                let written = after.bytes_written - before.bytes_written;
-                let between = plan.bytes_between.0;
-                // With a spare slot what leaves last is written by the first swap of the epoch
-                // after next; the first epoch of all loads all that it finds.
-                assert_eq!(read, if epoch == 0 { plan.bytes_read.0 } else { between }, "{plan:?}");
-                assert_eq!(written, between, "{epoch} {plan:?}");
-                assert_eq!(steps, (epoch + 1) * plan.states as u64);
-                if !walks.rename {
-                    assert_eq!(triples, plan.triples_read);
-                }
-                before = after;
-            }
-            executor.commit(b"").unwrap();
-            let left = executor.counters().bytes_written - before.bytes_written;
-            assert_eq!(left, plan.bytes_written.0 - plan.bytes_between.0);
+            moves_what_is_planned(&Table::shaped(&order, walks, nodes, 6, 2, 1), None);
+            let table = Table::shaped(&order, walks, nodes - 1_500, 6, 2, 1);
+            let bytes = u64::from(walks.group) * table.layout.partition_bytes().0;
+            moves_what_is_planned(&table, Some(bytes));
         }
     }
+}
+
+fn moves_what_is_planned(table: &Table, partition_bytes: Option<u64>) {
+    let directory = tempfile::tempdir().unwrap();
+    let walks = table.walks;
+    table.create(Arc::new(RealDisk), directory.path()).unwrap();
+    let buckets = table.buckets(directory.path());
+    // Of groups no bucket is known beforehand.
+    let edges = if walks.group == 1 { buckets.edges() } else { BucketEdges::Even(400) };
+    let plan = plan_of(table, edges, partition_bytes);
+    assert_eq!(plan.partition_bytes.0, u64::from(walks.group) * table.layout.partition_bytes().0);
+    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
+    let mut before = executor.counters();
+    let mut steps = 0;
+    for epoch in 0..3 {
+        let mut triples = 0;
+        while let Some(step) = executor.advance().unwrap() {
+            steps += u64::from(step.ends_state);
+            triples += step.buckets.iter().map(|&b| buckets.count(b)).sum::<u64>();
+        }
+        let after = executor.counters();
+        let read = after.bytes_read - before.bytes_read;
+        let written = after.bytes_written - before.bytes_written;
+        let between = plan.bytes_between.0;
+        // With a spare slot what leaves last is written by the first swap of the epoch after
+        // next; the first epoch of all loads all that it finds.
+        assert_eq!(read, if epoch == 0 { plan.bytes_read.0 } else { between }, "{plan:?}");
+        assert_eq!(written, between, "{epoch} {plan:?}");
+        assert_eq!(steps, (epoch + 1) * plan.states as u64);
+        if !walks.rename {
+            assert_eq!(triples, plan.triples_read);
+        }
+        before = after;
+    }
+    executor.commit(b"").unwrap();
+    let left = executor.counters().bytes_written - before.bytes_written;
+    assert_eq!(left, plan.bytes_written.0 - plan.bytes_between.0);
 }
 
 #[test]
@@ -346,7 +353,7 @@ fn sweeps_move_as_often_and_spread_buckets_even_out_the_pools() {
     let config = OrderConfig::new(OrderKind::Optimal, 12, 4);
     let plan = |walks| {
         let table = Table::shaped(&config, walks, 12 * 512, 6, 2, 1);
-        plan_of(&table, BucketEdges::Even(144_000))
+        plan_of(&table, BucketEdges::Even(144_000), None)
     };
     let once = plan(WalkConfig::default());
     let four = plan(WalkConfig { sweeps: 4, ..WalkConfig::default() });
@@ -370,7 +377,7 @@ fn in_turn_a_state_is_one_pool_and_nothing_hides_its_swap() {
         let config = OrderConfig::new(OrderKind::Optimal, 8, slots);
         let table = |in_turn| Table::shaped(&config, walks(in_turn), 8 * 512, 6, 2, 1);
         let (meanwhile, in_turn) =
-            [false, true].map(|turn| plan_of(&table(turn), BucketEdges::Even(64_000))).into();
+            [false, true].map(|turn| plan_of(&table(turn), BucketEdges::Even(64_000), None)).into();
         assert_eq!(in_turn.bytes_between, meanwhile.bytes_between);
         assert_eq!((in_turn.prefetchable, in_turn.hidden), (0, 0));
         assert!((in_turn.stall_seconds - in_turn.swap_seconds).abs() < 1e-12);

@@ -76,10 +76,11 @@ class EmbedWatch(RunWatch, Observer):
             score = f"  MRR {report.score:.4f}{' *' if report.best else '  '}"
         counters, moved = report.counters, ""
         if counters:
+            waited = counters.get("waited_s", 0.0) + counters.get("triples_waited_s", 0.0)
             moved = (
                 f"  read {format_size(counters.get('bytes_read', 0))}"
                 f"  written {format_size(counters.get('bytes_written', 0))}"
-                f"  waited {counters.get('waited_s', 0.0):.1f} s"
+                f"  waited {waited:.1f} s"
             )
         validation = f" + {report.validation_seconds:.1f} s" if report.score is not None else ""
         self._say(

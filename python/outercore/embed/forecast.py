@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import data_of
 from outercore.embed.order import ORDER_KINDS, partition_order
-from outercore.embed.planning import Placement, Size, in_memory, place, row_bytes, walks_of
+from outercore.embed.planning import (
+    Placement,
+    Size,
+    in_memory,
+    partition_bytes,
+    place,
+    row_bytes,
+    walks_of,
+)
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -93,6 +101,7 @@ def compare_orders(
     swaps and triples together.
     """
     found = []
+    size_of_partition = partition_bytes(config, size, placement.partitions, placement.group)
     for kind in ORDER_KINDS:
         for spare in (False, True):
             if placement.slots < (3 if spare else 2):
@@ -117,6 +126,7 @@ def compare_orders(
                     read_bandwidth=read_bandwidth,
                     write_bandwidth=write_bandwidth,
                     walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
+                    partition_bytes=size_of_partition,
                 )
                 # Where not all triples stay in memory, those of the next state are read meanwhile.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read

@@ -186,6 +186,7 @@ class PartitionOrder:
         read_bandwidth: float,
         write_bandwidth: float,
         walks: Walks | None = None,
+        partition_bytes: int | None = None,
     ) -> OrderPlan:
         """What an epoch in this order costs.
 
@@ -198,6 +199,8 @@ class PartitionOrder:
             read_bandwidth: bytes a second that the device reads.
             write_bandwidth: bytes a second that it writes.
             walks: how an epoch goes through the order; once and as it is by default.
+            partition_bytes: of a partition where it has more than its nodes: a table's are whole
+                pages.
 
         Raises:
             InvalidError: rates that are not positive, or counts of another shape.
@@ -224,6 +227,9 @@ class PartitionOrder:
         options = {
             "nodes": _count("nodes", nodes),
             "row_bytes": _count("bytes of a node", row_bytes),
+            "partition_bytes": (
+                None if partition_bytes is None else _count("bytes of a partition", partition_bytes)
+            ),
             "edges": self._edges(edges),
             "seconds_per_edge": float(seconds_per_edge),
             "read_bandwidth": float(read_bandwidth),

@@ -338,7 +338,7 @@ def partitioned(
     kinds = there * group if _spreads(config) else 1
     sets = draws if trained_by_core(config) else max(draws, kinds)
     shared = _shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows)
-    of_slots = slots * rows * row_bytes(config)
+    of_slots = slots * partition_bytes(config, size, partitions, group)
     state = _state_bytes(size, pools, partitions * group)
     # What deals triples into buckets has the memory of all three.
     dealing = _DEALING + _A_DEALT_BUCKET * (partitions * group) ** 2
@@ -612,6 +612,11 @@ def _group(config: EmbedConfig, size: Size, partitions: int) -> int:
     return 1
 
 
+def partition_bytes(config: EmbedConfig, size: Size, partitions: int, group: int) -> int:
+    """Of a partition of so many parts, each of them whole pages, in memory and on disk."""
+    return _partition_rows(config, size, partitions, group) * row_bytes(config)
+
+
 def _partition_rows(config: EmbedConfig, size: Size, partitions: int, group: int) -> int:
     """Rows of memory that a partition of so many parts takes."""
     parts = partitions * group
@@ -652,6 +657,7 @@ def _plan(config: EmbedConfig, size: Size, order: PartitionOrder, walks: Walks) 
         read_bandwidth=_NOMINAL_BANDWIDTH,
         write_bandwidth=_NOMINAL_BANDWIDTH,
         walks=walks,
+        partition_bytes=partition_bytes(config, size, order.partitions, walks.group),
     )
 
 

@@ -29,6 +29,7 @@ class Scalars:
             "io/bytes_read": counters.get("bytes_read"),
             "io/bytes_written": counters.get("bytes_written"),
             "io/waited_seconds": counters.get("waited_s"),
+            "io/waited_for_triples_seconds": counters.get("triples_waited_s"),
         }
         self._file.add(points, report.epoch)
 

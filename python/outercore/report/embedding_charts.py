@@ -89,16 +89,20 @@ def moved(run: EmbeddingRun) -> go.Figure:
 
 
 def waits(run: EmbeddingRun) -> go.Figure:
-    """Seconds of swaps by epoch: those behind which something was trained, and the others."""
-    figure = empty(f"Seconds of swaps: {run.name}", "epoch", "seconds")
+    """Seconds of swaps by epoch: those behind which something was trained, and the others; and
+    those of waiting for triples."""
+    figure = empty(f"Seconds of swaps and waits: {run.name}", "epoch", "seconds")
     counters = [epoch["counters"] for epoch in run.epochs]
     waited = [one.get("waited_s", 0.0) for one in counters]
     hidden = [
         max(one.get("swap_s", 0.0) - wait, 0.0) for one, wait in zip(counters, waited, strict=True)
     ]
+    # A run of an earlier release has not counted them.
+    for_triples = [one.get("triples_waited_s", 0.0) for one in counters]
     for name, seconds, chosen in (
-        ("behind training", hidden, "#3ca951"),
-        ("waited for", waited, "#ff725c"),
+        ("swaps behind training", hidden, "#3ca951"),
+        ("waited for swaps", waited, "#ff725c"),
+        ("waited for triples", for_triples, "#efb118"),
     ):
         figure.add_bar(x=run.numbers, y=seconds, name=name, marker={"color": chosen})
     figure.update_layout(barmode="stack")

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use outercore_core::{Error, Result};
 
@@ -37,6 +38,7 @@ pub struct PoolReader {
     jobs: Option<Sender<Job>>,
     answers: Receiver<(Job, Result<()>)>,
     thread: Option<JoinHandle<()>>,
+    waited: Duration,
 }
 
 struct Reading {
@@ -74,6 +76,7 @@ impl PoolReader {
             jobs: Some(jobs),
             answers,
             thread: Some(thread),
+            waited: Duration::ZERO,
         })
     }
 
@@ -96,6 +99,7 @@ impl PoolReader {
     /// # Errors
     /// As [`Buckets::read`].
     pub fn read(&mut self, step: &Step, slot_rows: u64) -> Result<&TriplePool> {
+        let start = Instant::now();
         self.settle()?;
         let ready = self.ready.take();
         let Reading { buckets, pool } = self.reading.as_mut().ok_or_else(gone)?;
@@ -103,8 +107,14 @@ impl PoolReader {
             Some((visits, result)) if step.visits().eq(visits.iter().copied()) => result?,
             _ => buckets.fill(&step.visits().collect::<Vec<_>>(), pool)?,
         }
+        self.waited += start.elapsed();
         buckets.put(step, slot_rows, pool)?;
         Ok(pool)
+    }
+
+    /// How long [`PoolReader::read`] has waited for triples that were not there yet.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// The buckets; waits for what was begun.

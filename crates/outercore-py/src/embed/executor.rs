@@ -9,13 +9,13 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use outercore_core::{Bytes, Error, Result};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    Buckets, Executor, ExecutorMemory, Order, Partitioning, PoolReader, SlotViews, Step,
-    TableLayout, WalkConfig, Walks, build_buckets, plan_memory,
+    Buckets, Executor, ExecutorCounters, ExecutorMemory, Order, Partitioning, PoolReader,
+    SlotViews, Step, TableLayout, WalkConfig, Walks, build_buckets, plan_memory,
 };
 use outercore_io::{EngineConfig, RealDisk};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::sources::TripleSource;
 use crate::dataset::parse;
@@ -150,6 +150,13 @@ struct State {
     memory: ExecutorMemory,
     /// Triples of the largest pool, and of a bucket that is read whole beside it.
     largest_pool: (u64, u64),
+}
+
+#[derive(Serialize)]
+struct Counters {
+    #[serde(flatten)]
+    partitions: ExecutorCounters,
+    triples_waited_s: f64,
 }
 
 /// Keeps the slots' memory while an array looks at it.
@@ -317,9 +324,15 @@ impl PartitionExecutor {
         py.detach(|| self.lock().executor.write_npy(&path)).map_err(to_python)
     }
 
-    /// What moving partitions has cost since the table was opened, as JSON.
+    /// What moving partitions, and waiting for triples, has cost since the table was opened, as
+    /// JSON.
     fn counters(&self) -> PyResult<String> {
-        to_json(&self.lock().executor.counters()).map_err(to_python)
+        let state = self.lock();
+        let counters = Counters {
+            partitions: state.executor.counters(),
+            triples_waited_s: state.pools.waited().as_secs_f64(),
+        };
+        to_json(&counters).map_err(to_python)
     }
 
     /// Triples of every node, those of a partition one after the other; one pass over the triples.
