@@ -54,6 +54,7 @@ class Case:
     """Further options of `outercore embed`."""
     in_partitions: str = ""
     """Further options in partitions, chosen on the validation part as well."""
+    memory: str = "1GiB"
 
 
 CASES = {
@@ -73,7 +74,11 @@ CASES = {
     "transe-codex-s": Case("codex-s", "transe-codex-s", 0.354, "CoDEx", 0.354),
     "rotate-wn18": Case("wn18", "rotate-wn18", 0.946, LIBKGE, 0.946),
     "legend-fb15k-237": Case(
-        "fb15k-237", "complex-legend", options="--also uniform --candidate-count 1000"
+        "fb15k-237",
+        "complex-legend",
+        options="--also uniform --candidate-count 1000",
+        # What batches of 100,000 triples take.
+        memory="2GiB",
     ),
     "dot-ca-astroph": Case(
         "ca-astroph-lcc",
@@ -107,7 +112,8 @@ class Options:
     work: Path
     data: Path
     threads: int
-    memory: str = "1GiB"
+    memory: str = ""
+    """Of every run; empty takes the case's."""
     epochs: int = 0
     """Of every recipe; 0 takes its own."""
 
@@ -148,7 +154,8 @@ def train(name: str, case: Case, seed: int, partitions: int, options: Options) -
     graph = data_set(case.data, options.work, options.data)
     out = options.work / "runs" / f"{name}-{seed}-{partitions}"
     shutil.rmtree(out, ignore_errors=True)
-    arguments: list[object] = ["--recipe", case.recipe, "--seed", seed, "--memory", options.memory]
+    memory = options.memory or case.memory
+    arguments: list[object] = ["--recipe", case.recipe, "--seed", seed, "--memory", memory]
     arguments += ["--threads", options.threads, "--partitions", partitions]
     if partitions > 1:
         # As good as in place, mostly better; waiting does not matter here.
@@ -288,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--partitions", nargs="+", type=int, default=[1, 8, 16])
     parser.add_argument("--epochs", type=int, default=0, help="instead of the recipes' own")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
-    parser.add_argument("--memory", default="1GiB")
+    parser.add_argument("--memory", default="", help="of every run, by default 1GiB or 2GiB")
     parser.add_argument("--work", type=Path, default=cache)
     parser.add_argument("--data", help="the data library")
     parser.add_argument("--json", action="store_true")
