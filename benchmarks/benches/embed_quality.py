@@ -97,6 +97,7 @@ CASES = {
         "dot-ca-astroph",
         options="--dim 64 --epochs 1 --held-out 0.01 --valid-triples 2000 --test-triples 20000 "
         "--also uniform --candidate-count 1000",
+        memory="2GiB",
     ),
 }
 KNOWLEDGE_GRAPHS = ("fb15k-237", "wn18", "codex-s")
