@@ -32,4 +32,5 @@ pub use divide::{Askers, divide};
 pub use draw::{Drawn, Occasion, Population, draw};
 pub use loss::{Loss, loss_rows};
 pub use model::{Model, Norm, Size};
+pub use parallel::in_pool;
 pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};

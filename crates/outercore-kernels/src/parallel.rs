@@ -26,7 +26,8 @@ pub fn for_each<T: Send>(pieces: Vec<T>, threads: usize, work: impl Fn(T) + Sync
     });
 }
 
-/// Runs `work` where its threads are, so that it need not be woken for each of its pieces.
+/// Runs `work` where its threads are, so that none need be woken for each of its parts. Within
+/// such work it is a plain call.
 pub fn in_pool<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
     if threads <= 1 { work() } else { rayon::scope(|_| work()) }
 }

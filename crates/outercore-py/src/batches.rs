@@ -7,7 +7,7 @@ use numpy::{
 use outercore_core::{Error, Result};
 use outercore_kernels::{
     Anchors, Askers, Batch, Comparisons, Model, Norm, Objective, Occasion, Population, Shared,
-    Size, Table, Workspace, alike, count_pieces, train_batch,
+    Size, Table, Workspace, alike, count_pieces, in_pool, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -297,7 +297,7 @@ impl BatchTrainer {
                 let batch = Batch { triples, weights, unit, questions, rates };
                 train_batch(objective, entities, relations, &batch, workspace, threads)
             };
-            py.detach(step).map_err(to_python)
+            py.detach(|| in_pool(threads, step)).map_err(to_python)
         })
     }
 }

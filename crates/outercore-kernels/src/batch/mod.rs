@@ -168,9 +168,12 @@ pub fn train_batch(
             entities: of_entities,
             relations: of_relations,
         } = workspace;
-        for (side, rows) in rows.iter_mut().enumerate() {
-            rows.look_up(&from, batch, side)?;
-            sides[side].make_room(&from, &batch.questions[side]);
+        let [tails, heads] = &mut *rows;
+        let (of_tails, of_heads) =
+            both(threads, || tails.look_up(&from, batch, 0), || heads.look_up(&from, batch, 1));
+        of_tails.and(of_heads)?;
+        for (side, questions) in sides.iter_mut().zip(&batch.questions) {
+            side.make_room(&from, questions);
         }
         // Questions of both sides in the same order share the uses of their rows.
         let shared = batch.questions[0].places == batch.questions[1].places;
