@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from outercore import _core
+from outercore import _core, cli
 from outercore.cli import console
+from outercore.embed.config import EmbedConfig
+from outercore.embed.recipes import RECIPES
 from outercore.errors import CorruptError, InternalError, InterruptError
 
 VERBS = [
@@ -44,6 +47,32 @@ def test_every_verb_explains_itself_with_an_example(verb: list[str], outcome: An
     code, out, _ = outcome(*verb, "--help")
     assert code == 0
     assert f"outercore {' '.join(verb)} " in out.split("Example")[1]
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    def unsaid(command: Any, verb: tuple[str, ...]) -> list[str]:
+        if hasattr(command, "commands"):
+            each = command.commands.items()
+            return [text for name, one in each for text in unsaid(one, (*verb, name))]
+        return [
+            " ".join((*verb, *option.opts)) for option in command.params if not option.help.strip()
+        ]
+
+    assert unsaid(typer.main.get_command(cli.app), ()) == []
+
+
+def test_embed_tells_what_counts_where_an_option_is_not_given(outcome: Any) -> None:
+    _, out, _ = outcome("embed", "--help")
+    told = " ".join(out.replace("\u2502", " ").split())
+    options = EmbedConfig().optimiser
+    assert f"How far a step goes; {options.learning_rate} by default." in told
+    assert f"Triples an update, about; {options.batch_size} by default." in told
+    assert (
+        f"Memory budget: 8GiB, 25% of the machine, or auto; {EmbedConfig().budget.memory} by"
+        in told
+    )
+    for name in RECIPES:
+        assert name in told
 
 
 def test_the_version_is_data(outcome: Any) -> None:

@@ -11,16 +11,34 @@ import typer
 
 from outercore.cli import options
 from outercore.configuration import one_of
-from outercore.embed.config import BuiltInModel
+from outercore.embed.config import BuiltInModel, EmbedConfig
 from outercore.embed.options import PLACES
+from outercore.embed.recipes import RECIPES
 from outercore.errors import InvalidError
 
 _MODEL, _TRAINING = "Model", "Training"
 _MEMORY, _EVALUATION, _RUN = "Memory and disk", "Evaluation", "Run"
+_DEFAULTS = EmbedConfig()
+
+
+def _default(name: str, text: str) -> str:
+    """The help of the option `name`, with what counts where it is not given."""
+    group, key = PLACES[name]
+    match getattr(getattr(_DEFAULTS, group), key):
+        case bool(value):
+            told = "on" if value else "off"
+        case str(value):
+            told = f"`{value}`"
+        case value:
+            told = f"{value:.12g}"
+    return f"{text}; {told} by default."
+
 
 Recipe = Annotated[
     str | None,
-    typer.Option(help="A measured configuration by name; other options are laid on it."),
+    typer.Option(
+        help=f"A measured configuration, which other options are laid on: {', '.join(RECIPES)}."
+    ),
 ]
 Config = Annotated[
     Path | None, typer.Option(help="JSON file of a configuration, as `config.json` of a run.")
@@ -48,16 +66,20 @@ RelationDim = Annotated[
     ),
 ]
 Dim = Annotated[
-    int | None, typer.Option(help="Numbers of an entity; 100 by default.", rich_help_panel=_MODEL)
+    int | None, typer.Option(help=_default("dim", "Numbers of an entity"), rich_help_panel=_MODEL)
 ]
 Norm = Annotated[
-    int | None, typer.Option(help="Distance of `transe`: 1 or 2.", rich_help_panel=_MODEL)
+    int | None,
+    typer.Option(
+        help=_default("norm", "Distance of `transe`: 1, sums of absolute values, or 2, Euclidean"),
+        rich_help_panel=_MODEL,
+    ),
 ]
 Reciprocal = Annotated[
     bool | None,
     typer.Option(
         "--reciprocal/--no-reciprocal",
-        help="Learn a second row for each relation, to ask for heads.",
+        help=_default("reciprocal", "Learn a second row for each relation, to ask for heads"),
         rich_help_panel=_MODEL,
     ),
 ]
@@ -68,87 +90,131 @@ InitScale = Annotated[
 Loss = Annotated[
     str | None,
     typer.Option(
-        help="`softmax`, `contrastive`, `logistic`, `margin` or `self-adversarial`.",
+        help=_default(
+            "loss", "`softmax`, `contrastive`, `logistic`, `margin` or `self-adversarial`"
+        ),
         rich_help_panel=_TRAINING,
     ),
 ]
-Margin = Annotated[float | None, typer.Option(rich_help_panel=_TRAINING)]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        help=_default(
+            "margin",
+            "How far ahead a true triple must be (`margin`), or what is added to scores "
+            "(`logistic`, `self-adversarial`)",
+        ),
+        rich_help_panel=_TRAINING,
+    ),
+]
 Temperature = Annotated[
     float | None,
-    typer.Option(help="Of `self-adversarial`.", rich_help_panel=_TRAINING),
+    typer.Option(
+        help=_default("temperature", "How much harder negatives count more in `self-adversarial`"),
+        rich_help_panel=_TRAINING,
+    ),
 ]
 Negatives = Annotated[
     str | None,
     typer.Option(
-        help="How many each chunk shares, 1000 by default, or `all` entities.",
+        help=_default("negatives", "How many each chunk shares, or `all` entities"),
         rich_help_panel=_TRAINING,
     ),
 ]
 DegreeShare = Annotated[
     float | None,
-    typer.Option(help="Share of negatives drawn by degree.", rich_help_panel=_TRAINING),
+    typer.Option(
+        help=_default("degree_share", "Share of negatives drawn by degree"),
+        rich_help_panel=_TRAINING,
+    ),
 ]
 NegativeFilter = Annotated[
     str | None,
     typer.Option(
-        help="Negatives that do not count: `none`, the `own` entity, or all that are `known`.",
+        help=_default(
+            "negative_filter",
+            "Negatives that do not count: `none`, the `own` entity, or all that are `known`",
+        ),
         rich_help_panel=_TRAINING,
     ),
 ]
 Correction = Annotated[
     str | None,
     typer.Option(
-        help="`none`, or `frequency`: estimate the sum over all entities.",
+        help=_default("correction", "`none`, or `frequency`: estimate the sum over all entities"),
         rich_help_panel=_TRAINING,
     ),
 ]
 Optimiser = Annotated[
     str | None,
     typer.Option(
-        help="`adagrad`, or `row-adagrad` with half the bytes.", rich_help_panel=_TRAINING
+        help=_default("optimiser", "`adagrad`, or `row-adagrad` with half the bytes"),
+        rich_help_panel=_TRAINING,
     ),
 ]
 LearningRate = Annotated[
-    float | None, typer.Option("--learning-rate", "--lr", rich_help_panel=_TRAINING)
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        "--lr",
+        help=_default("learning_rate", "How far a step goes"),
+        rich_help_panel=_TRAINING,
+    ),
 ]
 Schedule = Annotated[
     str | None,
     typer.Option(
-        help="constant, or linear: the rate falls over the epochs.", rich_help_panel=_TRAINING
+        help=_default("schedule", "`constant`, or `linear`: the rate falls over the epochs"),
+        rich_help_panel=_TRAINING,
     ),
 ]
 Regulariser = Annotated[
-    str | None, typer.Option(help="`none`, `n3` or `l2`.", rich_help_panel=_TRAINING)
+    str | None,
+    typer.Option(help=_default("regulariser", "`none`, `n3` or `l2`"), rich_help_panel=_TRAINING),
 ]
 Weight = Annotated[
-    float | None, typer.Option(help="Of the regulariser.", rich_help_panel=_TRAINING)
+    float | None,
+    typer.Option(
+        help=_default("regulariser_weight", "Of the regulariser"), rich_help_panel=_TRAINING
+    ),
 ]
 Epochs = Annotated[
-    int | None, typer.Option(help="Epochs at most; 30 by default.", rich_help_panel=_TRAINING)
+    int | None, typer.Option(help=_default("epochs", "Epochs at most"), rich_help_panel=_TRAINING)
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(help="Triples an update, about.", rich_help_panel=_TRAINING)
+    int | None,
+    typer.Option(
+        help=_default("batch_size", "Triples an update, about"), rich_help_panel=_TRAINING
+    ),
 ]
 ChunkSize = Annotated[
     int | None,
-    typer.Option(help="Triples that share their negatives, about.", rich_help_panel=_TRAINING),
+    typer.Option(
+        help=_default("chunk_size", "Triples that share their negatives, about"),
+        rich_help_panel=_TRAINING,
+    ),
 ]
 Patience = Annotated[
     int | None,
     typer.Option(
-        help="Validations without a better figure before stopping; 0 never.",
+        help=_default(
+            "patience", "Validations without a better figure before stopping, or 0 for never"
+        ),
         rich_help_panel=_TRAINING,
     ),
 ]
 ValidateEvery = Annotated[
-    int | None, typer.Option(help="Epochs between validations.", rich_help_panel=_TRAINING)
+    int | None,
+    typer.Option(
+        help=_default("validate_every", "Epochs between validations"), rich_help_panel=_TRAINING
+    ),
 ]
 Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
         callback=options.size,
-        help="Memory budget: `8GiB`, `25%` of the machine, or `auto`; 2GiB by default.",
+        help=_default("memory", "Memory budget: `8GiB`, `25%` of the machine, or `auto`"),
         rich_help_panel=_MEMORY,
     ),
 ]
@@ -166,15 +232,20 @@ Slots = Annotated[
 Order = Annotated[
     str | None,
     typer.Option(
-        help="Of partitions: `optimal`, `legend`, `beta`, `cover` or `sequential`.",
+        help=_default(
+            "order", "Of partitions: `optimal`, `legend`, `beta`, `cover` or `sequential`"
+        ),
         rich_help_panel=_MEMORY,
     ),
 ]
 Swap = Annotated[
     str | None,
     typer.Option(
-        help="Where a loaded partition goes: `in-place` while others are trained, `in-turn` when "
-        "all are, `spare-slot`, or `auto`.",
+        help=_default(
+            "swap",
+            "Where a loaded partition goes: `in-place` while others are trained, `in-turn` when "
+            "all are, `spare-slot`, or `auto`",
+        ),
         rich_help_panel=_MEMORY,
     ),
 ]
@@ -189,7 +260,9 @@ Spread = Annotated[
     bool | None,
     typer.Option(
         "--spread/--no-spread",
-        help="Train a bucket in every state that holds its partitions, not in the first.",
+        help=_default(
+            "spread", "Train a bucket in every state that holds its partitions, not in the first"
+        ),
         rich_help_panel=_MEMORY,
     ),
 ]
@@ -197,7 +270,7 @@ Rename = Annotated[
     bool | None,
     typer.Option(
         "--rename/--no-rename",
-        help="Shuffle the partitions' places in the order from walk to walk.",
+        help=_default("rename", "Shuffle the partitions' places in the order from walk to walk"),
         rich_help_panel=_MEMORY,
     ),
 ]
@@ -211,24 +284,31 @@ Group = Annotated[
 HeldOut = Annotated[
     float | None,
     typer.Option(
-        help="Share of a plain graph's links held out, half of it for validation.",
+        help=_default(
+            "held_out", "Share of a plain graph's links held out, half of it for validation"
+        ),
         rich_help_panel=_EVALUATION,
     ),
 ]
 Candidates = Annotated[
     str | None,
     typer.Option(
-        help="Rank among `all` entities, or some drawn `uniform` or by `degree`; `auto` by size.",
+        help=_default(
+            "candidates",
+            "Rank among `all` entities, or some drawn `uniform` or by `degree`, or go by their "
+            "number",
+        ),
         rich_help_panel=_EVALUATION,
     ),
 ]
 CandidateCount = Annotated[
-    int | None, typer.Option(help="Candidates drawn.", rich_help_panel=_EVALUATION)
+    int | None,
+    typer.Option(help=_default("candidate_count", "Candidates drawn"), rich_help_panel=_EVALUATION),
 ]
 Also = Annotated[
     list[str] | None,
     typer.Option(
-        help="Further kinds of candidates for the figures at the end.",
+        help="Further kinds of candidates for the figures at the end; may be repeated.",
         rich_help_panel=_EVALUATION,
     ),
 ]
@@ -240,24 +320,41 @@ Raw = Annotated[
 ]
 ValidTriples = Annotated[
     int | None,
-    typer.Option(help="Triples that a validation ranks at most.", rich_help_panel=_EVALUATION),
+    typer.Option(
+        help=_default("valid_triples", "Triples that a validation ranks at most, or 0 for all"),
+        rich_help_panel=_EVALUATION,
+    ),
 ]
 TestTriples = Annotated[
     int | None,
-    typer.Option(help="As many for the figures at the end; 0 all.", rich_help_panel=_EVALUATION),
+    typer.Option(
+        help=_default("test_triples", "The same for the figures at the end"),
+        rich_help_panel=_EVALUATION,
+    ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Everything random is a function of it.", rich_help_panel=_RUN),
+    typer.Option(
+        help=_default("seed", "Everything random is a function of it"), rich_help_panel=_RUN
+    ),
 ]
-Device = Annotated[str | None, typer.Option(help="`auto`, `cpu` or `cuda`.", rich_help_panel=_RUN)]
+Device = Annotated[
+    str | None,
+    typer.Option(help=_default("device", "`auto`, `cpu` or `cuda`"), rich_help_panel=_RUN),
+]
 Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads that compute.", rich_help_panel=_RUN)
+    int | None,
+    typer.Option(
+        "--threads", help="Threads that compute; PyTorch's by default.", rich_help_panel=_RUN
+    ),
 ]
 CheckpointSeconds = Annotated[
     float | None,
     typer.Option(
-        help="A checkpoint when the last one is so old; 60 by default, 0 at epochs' ends only.",
+        help=_default(
+            "checkpoint_seconds",
+            "A checkpoint when the last one is so old, or 0 for epochs' ends only",
+        ),
         rich_help_panel=_RUN,
     ),
 ]

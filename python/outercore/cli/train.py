@@ -45,8 +45,12 @@ def train(
     ] = "none",
     batch_size: options.BatchSize = 1024,
     replace: options.Replace = False,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", "--lr")] = 0.003,
-    weight_decay: Annotated[float, typer.Option()] = 0.0,
+    learning_rate: Annotated[
+        float, typer.Option("--learning-rate", "--lr", help="How far a step goes.")
+    ] = 0.003,
+    weight_decay: Annotated[
+        float, typer.Option(help="How strongly a step draws parameters towards 0.")
+    ] = 0.0,
     epochs: Annotated[int, typer.Option(help="Epochs at most.")] = 20,
     patience: Annotated[
         int, typer.Option(help="Epochs without a better score before stopping; 0 never.")
