@@ -191,6 +191,32 @@ def test_the_command_line_takes_a_file_and_its_function(
     assert (code, "does not go with `--score`" in err) == (1, True)
 
 
+def test_a_run_of_a_function_is_compared_with_any_other(
+    embedded_graph: oc.Graph, scores: Path, outcome: Any
+) -> None:
+    product, shifted = f"{scores}:product", f"{scores}:shifted"
+    for name, options in (
+        ("built-in", ("--model", "distmult")),
+        ("own", ("--score", product)),
+        ("another", ("--score", shifted)),
+    ):
+        small = ("--dim", 8, "--epochs", 1, "--negatives", 12, "--out", name)
+        assert outcome("embed", embedded_graph.root, *options, *small)[0] == 0
+    for runs, given in (
+        (("built-in", "own"), ("--score", product)),
+        (("own", "built-in"), ("--score", product)),
+        (("own", "another"), ("--score", product, "--other-score", shifted)),
+    ):
+        compare = ("embedding", "compare", *runs, "--part", "valid", "--json")
+        code, out, err = outcome(*compare, *given)
+        assert code == 0, err
+        found = json.loads(out)
+        for run, figure in zip(runs, (found["mrr"], found["other_mrr"]), strict=True):
+            score = {"own": product, "another": shifted}.get(run)
+            expected = oc.Embedding.open(run, score=score).evaluate(parts=["valid"])
+            assert figure == pytest.approx(expected[0]["mrr"])
+
+
 @pytest.mark.parametrize(
     ("score", "kind", "message"),
     [

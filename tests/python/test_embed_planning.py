@@ -153,8 +153,17 @@ def test_triples_are_read_while_others_are_trained_as_far_as_the_device_can() ->
 
 
 def test_an_order_that_there_is_not_is_refused() -> None:
-    with pytest.raises(InvalidError, match="there is no such order"):
-        place(config(1024 * MIB, partitions=16, slots=5, order="legend"), LARGE)
+    for options, reason in (
+        ({"partitions": 16, "slots": 5, "order": "legend"}, "5 partitions in memory, expected 3"),
+        ({"slots": 5, "order": "legend"}, "5 partitions in memory, expected 3"),
+        ({"partitions": 8, "slots": 4, "order": "cover"}, "hint: choose 16 or 64 partitions"),
+        ({"partitions": 8, "slots": 2, "swap": "spare-slot"}, "2 slots, expected at least 3"),
+        ({"partitions": 5, "slots": 9}, "hint: choose 5 `slots` at most"),
+        ({"slots": 600}, "hint: choose 64 `slots` at most"),
+    ):
+        with pytest.raises(InvalidError, match="there is no such order") as found:
+            place(config(1024 * MIB, **options), LARGE)
+        assert reason in str(found.value)
     placed = place(config(300 * MIB, order="legend"), LARGE)
     assert placed.slots - placed.spare == 3
 

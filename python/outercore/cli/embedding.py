@@ -47,7 +47,7 @@ Score = Annotated[
     typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
 ]
 Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
-K = Annotated[int, typer.Option("-k", help="How many to find.")]
+K = Annotated[int, typer.Option("-k", "--k", help="How many to find.")]
 Metric = Annotated[
     str,
     typer.Option(
@@ -67,7 +67,9 @@ Out = Annotated[
 Candidates = Annotated[
     str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
 ]
-Count = Annotated[int, typer.Option(help="Candidates that are drawn.")]
+Count = Annotated[
+    int, typer.Option("--count", "--candidate-count", help="Candidates that are drawn.")
+]
 Raw = Annotated[
     bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
 ]
@@ -322,6 +324,9 @@ def compare(
     memory: options.Memory = "256MiB",
     data: Data = None,
     score: Score = None,
+    other_score: Annotated[
+        str | None, typer.Option(help="That of the other run; `--score` by default.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Tell whether two runs rank the same triples equally well, or differ by more than chance.
@@ -337,8 +342,8 @@ def compare(
     ranked: Any = part
     among: Any = candidates
     with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
-        found = _open(run, data, score).compare(
-            _open(other, data, score),
+        found = _scored(run, data, score).compare(
+            _scored(other, data, other_score or score),
             part=ranked,
             candidates=among,
             count=count,
@@ -465,6 +470,12 @@ def index(
 
 def _open(run: Path, data: Path | None, score: str | None = None) -> Embedding:
     return Embedding.open(run, data_set=data, score=score)
+
+
+def _scored(run: Path, data: Path | None, score: str | None) -> Embedding:
+    """A run, with the score function if it is one that needs it."""
+    opened = _open(run, data)
+    return _open(run, data, score) if opened.model.kind == "custom" else opened
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:

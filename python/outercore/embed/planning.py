@@ -208,12 +208,7 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if not possible and asked == 0 and config.budget.slots == 0:
         raise _too_small(budget, whole.needed, "everything in memory")
     if not possible:
-        raise InvalidError(
-            f"budget: {config.budget.partitions or 'any number of'} partitions of "
-            f"{size.entities:,} entities, {config.budget.group or 'some'} parts each, in "
-            f"{config.budget.slots or 'any number of'} slots: there is no such order\n"
-            "hint: choose other `partitions` or `slots`"
-        )
+        raise _no_order(config, size)
     fitting = [one for one in possible if one.needed <= budget]
     if not fitting:
         least = min(one.needed for one in possible)
@@ -497,6 +492,26 @@ def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) ->
     except InvalidError:
         return False
     return True
+
+
+def _no_order(config: EmbedConfig, size: Size) -> InvalidError:
+    """Why there is no order for the numbers that were asked for, by the first of those tried."""
+    asked = config.budget
+    what = (
+        f"budget: {asked.partitions or 'any number of'} partitions of {size.entities:,} entities "
+        f"in {asked.slots or 'any number of'} slots: there is no such order"
+    )
+    spare = asked.swap == "spare-slot"
+    slots = asked.slots or (3 if spare else 2)
+    most = asked.partitions or max(_COUNTS)
+    if slots > most:
+        return InvalidError(f"{what}\nhint: choose {most} `slots` at most, or more `partitions`")
+    partitions = asked.partitions or min(count for count in _COUNTS if count >= slots)
+    try:
+        partition_order(asked.order, partitions=partitions, slots=slots, spare=spare)
+    except InvalidError as reason:
+        return InvalidError(f"{what}: {reason}")
+    return InvalidError(f"{what}\nhint: choose other `partitions` or `slots`")
 
 
 def _filled(placement: Placement) -> Placement:
