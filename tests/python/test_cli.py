@@ -136,7 +136,7 @@ def test_a_users_mistake_ends_with_1_and_one_line(
         (CorruptError("array `x`: short\nhint: copy it again"), 1, "hint: copy it again"),
         (InternalError("this cannot be"), 2, "error: this cannot be"),
         (ZeroDivisionError("oops"), 2, "internal error: ZeroDivisionError: oops"),
-        (InterruptError("stopped in epoch 3\nhint: resume it"), 130, "stopped: stopped in epoch"),
+        (InterruptError("stopped in epoch 3\nhint: resume it"), 130, "stopped: in epoch"),
         (KeyboardInterrupt(), 130, "stopped"),
     ],
 )
@@ -304,7 +304,7 @@ def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path
         check=False,
     )
     assert finished.returncode == 130, finished.stderr
-    assert "stopped: stopped in epoch 1 after 1 batches" in finished.stderr
+    assert "stopped: in epoch 1 after 1 batches" in finished.stderr
     assert f"hint: go on with `outercore train --resume {tmp_path / 'run'}`" in finished.stderr
     assert (tmp_path / "run/checkpoints/latest").exists()
     assert json.loads((tmp_path / "run/record.json").read_text())["status"] == "interrupted"

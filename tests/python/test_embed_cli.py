@@ -131,7 +131,7 @@ def test_ctrl_c_says_how_to_go_on_and_that_goes_on(
         code, out, err = outcome("embed", facts, *SMALL, "--out", "run")
     assert code == 130
     assert out == ""
-    assert "stopped: stopped in epoch 2 after 30 triples" in err
+    assert "stopped: in epoch 2 after 30 triples" in err
     assert "hint: go on with `outercore embed --resume run`" in err
     code, out, err = outcome("embed", "--resume", "run")
     assert code == 0, err

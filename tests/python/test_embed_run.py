@@ -172,6 +172,29 @@ def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
     assert len(result.record["epochs"]) == 4
 
 
+def test_without_triples_for_validation_the_last_rows_are_kept_and_that_is_said(
+    facts: Path, tmp_path: Path
+) -> None:
+    class Notes(Observer):
+        def __init__(self) -> None:
+            self.all: list[str] = []
+
+        def note(self, message: str) -> None:
+            self.all.append(message)
+
+    import_triples(
+        facts.parent / "train.tsv", tmp_path / "set", options=TripleOptions(memory="16MiB")
+    )
+    for root, expected in ((tmp_path / "set", 1), (facts, 0)):
+        notes = Notes()
+        result = oc.embed(root, SMALL, out=tmp_path / f"run-{expected}", observer=notes)
+        assert len(notes.all) == expected
+        if expected:
+            assert "no triples as `valid`: nothing is validated" in notes.all[0]
+            last = SMALL["optimiser"]["epochs"] - 1
+            assert result.record["result"] == {"metrics": [], "best_epoch": last}
+
+
 def test_the_figures_are_those_of_the_best_tables(facts: Path, tmp_path: Path) -> None:
     config = small(optimiser={"epochs": 30, "validate_every": 1, "patience": 2})
     watch = After()

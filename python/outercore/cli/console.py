@@ -89,7 +89,7 @@ def error(message: str, hint: str = "") -> None:
 
 def stopped(message: str) -> None:
     """Somebody asked to stop, and how to go on."""
-    first, _, hint = message.partition("\nhint: ")
+    first, _, hint = message.removeprefix("stopped ").partition("\nhint: ")
     _stderr.print(Text.assemble(("stopped: ", "bold yellow"), first), soft_wrap=True)
     if hint:
         _stderr.print(Text.assemble(("hint: ", "bold cyan"), hint), soft_wrap=True)

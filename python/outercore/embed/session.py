@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outercore import record as records
 from outercore.embed.config import EmbedConfig
-from outercore.embed.data import EmbedData, data_of
+from outercore.embed.data import EmbedData, Triples, data_of
 from outercore.embed.epochs import LOWER, Epochs
 from outercore.embed.models import Model
 from outercore.embed.observe import EpochReport, Observer
@@ -174,6 +174,11 @@ class Session:
         progress = self._epochs.progress
         self._scalars = Scalars(self._run.scalars, first_epoch=progress.epoch)
         self._observer.started(self._described["description"])
+        if not self._scoring.has("valid") and isinstance(self._data.train, Triples):
+            self._observer.note(
+                f"the data set has no triples as `{self._config.data.valid}`: nothing is "
+                "validated, and the rows of the last epoch are kept"
+            )
         if self._store.progress is not None and not self._epochs.finished:
             self._observer.resumed(progress.epoch, progress.triples)
         try:
