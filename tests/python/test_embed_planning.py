@@ -160,6 +160,7 @@ def test_an_order_that_there_is_not_is_refused() -> None:
         ({"partitions": 8, "slots": 2, "swap": "spare-slot"}, "2 slots, expected at least 3"),
         ({"partitions": 5, "slots": 9}, "hint: choose 5 `slots` at most"),
         ({"slots": 600}, "hint: choose 64 `slots` at most"),
+        ({"slots": 4, "group": 512}, ", 512 parts each, in 4 slots"),
     ):
         with pytest.raises(InvalidError, match="there is no such order") as found:
             place(config(1024 * MIB, **options), LARGE)

@@ -497,9 +497,10 @@ def _exists(config: EmbedConfig, partitions: int, slots: int, *, spare: bool) ->
 def _no_order(config: EmbedConfig, size: Size) -> InvalidError:
     """Why there is no order for the numbers that were asked for, by the first of those tried."""
     asked = config.budget
+    parts = f", {asked.group} parts each," if asked.group > 1 else ""
     what = (
-        f"budget: {asked.partitions or 'any number of'} partitions of {size.entities:,} entities "
-        f"in {asked.slots or 'any number of'} slots: there is no such order"
+        f"budget: {asked.partitions or 'any number of'} partitions of {size.entities:,} entities"
+        f"{parts} in {asked.slots or 'any number of'} slots: there is no such order"
     )
     spare = asked.swap == "spare-slot"
     slots = asked.slots or (3 if spare else 2)
@@ -511,7 +512,7 @@ def _no_order(config: EmbedConfig, size: Size) -> InvalidError:
         partition_order(asked.order, partitions=partitions, slots=slots, spare=spare)
     except InvalidError as reason:
         return InvalidError(f"{what}: {reason}")
-    return InvalidError(f"{what}\nhint: choose other `partitions` or `slots`")
+    return InvalidError(f"{what}\nhint: choose other `partitions`, `slots` or `group`")
 
 
 def _filled(placement: Placement) -> Placement:
