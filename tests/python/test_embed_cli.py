@@ -35,6 +35,36 @@ def facts(tmp_path: Path, outcome: Any) -> Path:
     return tmp_path / "facts"
 
 
+def test_settings_of_relations_and_degrees_are_options(facts: Path, outcome: Any) -> None:
+    more = (
+        "--relation-optimiser", "adam", "--relation-learning-rate", "0.01", "--regulariser", "n3",
+        "--weight", "0.001", "--relation-weight", "0", "--degree-share", "0.5",
+        "--degree-power", "0.75",
+    )  # fmt: skip
+    code, out, err = outcome("embed", facts, *SMALL, *more, "--out", "run", "--json")
+    assert code == 0, err
+    config = json.loads(out)["config"]
+    assert config["optimiser"]["relations"] == "adam"
+    assert config["optimiser"]["relation_learning_rate"] == 0.01
+    assert config["regulariser"]["relation_weight"] == 0
+    assert config["negatives"]["degree_power"] == 0.75
+    code, _, err = outcome("embed", facts, *SMALL, "--relation-optimiser", "sgd", "--out", "other")
+    assert code == 1
+    assert "--relation-optimiser" in err
+
+
+def test_a_plan_takes_what_changes_the_placement(facts: Path, outcome: Any) -> None:
+    needed = []
+    for more in ((), ("--negative-filter", "known")):
+        code, out, err = outcome(
+            "plan", "embed", facts, "--memory", "64MiB", "--valid-triples", "1", "--candidates",
+            "uniform", *RATES, *more, "--json",
+        )  # fmt: skip
+        assert code == 0, err
+        needed.append(json.loads(out)["needed_memory"])
+    assert needed[0] < needed[1]
+
+
 @pytest.fixture
 def friends(tmp_path: Path, outcome: Any) -> Path:
     code, _, err = outcome(

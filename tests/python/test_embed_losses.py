@@ -48,6 +48,16 @@ def test_equation_1_leaves_the_positive_out_of_the_sum() -> None:
         torch.testing.assert_close(found.value, total.log() - 2.0)
 
 
+def test_a_margin_that_nobody_gives_is_one_ahead() -> None:
+    assert build_loss(LossConfig(kind="margin")) == build_loss(LossConfig(kind="margin", margin=1))
+    positives, negatives = torch.tensor([0.5]), torch.tensor([[0.0, -1.0]])
+    found = build_loss(LossConfig(kind="margin")).gradients(
+        positives, negatives, torch.ones(1), torch.empty(1, 2)
+    )
+    # Half of what the first negative is too near, and nothing for the second.
+    torch.testing.assert_close(found.value, torch.tensor(0.25))
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("kind", ["n3", "l2"])
 def test_a_regulariser_and_its_gradient_are_the_definition(kind: str, pairs: bool) -> None:

@@ -232,7 +232,26 @@ def test_an_index_is_named_once_its_pieces_are_on_the_device(
     pieces = sorted(path.name for path in index.root.glob("piece-*.faiss"))
     assert len(pieces) > 1
     assert done[: len(pieces)] == pieces
-    assert done[len(pieces) :] == [f"{index.root.name}/", "index.json", f"{index.root.name}/"]
+    new, root = f"{index.root.name}.new", index.root.name
+    described = [f"{new}/", "index.json", f"{new}/"]
+    assert done[len(pieces) :] == [*described, root, f"{index.root.parent.name}/"]
+
+
+def test_an_index_stays_until_there_is_another(tmp_path: Path, embedding: Embedding) -> None:
+    pytest.importorskip("faiss")
+    from outercore.embed.approximate import Index
+
+    first = Index.build(embedding, lists=4)
+
+    def interrupted(phase: str, done: int, total: int, unit: str) -> None:
+        if phase == "adding entities":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Index.build(embedding, lists=8, progress=interrupted)
+    assert Index.open(embedding).lists == first.lists == 4
+    assert Index.build(embedding, lists=8).lists == 8
+    assert [path.name for path in embedding.root.glob("index-*")] == [first.root.name]
 
 
 def test_centres_are_found_from_rows_within_the_memory(

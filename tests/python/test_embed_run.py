@@ -251,6 +251,22 @@ def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
     assert result.record["status"] == "finished"
 
 
+def test_a_run_that_is_stopped_while_first_rows_are_written_leaves_nothing(
+    facts: Path, tmp_path: Path
+) -> None:
+    class Interrupting(After):
+        def table_started(self, entities: int) -> None:
+            interrupt()
+            assert entities == 60
+
+    out = tmp_path / "run"
+    with pytest.raises(InterruptError) as caught:
+        oc.embed(facts, small(budget=IN_PARTITIONS), out=out, observer=Interrupting())
+    expected = "stopped on request before the first batch\nhint: run the same command again"
+    assert str(caught.value) == expected
+    assert not out.exists()
+
+
 def test_in_memory_a_run_stops_after_the_batch_under_way(facts: Path, tmp_path: Path) -> None:
     with pytest.raises(InterruptError, match="stopped in epoch 1 after 48 triples"):
         oc.embed(facts, small(), out=tmp_path / "run", observer=After(3, interrupt))

@@ -414,6 +414,22 @@ def test_another_run_goes_on_from_this_one(root: Path, tmp_path: Path) -> None:
                 assert row == pytest.approx(old.relations[place], abs=1e-9)
 
 
+def test_another_run_goes_on_although_its_data_set_was_moved(tmp_path: Path, outcome: Any) -> None:
+    facts(tmp_path / "old", random_triples(4, entities=40))
+    facts(tmp_path / "new", random_triples(4, entities=50))
+    run = oc.embed(tmp_path / "old", out=tmp_path / "run", **OPTIONS).run
+    (tmp_path / "old").rename(tmp_path / "moved")
+    again = ("embed", "new", "--model", "complex", "--dim", "8", "--out", "next", "--epochs", "1")
+    code, _, err = outcome(*again, "--from", run)
+    assert code == 1
+    assert "`--from-data`) where it is now" in err
+    code, _, err = outcome(*again, "--from-data", "moved")
+    assert code == 1
+    assert "expected with start_from (`--from`)" in err
+    code, _, err = outcome(*again, "--from", run, "--from-data", "moved")
+    assert code == 0, err
+
+
 def test_partitions_go_on_from_the_same_rows_as_memory(root: Path, tmp_path: Path) -> None:
     train = [*random_triples(4, entities=50), ("newcomer", "r9", "n1")]
     facts(tmp_path / "new", train)

@@ -99,11 +99,8 @@ Loss = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        help=_default(
-            "margin",
-            "How far ahead a true triple must be (`margin`), or what is added to scores "
-            "(`logistic`, `self-adversarial`)",
-        ),
+        help="How far ahead a true triple must be (`margin`), 1 by default, or what is added to "
+        "scores (`logistic`, `self-adversarial`), 0 by default.",
         rich_help_panel=_TRAINING,
     ),
 ]
@@ -125,6 +122,13 @@ DegreeShare = Annotated[
     float | None,
     typer.Option(
         help=_default("degree_share", "Share of negatives drawn by degree"),
+        rich_help_panel=_TRAINING,
+    ),
+]
+DegreePower = Annotated[
+    float | None,
+    typer.Option(
+        help=_default("degree_power", "Exponent of the degree in these"),
         rich_help_panel=_TRAINING,
     ),
 ]
@@ -161,6 +165,20 @@ LearningRate = Annotated[
         rich_help_panel=_TRAINING,
     ),
 ]
+RelationOptimiser = Annotated[
+    str | None,
+    typer.Option(
+        help=_default("relation_optimiser", "Of relations: `adagrad`, `row-adagrad` or `adam`"),
+        rich_help_panel=_TRAINING,
+    ),
+]
+RelationLearningRate = Annotated[
+    float | None,
+    typer.Option(
+        help="How far a step of relations goes; as far as one of entities by default.",
+        rich_help_panel=_TRAINING,
+    ),
+]
 Schedule = Annotated[
     str | None,
     typer.Option(
@@ -176,6 +194,12 @@ Weight = Annotated[
     float | None,
     typer.Option(
         help=_default("regulariser_weight", "Of the regulariser"), rich_help_panel=_TRAINING
+    ),
+]
+RelationWeight = Annotated[
+    float | None,
+    typer.Option(
+        help="The same for relations; as for entities by default.", rich_help_panel=_TRAINING
     ),
 ]
 Epochs = Annotated[
@@ -389,7 +413,11 @@ def negatives(text: str | None) -> dict[str, object]:
 @contextmanager
 def named(context: typer.Context) -> Iterator[None]:
     """Tells a mistake in the configuration by its option; see `options.named`."""
-    parameters = {"regulariser_weight": "weight", "filtered": "raw"}
+    parameters = {
+        "regulariser_weight": "weight",
+        "relation_regulariser_weight": "relation_weight",
+        "filtered": "raw",
+    }
     places = {parameters.get(name, name): ".".join(place) for name, place in PLACES.items()}
     with options.named(context, places):
         yield

@@ -31,6 +31,14 @@ class EmbedWatch(RunWatch, Observer):
             f"{description['parameters']:,} numbers, on {description['device']}; {where}"
         )
 
+    def table_started(self, entities: int) -> None:
+        """A new bar."""
+        self._start("first rows", entities, 0)
+
+    def table_written(self, entities: int) -> None:
+        """The bar moves on."""
+        self._advance(entities)
+
     def resumed(self, epoch: int, triples: int) -> None:
         """One line on where it goes on."""
         self._say(f"resumed in epoch {epoch + 1} after {triples:,} triples")

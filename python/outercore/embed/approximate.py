@@ -110,13 +110,15 @@ class Index:
         count = lists or max(1, round(2 * embedding.num_entities**0.5))
         count = min(count, embedding.num_entities)
         root = _directory(embedding, chosen)
+        # An index that is there stays until there is another.
+        new = root.with_name(f"{root.name}.new")
         storage = Storage()
         with device_errors(f"index `{root}`"):
-            storage.remove_tree(root)
-            storage.make_directory(root)
+            storage.remove_tree(new)
+            storage.make_directory(new)
             room = parse_size(memory)
             empty = _trained(faiss, embedding, chosen, count, room, progress)
-            pieces = _fill(faiss, empty, embedding, chosen, root, room, progress)
+            pieces = _fill(faiss, empty, embedding, chosen, new, room, progress)
             described: dict[str, Any] = {
                 "version": _VERSION,
                 "metric": chosen,
@@ -125,15 +127,18 @@ class Index:
                 "table": embedding.digest,
                 "recalls": [],
             }
-            built = cls(root, described, _mapped(faiss, root, pieces))
+            built = cls(root, described, _mapped(faiss, new, pieces))
             recalls = built._measure(embedding, progress)
             described["recalls"] = [vars(found) for found in recalls]
             for number in range(pieces):
-                storage.sync(_piece(root, number))
-            storage.sync_directory(root)
+                storage.sync(_piece(new, number))
+            storage.sync_directory(new)
             # Last: a directory without it is no index.
             text = json.dumps(described, indent=1) + "\n"
-            replace_file(storage, root / _DESCRIPTION, text.encode())
+            replace_file(storage, new / _DESCRIPTION, text.encode())
+            storage.remove_tree(root)
+            storage.rename(new, root)
+            storage.sync_directory(root.parent)
         return cls.open(embedding, metric=chosen)
 
     @classmethod

@@ -69,12 +69,18 @@ class LossConfig:
     `contrastive`: equation 1 of Legend, where the positive is not in the sum.
     """
     margin: float = 0.0
-    """What a positive must be ahead (`margin`), or what is added to scores before the sigmoid."""
+    """What a positive must be ahead (`margin`; 0 takes 1), or what is added to scores before the
+    sigmoid."""
     temperature: float = 1.0
     """How much harder negatives count more, in `self-adversarial`."""
 
     def __post_init__(self) -> None:
         within("loss.temperature", self.temperature, 0.0, None)
+
+    @property
+    def ahead(self) -> float:
+        """What a positive must be ahead in `margin`: with 0, next to nothing would be learned."""
+        return self.margin or 1.0
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class Embedding:
         except NotFoundError:
             raise NotFoundError(
                 f"embedding `{self.root}`: its data set `{self.data_set}` is gone\n"
-                "hint: say by `--data` where it is now"
+                "hint: say by `--data` (of `embed`: `--from-data`) where it is now"
             ) from None
         self._require_same("entities", graph.num_nodes, self.num_entities, graph)
         if has_names(graph):
@@ -191,7 +191,8 @@ class Embedding:
         if expected and expected != EmbedDirectory.identity_of(graph):
             raise InvalidError(
                 f"embedding `{self.root}`: its data set `{graph.root}` has other triples, links or "
-                "names now\nhint: say by `--data` where the one is that was embedded"
+                "names now\n"
+                "hint: say by `--data` (`embed`: `--from-data`) where the one is that was embedded"
             )
         return graph
 
@@ -322,7 +323,8 @@ class Embedding:
             raise InvalidError(
                 f"embedding `{self.root}`: its data set `{graph.root}` has {found:,} {what} now, "
                 f"the embedding {expected:,}\n"
-                "hint: say by `--data` where the one is that was embedded"
+                "hint: say by `--data` (of `embed`: `--from-data`) where the one is that was "
+                "embedded"
             )
 
     def _require_table(self, path: Path, rows: int, width: int | None) -> NDArray[np.float32]:

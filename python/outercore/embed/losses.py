@@ -156,6 +156,6 @@ def build_loss(config: LossConfig) -> Loss:
         case "logistic":
             return LogisticLoss(config.margin)
         case "margin":
-            return MarginLoss(config.margin)
+            return MarginLoss(config.ahead)
         case "self-adversarial":
             return SelfAdversarialLoss(config.margin, config.temperature)

@@ -34,6 +34,12 @@ class Observer:
     def started(self, description: dict[str, Any]) -> None:
         """The run's name, model, sizes and plan; once, before the first batch."""
 
+    def table_started(self, entities: int) -> None:
+        """A table of partitions is written, of so many entities; before `started`."""
+
+    def table_written(self, entities: int) -> None:
+        """So many entities more have their first rows."""
+
     def resumed(self, epoch: int, triples: int) -> None:
         """Training goes on from the checkpoint taken after so many triples of this epoch."""
 

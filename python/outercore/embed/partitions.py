@@ -7,7 +7,7 @@ become pools, and relations, progress and best tables go into its commits.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,13 +117,14 @@ class PartitionStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
         walks: Walks | None = None,
+        filled: Callable[[int], None] | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
         An epoch goes through `order` as `walks` says, once and as it is by default; the table has
         as many partitions as the order, times those of a group.
         `start` and `relations` give first rows; one that is not a number is the model's own.
-        `degrees` and `device` as in `open`.
+        `degrees` and `device` as in `open`; `filled` is told how many entities come next.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -144,6 +145,8 @@ class PartitionStore:
         }
 
         def first_rows(nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+            if filled is not None:
+                filled(len(nodes))
             return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
 
         resident = _Resident(rows, state, None, None).encode()

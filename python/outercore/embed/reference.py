@@ -54,7 +54,7 @@ def loss(config: LossConfig, positives: Tensor, negatives: Tensor, weights: Tens
             costs = torch.where(counted, -logsigmoid(-(finite + config.margin)), 0.0)
             rows = -logsigmoid(positives + config.margin) + costs.mean(dim=1)
         case "margin":
-            missing = (config.margin - positives.unsqueeze(1) + finite).relu()
+            missing = (config.ahead - positives.unsqueeze(1) + finite).relu()
             rows = torch.where(counted, missing, 0.0).mean(dim=1)
         case "self-adversarial":
             steep = torch.where(counted, finite * config.temperature, -torch.inf)

@@ -37,6 +37,7 @@ def embed(
     memory: str | int | None = None,
     out: str | Path | None = None,
     start_from: str | Path | None = None,
+    from_data: str | Path | None = None,
     score: ScoreFunction | str | None = None,
     observer: Observer | None = None,
     command: str = "",
@@ -51,6 +52,7 @@ def embed(
         memory: the budget, `8GiB`, `25%` or bytes.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run whose rows are the first ones, where both have the entity.
+        from_data: where the data set of that run is now, if it is no longer where it was.
         score: a score function of one's own, or where it is, for the model `custom`; see
             `outercore.embed.custom.own_score`.
         observer: told what happens.
@@ -69,6 +71,10 @@ def embed(
         >>> result.entities.shape, result.metrics[0]["part"]
         ((200, 8), 'valid')
     """
+    if from_data is not None and start_from is None:
+        raise InvalidError(
+            "from_data (`--from-data`): expected with start_from (`--from`), whose data set it is"
+        )
     graph = outercore.open(data_set)
     own = None if score is None else own_score(score)
     if own is not None:
@@ -83,12 +89,16 @@ def embed(
         from outercore.embed.session import plan_session
 
         # Refused before anything is written.
-        warm = None if start_from is None else _warm_start(start_from, graph, chosen)
+        warm = None
+        if start_from is not None:
+            warm = _warm_start(start_from, graph, chosen, from_data)
         planned = plan_session(graph, chosen)
         model = build_model(chosen.model, own and own.function)
         if own is not None:
             check_score(own, chosen.model.dim, model.relation_width(chosen.model.dim))
         more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
+        if from_data is not None:
+            more["started_from_data"] = str(Path(from_data).resolve())
         if own is not None:
             more |= {"score": own.place, "score_digest": own.digest}
         run = EmbedDirectory.create(Path(out), graph, planned.config, more=more)
@@ -126,7 +136,9 @@ def resume(
         directory.require_same(graph)
         # Without a checkpoint the run begins anew, with the same first rows.
         other = None if directory.begun else directory.started_from
-        warm = None if other is None else _warm_start(other, graph, directory.config())
+        warm = None
+        if other is not None:
+            warm = _warm_start(other, graph, directory.config(), directory.started_from_data)
         return _run(graph, directory, warm, own, observer, command, memory)
 
 
@@ -173,10 +185,12 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     return own
 
 
-def _warm_start(run: str | Path, graph: Graph, config: EmbedConfig) -> WarmStart:
+def _warm_start(
+    run: str | Path, graph: Graph, config: EmbedConfig, data_set: str | Path | None
+) -> WarmStart:
     from outercore.embed.warm_start import warm_start
 
-    return warm_start(run, graph, config.model)
+    return warm_start(run, graph, config.model, data_set=data_set)
 
 
 @contextmanager

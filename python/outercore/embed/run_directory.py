@@ -98,6 +98,12 @@ class EmbedDirectory(AnyRunDirectory):
         return None if found is None else Path(found)
 
     @property
+    def started_from_data(self) -> Path | None:
+        """Where the data set of that run was said to be, if anybody said so."""
+        found = self._described().get("started_from_data")
+        return None if found is None else Path(found)
+
+    @property
     def own_score(self) -> tuple[str | None, str]:
         """Where the run's score function was, `None` for a built-in model, and its digest."""
         described = self._described()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,6 +75,7 @@ def _open_fitting(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
+    filled: Callable[[int], None],
 ) -> tuple[Store, Placement]:
     """The store of a run, and the placement with pools as large as they are.
 
@@ -85,7 +87,7 @@ def _open_fitting(
     begun = run.begun
 
     def opened() -> Store:
-        return open_store(run, planned.data, config, placement, layout, device, warm)
+        return open_store(run, planned.data, config, placement, layout, device, warm, filled)
 
     try:
         store = opened()
@@ -134,7 +136,9 @@ class Session:
         self._device = device_of(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
-        self._store, self._placement = _open_fitting(run, planned, layout, self._device, warm)
+        self._store, self._placement = _open_fitting(
+            run, planned, layout, self._device, warm, self._filling(planned.size.entities)
+        )
         with ExitStack() as stack:
             # Whoever keeps the exception would keep the table's lock with it.
             stack.callback(self._store.close)
@@ -290,6 +294,25 @@ class Session:
                     f"hint: {again if self._run.begun else 'run the same command again'}"
                 ) from error
         return scoring
+
+    def _filling(self, entities: int) -> Callable[[int], None]:
+        """What is told of first rows, to show it and to stop on request."""
+        done = 0
+
+        def filled(more: int) -> None:
+            nonlocal done
+            try:
+                self._stop.check()
+            except InterruptError as error:
+                raise InterruptError(
+                    f"{error} before the first batch\nhint: run the same command again"
+                ) from error
+            if done == 0:
+                self._observer.table_started(entities)
+            done += more
+            self._observer.table_written(more)
+
+        return filled
 
     def _degrees(self) -> Tensor | None:
         """How many training triples each entity is in, where candidates are drawn by that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,8 +27,12 @@ def open_store(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
+    filled: Callable[[int], None] | None = None,
 ) -> Store:
     """The tables of a run as its last checkpoint left them, or new ones.
+
+    `filled` is told how many entities of a new table of partitions come next; what it raises ends
+    the work.
 
     Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
     for bad triples.
@@ -54,6 +59,7 @@ def open_store(
             device=device,
             start=first_rows,
             relations=relations,
+            filled=filled,
         )
     triples = torch.from_numpy(data.train.read())
     weights = data.train.read_weights()
