@@ -234,6 +234,7 @@ def test_plan_embed_of_two_slots_takes_turns(facts: Path, outcome: Any) -> None:
     assert code == 0, err
     assert "2 of 12 partitions in memory, in-turn" in out
     assert any("optimal, in turn *" in line for line in out.splitlines())
+    assert "not offered: order `legend`: 2 partitions in memory, expected 3" in out
     assert "nothing can be trained during a swap" in out
 
 

@@ -210,6 +210,12 @@ def test_what_is_wrong_with_a_table_is_said(
         import_triples(tmp_path / "train.parquet", tmp_path / "facts")
 
 
+def test_an_array_file_is_no_table_of_triples(tmp_path: Path) -> None:
+    np.save(tmp_path / "train.npy", np.zeros((3, 3), np.int64))
+    with pytest.raises(InvalidError, match=r"taken from text or Parquet, not from NumPy's files"):
+        import_triples(tmp_path / "train.npy", tmp_path / "facts")
+
+
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("h,r,t\na,r,b\n")
     with pytest.raises(NotFoundError, match="no column `who`; it has `h`, `r`, `t`"):

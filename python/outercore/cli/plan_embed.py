@@ -139,11 +139,13 @@ def plan_embed(
     if json:
         console.json_data(planned)
         return
-    orders = planned.pop("orders", [])
+    orders, missing = planned.pop("orders", []), planned.pop("no_orders", {})
     console.table("plan", _rows(planned))
     if orders:
         console.data("")
         Console(highlight=False).print(_table(orders))
+        for reason in missing.values():
+            console.data(f"not offered: {reason}")
         console.data(_theorem(orders))
 
 

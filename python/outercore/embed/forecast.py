@@ -84,6 +84,7 @@ def forecast(
         "order": config.budget.order,
         "walks": asdict(walks_of(config, placement)),
         "orders": orders,
+        "no_orders": missing_orders(config, placement),
     }
 
 
@@ -140,6 +141,22 @@ def compare_orders(
                         "chosen": kind == config.budget.order and swap == placement.swap,
                     }
                 )
+    return found
+
+
+def missing_orders(config: EmbedConfig, placement: Placement) -> dict[str, str]:
+    """Why there is no order of a kind for these partitions and slots, by kind."""
+    found: dict[str, str] = {}
+    for kind in ORDER_KINDS:
+        try:
+            partition_order(
+                kind,
+                partitions=placement.partitions,
+                slots=placement.slots,
+                seed=config.run.seed,
+            )
+        except InvalidError as reason:
+            found[kind] = str(reason).partition("\nhint: ")[0]
     return found
 
 

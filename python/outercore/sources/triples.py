@@ -93,6 +93,11 @@ def import_triples(
         progress,
     ) as importer:
         for part, spec in specs:
+            if kind_of(spec.path) in (".npy", ".npz"):
+                raise InvalidError(
+                    f"`{spec.path}`: triples are taken from text or Parquet, not from NumPy's files"
+                    "\nhint: write three columns with `pyarrow.parquet.write_table`"
+                )
             if kind_of(spec.path) != ".parquet" and not spec.columns:
                 importer.text(part, spec.path)
                 continue
