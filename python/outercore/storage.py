@@ -55,9 +55,16 @@ class Storage:
 
 def replace_file(storage: Storage, path: Path, data: bytes) -> None:
     """Makes `path` hold `data`: at any crash it holds the old bytes or the new ones."""
+    with replacing(storage, path) as temporary:
+        storage.write(temporary, data)
+
+
+@contextmanager
+def replacing(storage: Storage, path: Path) -> Iterator[Path]:
+    """The file to write within the block, which becomes `path` once it is whole."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        storage.write(temporary, data)
+        yield temporary
         storage.rename(temporary, path)
     except OSError:
         # On a full device a half file would only be in the way.

@@ -247,6 +247,8 @@ def test_a_checkpoint_in_memory_survives_a_fault_at_every_operation(
         with pytest.raises(CrashError if fault == "crash" else NoSpaceError):
             run(store)
         store.close()
+        if fault == "full":
+            assert not list(root.rglob(".*.tmp")), failing
         store = open_memory(setting, root, FaultyStorage(None, error))
         assert same(run(store), uninterrupted), failing
         store.close()

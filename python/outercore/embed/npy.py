@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import CorruptError
-from outercore.storage import Storage, device_errors
+from outercore.storage import Storage, device_errors, replacing
 
 _DATA_OFFSET = 4096
 _BLOCK_NUMBERS = 1 << 20
@@ -27,11 +27,8 @@ def write_npy(storage: Storage, path: Path, table: Tensor) -> int:
     Errors: `NoSpaceError` and `DeviceError`; what was at `path` before stays.
     """
     array = np.ascontiguousarray(table.detach().cpu().numpy())
-    temporary = path.with_name(f".{path.name}.tmp")
-    with device_errors(f"array `{path}`"):
+    with device_errors(f"array `{path}`"), replacing(storage, path) as temporary:
         storage.write_pieces(temporary, [npy_header(array.dtype.str, array.shape), array.data])
-        storage.rename(temporary, path)
-        storage.sync_directory(path.parent)
     return zlib.crc32(_bytes(array))
 
 

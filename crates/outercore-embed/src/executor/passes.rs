@@ -87,14 +87,22 @@ impl Executor {
         self.settle("write the embeddings")?;
         let disk = self.disk.clone();
         let temporary = path.with_extension("tmp");
-        let mut file = disk.create(&temporary)?;
+        let written = self.write_rows(&temporary).and_then(|()| disk.rename(&temporary, path));
+        if written.is_err() {
+            // On a full device half a table would only be in the way; the first error counts.
+            let _ = disk.remove_file(&temporary);
+        }
+        written?;
+        disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Header and rows, on the device.
+    fn write_rows(&mut self, path: &Path) -> Result<()> {
+        let mut file = self.disk.create(path)?;
         let shape = [self.layout.partitioning().nodes(), self.layout.dim() as u64];
         file.write_all(&NpyHeader::encode(DType::F32, &shape))?;
         self.guarded(|executor| executor.write_sorted(&mut *file))?;
-        file.sync()?;
-        drop(file);
-        disk.rename(&temporary, path)?;
-        disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+        file.sync()
     }
 
     /// Moves on to the next state, so that nothing is in flight.
