@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 
 import outercore as oc
 from outercore import _native
+from outercore.cli import run as run_cli
 from outercore.embed import resume, scoring
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import Triples
@@ -769,6 +771,48 @@ def test_weights_of_another_type_or_number_are_refused(
     with pytest.raises(InvalidError, match=rf"{name}`: expected float32 \[216\], found {found}"):
         oc.embed(weighted, small(budget=budget), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_neighbours_in_an_undirected_graph_are_known_from_both_ends(
+    budget: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A star whose centre is neither the first node nor the last, and a circle around it.
+    around = [node for node in range(30) if node != 15]
+    links = [(15, node) for node in around] + list(pairwise(around))
+    (tmp_path / "links.txt").write_text("".join(f"{one} {other}\n" for one, other in links))
+    command = ["import", str(tmp_path / "links.txt"), "--undirected", "--out", str(tmp_path / "g")]
+    assert run_cli(command) == 0
+    asked: set[str] = set()
+    masked = Trainer._masked
+
+    def compared(self, context, side, triples, question, negatives):  # type: ignore[no-untyped-def]
+        found = masked(self, context, side, triples, question, negatives)
+        ends = context.pool.triples[:, [0, 2]].tolist()
+        known = {(one, other) for pair in ends for one, other in (pair, pair[::-1])}
+        pairs = zip(found.rows.tolist(), found.columns.tolist(), strict=True)
+        expected = {
+            (row, column)
+            for row, anchor in enumerate(question.anchors.tolist())
+            for column, candidate in enumerate(negatives.rows.tolist())
+            if (anchor, candidate) in known
+        }
+        assert set(pairs) == expected
+        assert found.rows.tolist() == sorted(found.rows.tolist())
+        if expected:
+            asked.add(side)
+        return found
+
+    monkeypatch.setattr(Trainer, "_masked", compared)
+    config = small(
+        model={"kind": "dot"},
+        negatives={"filter": "known"},
+        optimiser={"epochs": 1},
+        data={"held_out": 0.0},
+        budget=budget,
+    )
+    oc.embed(tmp_path / "g", config, out=tmp_path / "run")
+    assert asked == {"head", "tail"}
 
 
 def test_options_are_laid_on_a_file_and_the_file_on_a_recipe(tmp_path: Path) -> None:

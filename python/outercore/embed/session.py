@@ -145,7 +145,9 @@ class Session:
             if warm is not None and not begun:
                 # From here on a restart needs the other run no more.
                 self._store.checkpoint(Progress())
-            self._trainer = Trainer(self._store, self._config, self._model)
+            self._trainer = Trainer(
+                self._store, self._config, self._model, undirected=self._data.undirected
+            )
             self._scoring = self._prepare_scoring()
             self._epochs = Epochs(
                 self._trainer,

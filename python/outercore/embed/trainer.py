@@ -83,8 +83,9 @@ class _PoolContext(NamedTuple):
 class Trainer:
     """Trains the tables of a store. A run is a function of triples, configuration and model.
 
-    With a `model` of one's own, `config.model` gives its dimension only. Without `native` PyTorch
-    does all the work of a batch but the steps: the definition, to compare with.
+    With a `model` of one's own, `config.model` gives its dimension only. With `undirected` a triple
+    means its reverse, too, and is stored once. Without `native` PyTorch does all the work of a
+    batch but the steps: the definition, to compare with.
 
     Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
     that moved the tables.
@@ -96,10 +97,12 @@ class Trainer:
         config: EmbedConfig,
         model: Model | None = None,
         *,
+        undirected: bool = False,
         native: bool = True,
     ) -> None:
         self.store = store
         self.config = config
+        self._undirected = undirected
         self.model = build_model(config.model) if model is None else model
         self._loss = build_loss(config.loss)
         self._entity_steps = build_optimiser(config.optimiser.kind)
@@ -297,8 +300,21 @@ class Trainer:
             case "own":
                 rows, targets = torch.arange(len(triples)), question.targets
             case "known":
-                rows, targets = context.known[side].of(question.anchors, triples[:, 1])
+                rows, targets = self._known_targets(context, side, question.anchors, triples[:, 1])
         return occurrences(negatives.rows, rows, targets).to(context.pool.entities.device)
+
+    def _known_targets(
+        self, context: _PoolContext, side: Side, anchors: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The entities that complete each anchor to a triple of the pool; rows ascending."""
+        rows, targets = context.known[side].of(anchors, relations)
+        if not self._undirected:
+            return rows, targets
+        # The reverses need no maps of their own: what is known of an anchor as the other end.
+        other: Side = "head" if side == "tail" else "tail"
+        more, reverse = context.known[other].of(anchors, relations)
+        rows, order = torch.cat([rows, more]).sort(stable=True)
+        return rows, torch.cat([targets, reverse])[order]
 
     def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
         if self._regulariser is None:
