@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use half::{bf16, f16};
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
+use outercore_store::arrays::append_f32;
 use outercore_store::dataset::{ArrayRef, DataSet};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -368,28 +368,6 @@ pub(super) fn read_weights(data_set: &DataSet, name: &str, rows: Option<u64>) ->
         }
     }
     Ok(weights)
-}
-
-fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
-    macro_rules! convert {
-        ($type:ty, $to:expr) => {
-            out.extend(bytemuck::cast_slice::<u8, $type>(bytes).iter().map($to))
-        };
-    }
-    match dtype {
-        DType::F32 => convert!(f32, |x| *x),
-        DType::F64 => convert!(f64, |x| *x as f32),
-        DType::F16 => convert!(f16, |x| x.to_f32()),
-        DType::BF16 => convert!(bf16, |x| x.to_f32()),
-        DType::I8 => convert!(i8, |x| f32::from(*x)),
-        DType::I16 => convert!(i16, |x| f32::from(*x)),
-        DType::I32 => convert!(i32, |x| *x as f32),
-        DType::I64 => convert!(i64, |x| *x as f32),
-        DType::U8 | DType::Bool => convert!(u8, |x| f32::from(*x)),
-        DType::U16 => convert!(u16, |x| f32::from(*x)),
-        DType::U32 => convert!(u32, |x| *x as f32),
-        DType::U64 => convert!(u64, |x| *x as f32),
-    }
 }
 
 pub(super) fn too_many(node: u64, direction: &str) -> Error {

@@ -39,6 +39,41 @@ pub(crate) fn float(dtype: DType, bytes: &[u8]) -> f64 {
     }
 }
 
+/// Appends the elements of `bytes`, each as the `float32` nearest to it.
+///
+/// # Example
+/// ```
+/// use outercore_format::DType;
+/// use outercore_store::arrays::append_f32;
+/// let mut numbers = Vec::new();
+/// append_f32(DType::I16, bytemuck::cast_slice(&[3i16, -1]), &mut numbers);
+/// assert_eq!(numbers, [3.0, -1.0]);
+/// ```
+///
+/// # Panics
+/// If `bytes` are no whole elements, or not where elements of this type may lie in memory.
+pub fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
+    macro_rules! convert {
+        ($type:ty, $to:expr) => {
+            out.extend(bytemuck::cast_slice::<u8, $type>(bytes).iter().map($to))
+        };
+    }
+    match dtype {
+        DType::F32 => convert!(f32, |x| *x),
+        DType::F64 => convert!(f64, |x| *x as f32),
+        DType::F16 => convert!(f16, |x| x.to_f32()),
+        DType::BF16 => convert!(bf16, |x| x.to_f32()),
+        DType::I8 => convert!(i8, |x| f32::from(*x)),
+        DType::I16 => convert!(i16, |x| f32::from(*x)),
+        DType::I32 => convert!(i32, |x| *x as f32),
+        DType::I64 => convert!(i64, |x| *x as f32),
+        DType::U8 | DType::Bool => convert!(u8, |x| f32::from(*x)),
+        DType::U16 => convert!(u16, |x| f32::from(*x)),
+        DType::U32 => convert!(u32, |x| *x as f32),
+        DType::U64 => convert!(u64, |x| *x as f32),
+    }
+}
+
 /// Whether any element is NaN or infinite.
 pub(crate) fn has_non_finite(dtype: DType, bytes: &[u8]) -> bool {
     // Without an early exit the loops vectorise, and the answer is almost always no.
