@@ -37,6 +37,11 @@ class Triples:
     weights: Path | None = None
     weights_offset: int = 0
 
+    @property
+    def weighted(self) -> bool:
+        """Whether they have weights."""
+        return self.weights is not None
+
     def read(self) -> NDArray[np.int64]:
         """All of them, [count, 3]."""
         return _rows(self.path, self.offset, np.dtype(np.int64), 3 * self.count).reshape(-1, 3)
@@ -79,7 +84,7 @@ class EmbedData:
     @property
     def weighted(self) -> bool:
         """Whether training triples have weights."""
-        return isinstance(self.train, Triples) and self.train.weights is not None
+        return self.train.weighted
 
     @property
     def loops(self) -> bool:
@@ -160,10 +165,11 @@ def knowledge_graph(graph: Graph, config: DataConfig) -> EmbedData:
 def link_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
     """The links of a plain graph as triples of one relation, some of them held out.
 
-    Which ones is a function of their nodes and the seed.
+    Which ones is a function of their nodes and the seed. The edge array `weight` gives them
+    weights.
 
     Cost: a pass over the topology for each part, to count its links.
-    Errors: `NotFoundError` where there is no topology.
+    Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
     """
     from outercore.embed.links import Links
 

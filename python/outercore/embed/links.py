@@ -1,6 +1,7 @@
 """The links of a plain graph as triples of one relation; those held out are stored nowhere.
 
-Whether a link is held out is a function of its two nodes, whatever their order, and a seed.
+Whether a link is held out is a function of its two nodes, whatever their order, and a seed. The
+edge array `weight`, where the graph has one, gives the links their weights.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from numpy.typing import NDArray
 from outercore import _core
 
 _CHUNK = 1 << 18
+_A_PLACE = 8
+"""Bytes that training keeps of a link for its place in the order of batches, and not yet while
+links are read."""
 
 
 @dataclass(frozen=True)
 class Links:
     """Links of a part, (source, 0, target); of an undirected graph each once, lower node first.
 
-    Errors: `InvalidError` for shares that leave nothing to train on; `NotFoundError` for a data
-    set without a topology.
+    Errors: `InvalidError` for shares that leave nothing to train on, and for weights that are not
+    one number a row of the edge list; `NotFoundError` for a data set without a topology.
     """
 
     path: Path
@@ -51,6 +55,11 @@ class Links:
         """How many there are; the first time one pass over the graph."""
         return self._core.count()
 
+    @property
+    def weighted(self) -> bool:
+        """Whether they have weights."""
+        return self._core.weighted()
+
     def chunks(self, rows: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
         """All of them in order, int64 [up to `rows`, 3] at a time."""
         reader = self._core.reader()
@@ -66,9 +75,13 @@ class Links:
             start += len(some)
         return found
 
-    def read_weights(self) -> None:
-        """Links have no weights."""
-        return
+    def read_weights(self) -> NDArray[np.float32] | None:
+        """Their weights, float32 [count], `None` where each counts 1.
+
+        Cost: a pass over the graph, and a few over the array, which lies by edge id.
+        Errors: `InvalidError` for a weight that is negative or not finite.
+        """
+        return self._core.weights(_A_PLACE * self.count)
 
     def to_core(self) -> dict[str, Any]:
         """As a source of a store of partitions."""

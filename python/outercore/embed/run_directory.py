@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION_VERSION = 1
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
+_WEIGHTS = "edges/edge/weight"
+_OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
 _CHECKPOINTS = ("checkpoint.json", "journal.json")
 """What stands in the table's directory once there is something to go on from."""
 
@@ -31,11 +33,14 @@ class EmbedDirectory(AnyRunDirectory):
 
     @staticmethod
     def identity_of(graph: Graph) -> str:
-        """A digest of what an embedding reads: triples or topology, and names.
+        """A digest of what an embedding reads: triples or topology with weights, and names.
 
         Other arrays may come and go.
         """
-        read = _is_fact if has_triples(graph) else _is_link
+        if has_triples(graph):
+            read = _is_fact
+        else:
+            read = _is_weighted_link if _WEIGHTS in graph.arrays else _is_link
         arrays = {
             key: [entry["dtype"], entry["shape"], entry["checksum"]]
             for key, entry in graph.arrays.items()
@@ -127,3 +132,7 @@ def _is_fact(key: str) -> bool:
 
 def _is_link(key: str) -> bool:
     return key in _TOPOLOGY or key.startswith("names/")
+
+
+def _is_weighted_link(key: str) -> bool:
+    return _is_link(key) or key in _OF_WEIGHTS

@@ -52,12 +52,14 @@ pub fn build_buckets(
     if Header::load(path).is_ok_and(|(found, _)| found.same_source(&header)) {
         return Ok(());
     }
+    // Half of what there is: the rest makes the writes longer.
+    let taken = triples.take_memory(Bytes((memory.0 - least) / 2));
     let mut entries = count(triples, source)?;
     let temporary = path.with_extension("tmp");
     let mut file = disk.create(&temporary)?;
     let places = header.places();
     file.set_len(places.end)?;
-    let mut dealer = Dealing::new(&mut *file, places, &entries, memory.0 - fixed);
+    let mut dealer = Dealing::new(&mut *file, places, &entries, memory.0 - fixed - taken.0);
     let dealt = source.partitioning.dealer();
     triples.for_each(&mut |_, triples, weights| {
         for (at, &[head, relation, tail]) in triples.iter().enumerate() {

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use outercore_core::{Context, Error, Result, Stream};
+use outercore_core::{Bytes, Context, Error, Result, Stream};
 use outercore_format::DType;
-use outercore_format::keys::{EDGE, OFFSETS, SOURCES};
+use outercore_format::keys::{EDGE, EDGE_IDS, OFFSETS, SOURCES};
 use outercore_store::dataset::{ArrayRef, DataSet};
 use serde::{Deserialize, Serialize};
 
 use super::source::{OnTriples, Triples};
+use super::weights::{LinkWeights, edge_weights};
 
 /// Which links of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,27 +83,36 @@ impl HeldOut {
 }
 
 /// The links of a homogeneous graph: (source, 0, target) in the order of the targets. Of an
-/// undirected graph every link once, with the lower number first.
+/// undirected graph every link once, with the lower number first. Where the graph has edge weights
+/// (`edges/edge/weight`), a link has that of the row of the edge list that it comes from.
 ///
-/// **Memory**: 640 KiB while they are gone through.
+/// **Memory**: 512 KiB while they are gone through, and what [`Triples::take_memory`] has taken.
 #[derive(Clone, Debug)]
 pub struct GraphTriples {
     name: String,
     offsets: ArrayRef,
     sources: ArrayRef,
+    /// Absent where an arc's edge id is its position.
+    ids: Option<ArrayRef>,
+    weights: Option<ArrayRef>,
     undirected: bool,
     held_out: HeldOut,
     part: LinkPart,
     count: u64,
+    /// Links to hand over at a time.
+    chunk: usize,
 }
 
 impl GraphTriples {
+    const CHUNK: usize = 2048;
+
     /// Links of `part`.
     ///
     /// **Cost**: one pass over the graph, to count them.
     ///
     /// # Errors
-    /// `Invalid`: shares that are none. `NotFound`: a data set without a topology. `Corrupt`.
+    /// `Invalid`: shares that are none, or weights that are not one number a row of the edge list.
+    /// `NotFound`: a data set without a topology. `Corrupt`.
     pub fn open(data_set: &DataSet, held_out: HeldOut, part: LinkPart) -> Result<Self> {
         held_out.validate()?;
         let edge = data_set.manifest().edge_types.get(EDGE);
@@ -110,10 +120,13 @@ impl GraphTriples {
             name: format!("links of `{}`", data_set.root().display()),
             offsets: data_set.array(OFFSETS)?,
             sources: data_set.array(SOURCES)?,
+            ids: data_set.has_array(EDGE_IDS).then(|| data_set.array(EDGE_IDS)).transpose()?,
+            weights: edge_weights(data_set)?,
             undirected: edge.is_some_and(|edge| edge.undirected),
             held_out,
             part,
             count: 0,
+            chunk: Self::CHUNK,
         };
         let mut count = 0;
         let mut reader = links.reader()?;
@@ -129,6 +142,11 @@ impl GraphTriples {
     /// # Errors
     /// Those of opening files.
     pub fn reader(&self) -> Result<LinkReader> {
+        self.reader_with(None)
+    }
+
+    /// Goes through them once, their edge ids read from `ids`.
+    fn reader_with(&self, ids: Option<&ArrayRef>) -> Result<LinkReader> {
         let mut ends = Words::open(&self.offsets)?;
         let first = ends.next()?;
         if first != 0 {
@@ -137,6 +155,8 @@ impl GraphTriples {
         Ok(LinkReader {
             ends,
             sources: Words::open(&self.sources)?,
+            ids: ids.map(Words::open).transpose()?,
+            edge_id: 0,
             nodes: self.offsets.rows() - 1,
             next_target: 0,
             at: 0,
@@ -154,18 +174,35 @@ impl Triples for GraphTriples {
     }
 
     fn weighted(&self) -> bool {
-        false
+        self.weights.is_some()
+    }
+
+    fn take_memory(&mut self, spare: Bytes) -> Bytes {
+        if self.weights.is_none() {
+            return Bytes(0);
+        }
+        let each = (size_of::<[i64; 3]>() + LinkWeights::EACH) as u64;
+        let least = Self::CHUNK as u64;
+        let most = self.count.clamp(least, u32::MAX.into());
+        let more = (spare.0 / each).min(most - least);
+        self.chunk = (least + more) as usize;
+        Bytes(more * each)
     }
 
     fn for_each(&mut self, take: OnTriples<'_>) -> Result<()> {
-        const CHUNK: usize = 4096;
-        let mut reader = self.reader()?;
-        let (mut first, mut triples) = (0, Vec::with_capacity(CHUNK));
+        let open = |array| LinkWeights::open(array, self.chunk);
+        let mut gathered = self.weights.as_ref().map(open).transpose()?;
+        let mut reader = self.reader_with(gathered.as_ref().and(self.ids.as_ref()))?;
+        let (mut first, mut triples) = (0, Vec::with_capacity(self.chunk));
         loop {
             let next = reader.next()?;
             triples.extend(next);
-            if triples.len() == CHUNK || (next.is_none() && !triples.is_empty()) {
-                take(first, &triples, &[])?;
+            if let (Some(gathered), Some(_)) = (&mut gathered, next) {
+                gathered.want(reader.edge_id);
+            }
+            if triples.len() == self.chunk || (next.is_none() && !triples.is_empty()) {
+                let weights = gathered.as_mut().map(LinkWeights::read).transpose()?;
+                take(first, &triples, weights.unwrap_or_default())?;
                 first += triples.len() as u64;
                 triples.clear();
             }
@@ -184,6 +221,9 @@ impl Triples for GraphTriples {
 pub struct LinkReader {
     ends: Words,
     sources: Words,
+    ids: Option<Words>,
+    /// Of the last link, where ids are read; else its position.
+    edge_id: u64,
     nodes: u64,
     /// The target after the one whose sources are gone through.
     next_target: u64,
@@ -215,6 +255,7 @@ impl LinkReader {
                 }
             }
             let (source, target) = (self.sources.next()?, self.next_target - 1);
+            self.edge_id = self.ids.as_mut().map_or(Ok(self.at), Words::next)?;
             self.at += 1;
             if source >= self.nodes {
                 let text = format!("source {source}, expected 0 to {}", self.nodes - 1);
@@ -227,6 +268,9 @@ impl LinkReader {
         }
     }
 }
+
+/// Of each array that is gone through.
+const BUFFER: usize = 96 << 10;
 
 /// Unsigned integers of an array, one after the other.
 struct Words {
@@ -245,7 +289,7 @@ impl Words {
         };
         let mut file = File::open(&array.path).with_context(describe)?;
         file.seek(SeekFrom::Start(array.data_offset)).with_context(describe)?;
-        Ok(Self { key: array.key.clone(), wide, file: BufReader::with_capacity(256 << 10, file) })
+        Ok(Self { key: array.key.clone(), wide, file: BufReader::with_capacity(BUFFER, file) })
     }
 
     fn next(&mut self) -> Result<u64> {

@@ -4,6 +4,7 @@ mod ahead;
 mod build;
 mod graph;
 mod source;
+mod weights;
 
 use std::fs::File;
 use std::io::Read;

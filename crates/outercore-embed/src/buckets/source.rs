@@ -25,6 +25,12 @@ pub trait Triples {
     /// Those of `take`, and of what they are read from.
     fn for_each(&mut self, take: OnTriples<'_>) -> Result<()>;
 
+    /// Takes what it can use of `spare` memory to go through them with fewer reads, and says how
+    /// much that is.
+    fn take_memory(&mut self, _spare: Bytes) -> Bytes {
+        Bytes(0)
+    }
+
     /// A name for messages.
     fn name(&self) -> String;
 }

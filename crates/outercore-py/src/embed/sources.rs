@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use numpy::{IntoPyArray, PyArray2, PyArrayMethods};
-use outercore_core::Result;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
+use outercore_core::{Bytes, Result};
 use outercore_embed::{ArrayTriples, GraphTriples, HeldOut, LinkPart, LinkReader, Triples};
-use outercore_format::keys::{OFFSETS, SOURCES};
+use outercore_format::keys::{EDGE_IDS, EDGE_WEIGHTS, OFFSETS, SOURCES};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -49,13 +49,19 @@ impl GraphSource {
     fn identity(&self) -> Result<String> {
         let data_set = DataSet::open(&self.path)?;
         let [offsets, sources] = [data_set.array(OFFSETS)?, data_set.array(SOURCES)?];
-        Ok(format!(
+        let mut identity = format!(
             "{} {} {:?} {:?}",
             offsets.content_name(),
             sources.content_name(),
             self.held_out,
             self.part
-        ))
+        );
+        if data_set.has_array(EDGE_WEIGHTS) {
+            for key in [EDGE_WEIGHTS, EDGE_IDS].into_iter().filter(|key| data_set.has_array(key)) {
+                identity = format!("{identity} {}", data_set.array(key)?.content_name());
+            }
+        }
+        Ok(identity)
     }
 }
 
@@ -96,6 +102,34 @@ impl GraphLinks {
     /// How many there are.
     fn count(&self) -> u64 {
         self.triples.count()
+    }
+
+    /// Whether each has a weight.
+    fn weighted(&self) -> bool {
+        self.triples.weighted()
+    }
+
+    /// Their weights, float32 [count], put together within `memory` besides; `None` where there
+    /// are none.
+    fn weights<'py>(
+        &self,
+        py: Python<'py>,
+        memory: u64,
+    ) -> PyResult<Option<Bound<'py, PyArray1<f32>>>> {
+        if !self.triples.weighted() {
+            return Ok(None);
+        }
+        let found = py.detach(|| {
+            let mut triples = self.triples.clone();
+            triples.take_memory(Bytes(memory));
+            let mut found = Vec::with_capacity(triples.count() as usize);
+            triples.for_each(&mut |_, _, weights| {
+                found.extend_from_slice(weights);
+                Ok(())
+            })?;
+            Ok(found)
+        });
+        Ok(Some(found.map_err(to_python)?.into_pyarray(py)))
     }
 
     /// Goes through them once.
