@@ -146,6 +146,59 @@ def test_nothing_held_out_means_no_figures(friends: Path, outcome: Any) -> None:
     assert json.loads(Path("run/embedding.json").read_text())["metrics"] == []
 
 
+@pytest.fixture
+def one_file(tmp_path: Path, outcome: Any) -> Path:
+    (tmp_path / "all.tsv").write_text(triples(6))
+    code, _, err = outcome("import", "all.tsv", "--triples", "--out", "one")
+    assert code == 0, err
+    return tmp_path / "one"
+
+
+@pytest.mark.parametrize("budget", [(), ("--partitions", "5", "--slots", "3")])
+def test_triples_of_one_file_are_held_out_and_ranked(
+    budget: tuple[str, ...], one_file: Path, outcome: Any
+) -> None:
+    words = ("--held-out", "0.2", "--patience", "1", "--out", "run")
+    code, out, err = outcome("embed", one_file, *SMALL, *budget, *words)
+    assert code == 0, err
+    assert "nothing is validated" not in err
+    assert "valid: " in out
+    assert "test: " in out
+    counts = json.loads(Path("run/record.json").read_text())["data_set"]
+    assert counts["train triples"] + counts["valid triples"] + counts["test triples"] == 300
+    again = outcome("embedding", "evaluate", "run")
+    assert again[0] == 0, again[2]
+    assert (
+        out.partition("test: ")[2].splitlines()[:3]
+        == (again[1].partition("test: ")[2].splitlines()[:3])
+    )
+    planned = outcome("plan", "embed", one_file, *SMALL[:2], *words[:2], *RATES, "--json")
+    assert json.loads(planned[1])["triples"] == counts["train triples"]
+
+
+def test_patience_without_validation_is_named_with_what_to_do(
+    one_file: Path, friends: Path, outcome: Any
+) -> None:
+    code, out, err = outcome("embed", one_file, *SMALL, "--patience", "2", "--out", "run")
+    assert (code, out) == (0, "run\n")
+    told = " ".join(err.split())
+    assert "no triples as `valid`: nothing is validated" in told
+    assert "`--patience 2` does not count" in told
+    assert "import it with `--valid`, or hold some out by `--held-out`" in told
+    words = ("--held-out", "0", "--patience", "2", "--out", "other")
+    code, out, err = outcome("embed", friends, *SMALL, *words)
+    assert (code, out) == (0, "other\n")
+    assert "no links are held out: nothing is validated" in " ".join(err.split())
+
+
+def test_no_triples_are_held_out_beside_parts_of_their_own(facts: Path, outcome: Any) -> None:
+    code, out, err = outcome("embed", facts, *SMALL, "--held-out", "0.2", "--out", "run")
+    assert (code, out) == (1, "")
+    assert "brings `triples/valid` and `triples/test` of its own, which are ranked" in err
+    assert "hint: leave out `--held-out`, or import the training triples alone" in err
+    assert not Path("run").exists()
+
+
 def test_ctrl_c_says_how_to_go_on_and_that_goes_on(
     facts: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

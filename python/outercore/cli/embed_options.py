@@ -310,7 +310,8 @@ HeldOut = Annotated[
     typer.Option(
         help=_default(
             "held_out", "Share of a plain graph's links held out, half of it for validation"
-        ),
+        )
+        + " If given, also of triples that came without `--valid` and `--test`.",
         rich_help_panel=_EVALUATION,
     ),
 ]

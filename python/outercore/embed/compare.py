@@ -67,7 +67,8 @@ def compare(
     if not np.array_equal(found.triples, others.triples):
         raise InvalidError(
             f"`{first.root}` and `{other.root}`: other triples are held out\n"
-            "hint: compare runs on one data set; of a plain graph with one `--seed`"
+            "hint: compare runs on one data set, with the same "
+            "`--held-out` and `--seed` where these say which"
         )
     if found.protocol != others.protocol:
         raise InvalidError(

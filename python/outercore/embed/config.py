@@ -177,13 +177,16 @@ class DataConfig:
     valid: str = "valid"
     test: str = "test"
     held_out: float = 0.05
-    """Share of a plain graph's links that is not trained on, half of it for validation.
+    """Share of a plain graph's links that is not trained on, half of it for validation."""
+    held_out_triples: float = 0.0
+    """The same of a knowledge graph's triples, where it brings none for validation or test.
 
-    A knowledge graph brings its own parts, and this does not count.
+    Refused where it does. The option `held_out` gives both shares.
     """
 
     def __post_init__(self) -> None:
         within("data.held_out", self.held_out, 0.0, 0.9)
+        within("data.held_out_triples", self.held_out_triples, 0.0, 0.9)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ Needs no PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from outercore.embed.config import DataConfig, EmbedConfig, EvaluationConfig
+    from outercore.embed.held_out import TriplePart
     from outercore.embed.links import Links
     from outercore.embed.partitions import ArraySource
     from outercore.graph import Graph
 
+_Number = TypeVar("_Number", bound=np.generic)
 Part = Literal["train", "valid", "test"]
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
 _CHUNK = 1 << 18
@@ -30,6 +33,8 @@ _CHUNK = 1 << 18
 class Triples:
     """An array of triples on disk, int64 [count, 3], and perhaps weights, float32 [count]."""
 
+    loops: ClassVar[bool] = True
+    """Whether an entity can be its own neighbour."""
     name: str
     path: Path
     offset: int
@@ -59,6 +64,15 @@ class Triples:
             offset = self.offset + 24 * start
             yield _rows(self.path, offset, np.dtype(np.int64), 3 * some).reshape(-1, 3)
 
+    def weight_chunks(self, rows: int = _CHUNK) -> Iterator[NDArray[np.float32]]:
+        """Their weights in the same pieces; nothing where each counts 1."""
+        if self.weights is None:
+            return
+        for start in range(0, self.count, rows):
+            offset = self.weights_offset + 4 * start
+            some = min(rows, self.count - start)
+            yield _rows(self.weights, offset, np.dtype(np.float32), some)
+
 
 @dataclass(frozen=True)
 class EmbedData:
@@ -66,13 +80,13 @@ class EmbedData:
 
     entities: int
     relations: int
-    parts: Mapping[Part, Triples | Links]
+    parts: Mapping[Part, Triples | TriplePart | Links]
     """Those that are not empty."""
     undirected: bool = False
     """Whether a triple means its reverse, too."""
 
     @property
-    def train(self) -> Triples | Links:
+    def train(self) -> Triples | TriplePart | Links:
         """What is trained on."""
         return self.parts["train"]
 
@@ -89,7 +103,7 @@ class EmbedData:
     @property
     def loops(self) -> bool:
         """Whether an entity can be its own neighbour; a plain graph's links join two nodes."""
-        return isinstance(self.train, Triples)
+        return self.train.loops
 
     def ranked(self, config: EvaluationConfig) -> int:
         """How many triples of all held-out parts are ranked."""
@@ -97,14 +111,25 @@ class EmbedData:
         counts = ((self.parts[part].count, most[part]) for part in self.parts if part != "train")
         return sum(min(count, limit or count) for count, limit in counts)
 
-    def source(self, identity: str) -> ArraySource | Links:
-        """The training triples as partitions take them in; `identity` tells them from others."""
-        train = self.train
-        if not isinstance(train, Triples):
-            return train
+    @contextmanager
+    def source(self, identity: str, directory: Path) -> Iterator[ArraySource | Links]:
+        """The training triples as partitions take them in; `identity` tells them from others.
+
+        Where others of their array are held out, they are files in `directory` within the block.
+
+        Errors: `NoSpaceError` and `DeviceError`.
+        """
+        from outercore.embed.held_out import TriplePart
         from outercore.embed.partitions import ArraySource
 
-        return ArraySource(train.path, train.weights, identity)
+        train = self.train
+        if isinstance(train, Triples):
+            yield ArraySource(train.path, train.weights, identity)
+        elif isinstance(train, TriplePart):
+            with train.files(directory) as (triples, weights):
+                yield ArraySource(triples, weights, f"{identity} {train.draw}")
+        else:
+            yield train
 
     def answers(self) -> Iterator[NDArray[np.int64]]:
         """The triples of all parts, int64 [some, 3] at a time, in both directions if they are."""
@@ -132,7 +157,7 @@ def data_of(graph: Graph, config: EmbedConfig) -> EmbedData:
     Errors: `NotFoundError` where there is neither; `InvalidError` for an array of another shape.
     """
     if has_triples(graph):
-        return knowledge_graph(graph, config.data)
+        return knowledge_graph(graph, config.data, config.run.seed)
     return link_graph(graph, config.data, config.run.seed)
 
 
@@ -141,14 +166,15 @@ def has_triples(graph: Graph) -> bool:
     return any(key.startswith("triples/") for key in graph.arrays)
 
 
-def knowledge_graph(graph: Graph, config: DataConfig) -> EmbedData:
-    """The triples of a data set.
+def knowledge_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
+    """The triples of a data set; where it has training triples only, some may be held out.
 
-    Cost: reads the training triples once where the data set has no names of relations.
+    Cost: reads the training triples once where the data set has no names of relations, and once
+    where some are held out.
     Errors: `NotFoundError` where there are no training triples; `InvalidError` for an array of
-    another shape.
+    another shape, and where triples are to be held out beside those that the data set brings.
     """
-    parts: dict[Part, Triples | Links] = {}
+    parts: dict[Part, Triples] = {}
     for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
         found = _triples(graph, name)
         if found is not None and found.count:
@@ -159,7 +185,10 @@ def knowledge_graph(graph: Graph, config: DataConfig) -> EmbedData:
             f"data set `{graph.root}`: no array `triples/{config.train}`; it has {known}\n"
             "hint: import it with `outercore import FILE --triples`"
         )
-    return EmbedData(graph.num_nodes, _relations(graph, parts), parts)
+    relations = _relations(graph, parts)
+    if config.held_out_triples:
+        return EmbedData(graph.num_nodes, relations, _divided(graph, parts, config, seed))
+    return EmbedData(graph.num_nodes, relations, parts)
 
 
 def link_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
@@ -174,7 +203,7 @@ def link_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
     from outercore.embed.links import Links
 
     share = config.held_out / 2
-    parts: dict[Part, Triples | Links] = {}
+    parts: dict[Part, Links] = {}
     for part in PARTS:
         links = Links(graph.root, part, share, share, seed)
         if (part == "train" or share) and links.count:
@@ -207,7 +236,30 @@ def _triples(graph: Graph, name: str) -> Triples | None:
     return Triples(key, path, offset, count, *_place(graph.root, weights))
 
 
-def _relations(graph: Graph, parts: Mapping[Part, Triples | Links]) -> int:
+def _divided(
+    graph: Graph, parts: Mapping[Part, Triples], config: DataConfig, seed: int
+) -> dict[Part, TriplePart]:
+    """The training triples in the parts that a draw gives them."""
+    from outercore.embed.held_out import Draw, divided
+
+    own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
+    if own:
+        raise InvalidError(
+            f"held-out share {config.held_out_triples:g}: data set `{graph.root}` brings "
+            f"{' and '.join(own)} of its own, which are ranked\n"
+            "hint: leave out `--held-out`, or import the training triples alone"
+        )
+    share = config.held_out_triples / 2
+    found = divided(parts["train"], Draw(share, share, seed))
+    if "train" not in found:
+        raise InvalidError(
+            f"held-out share {config.held_out_triples:g}: none of the {parts['train'].count:,} "
+            f"triples of data set `{graph.root}` is left to train on\nhint: hold out fewer"
+        )
+    return found
+
+
+def _relations(graph: Graph, parts: Mapping[Part, Triples]) -> int:
     names = graph.arrays.get("names/relation.offsets")
     if names is not None:
         return int(names["shape"][0]) - 1
@@ -216,6 +268,15 @@ def _relations(graph: Graph, parts: Mapping[Part, Triples | Links]) -> int:
 
 def _place(root: Path, entry: dict[str, Any]) -> tuple[Path, int]:
     return root / entry["file"], int(entry["data_offset"])
+
+
+def fill(found: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:
+    """`found` with the rows of the chunks, as many as it has, one after the other."""
+    start = 0
+    for some in chunks:
+        found[start : start + len(some)] = some
+        start += len(some)
+    return found
 
 
 def _rows(path: Path, offset: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.embed.data import fill
 
 _CHUNK = 1 << 18
 _A_PLACE = 8
@@ -32,6 +33,8 @@ class Links:
     one number a row of the edge list; `NotFoundError` for a data set without a topology.
     """
 
+    loops: ClassVar[bool] = False
+    """Links join two nodes."""
     path: Path
     """The data set."""
     part: Literal["train", "valid", "test"] = "train"
@@ -68,12 +71,7 @@ class Links:
 
     def read(self) -> NDArray[np.int64]:
         """All of them, int64 [count, 3]."""
-        found = np.empty((self.count, 3), np.int64)
-        start = 0
-        for some in self.chunks():
-            found[start : start + len(some)] = some
-            start += len(some)
-        return found
+        return fill(np.empty((self.count, 3), np.int64), self.chunks())
 
     def read_weights(self) -> NDArray[np.float32] | None:
         """Their weights, float32 [count], `None` where each counts 1.

@@ -79,7 +79,8 @@ def configuration(
     """A configuration from a recipe, then `base`, then single options; the last one counts.
 
     `base` is a configuration, its groups, or a JSON file of them; an option that is `None` is not
-    given. A plain graph's links have no kinds, so its model is `dot` if nothing says another.
+    given. A plain graph's links have no kinds, so its model is `dot` if nothing says another. Of
+    other data sets the share `held_out` is that of their triples, too.
 
     Errors: `InvalidError` for an unknown option, key or recipe; `NotFoundError` for the file.
 
@@ -105,6 +106,8 @@ def configuration(
         if value is not None:
             group, key = PLACES[name]
             groups.setdefault(group, {})[key] = str(value) if name == "memory" else value
+    if options.get("held_out") is not None and not plain_graph:
+        groups["data"]["held_out_triples"] = options["held_out"]
     if plain_graph and "kind" not in groups.get("model", {}):
         groups.setdefault("model", {})["kind"] = "dot"
     return EmbedConfig.from_dict(groups)

@@ -23,6 +23,7 @@ from outercore.train.stopping import StopRequest
 
 if TYPE_CHECKING:
     from outercore.embed.data import Part, Triples
+    from outercore.embed.held_out import TriplePart
     from outercore.embed.links import Links
 
 _MOST_PRODUCTS = 1e13
@@ -43,7 +44,7 @@ class HeldOut:
     """How many there are."""
 
 
-def choose(part: Part, triples: Triples | Links, most: int, seed: int) -> HeldOut:
+def choose(part: Part, triples: Triples | TriplePart | Links, most: int, seed: int) -> HeldOut:
     """At most so many of the triples, drawn once by the seed; all where `most` is 0.
 
     Cost: one read of the triples, of which only those that are drawn stay in memory, with 8 bytes

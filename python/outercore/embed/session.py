@@ -13,7 +13,7 @@ from torch import Tensor
 
 from outercore import record as records
 from outercore.embed.config import EmbedConfig
-from outercore.embed.data import EmbedData, Triples, data_of
+from outercore.embed.data import EmbedData, data_of, has_triples
 from outercore.embed.epochs import LOWER, Epochs
 from outercore.embed.models import Model
 from outercore.embed.observe import EpochReport, Observer
@@ -180,11 +180,8 @@ class Session:
         progress = self._epochs.progress
         self._scalars = Scalars(self._run.scalars, first_epoch=progress.epoch)
         self._observer.started(self._described["description"])
-        if not self._scoring.has("valid") and isinstance(self._data.train, Triples):
-            self._observer.note(
-                f"the data set has no triples as `{self._config.data.valid}`: nothing is "
-                "validated, and the rows of the last epoch are kept"
-            )
+        if (note := self._unvalidated()) is not None:
+            self._observer.note(note)
         if self._store.progress is not None and not self._epochs.finished:
             self._observer.resumed(progress.epoch, progress.triples)
         try:
@@ -208,6 +205,26 @@ class Session:
     def _after_epoch(self, report: EpochReport) -> None:
         self._scalars.epoch(report)
         self._write_record("running", {})
+
+    def _unvalidated(self) -> str | None:
+        """What to say where nothing is validated; of a plain graph only if it was relied on."""
+        data, patience = self._config.data, self._config.optimiser.patience
+        if self._scoring.has("valid") or not (has_triples(self._graph) or patience):
+            return None
+        if not has_triples(self._graph):
+            why, instead = "no links are held out", "a larger `--held-out` holds some out"
+        elif data.held_out_triples:
+            why, instead = "no triples are held out", "a larger `--held-out` holds some out"
+        else:
+            why = f"the data set has no triples as `{data.valid}`"
+            instead = "import it with `--valid`"
+            if set(self._data.parts) == {"train"}:
+                instead += ", or hold some out by `--held-out`"
+        stops = f"; `--patience {patience}` does not count" if patience else ""
+        return (
+            f"{why}: nothing is validated, and the rows of the last epoch are kept{stops}; "
+            f"{instead}"
+        )
 
     def _finish(self, status: str) -> dict[str, Any]:
         """Figures and tables of the best epoch."""

@@ -45,22 +45,23 @@ def open_store(
             return PartitionStore.open(
                 run.state, placement.for_partitions, degrees=degrees, device=device
             )
-        return PartitionStore.create(
-            run.state,
-            data.source(run.fingerprint),
-            layout,
-            entity_count=data.entities,
-            relation_count=data.relations,
-            order=order_of(config, placement),
-            walks=walks_of(config, placement),
-            memory=placement.for_partitions,
-            seed=config.run.seed,
-            degrees=degrees,
-            device=device,
-            start=first_rows,
-            relations=relations,
-            filled=filled,
-        )
+        with data.source(run.fingerprint, run.state) as source:
+            return PartitionStore.create(
+                run.state,
+                source,
+                layout,
+                entity_count=data.entities,
+                relation_count=data.relations,
+                order=order_of(config, placement),
+                walks=walks_of(config, placement),
+                memory=placement.for_partitions,
+                seed=config.run.seed,
+                degrees=degrees,
+                device=device,
+                start=first_rows,
+                relations=relations,
+                filled=filled,
+            )
     triples = torch.from_numpy(data.train.read())
     weights = data.train.read_weights()
     found = None if weights is None else torch.from_numpy(weights)

@@ -1,0 +1,193 @@
+"""Triples of a knowledge graph without parts of its own, some of which are held out."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outercore as oc
+from outercore.embed.config import DataConfig, EmbedConfig
+from outercore.embed.data import PARTS, EmbedData, knowledge_graph
+from outercore.embed.held_out import Draw
+from outercore.embed.observe import Observer
+from outercore.embed.options import configuration
+from outercore.embed.partitions import ArraySource, PartitionStore
+from outercore.embed.run_directory import EmbedDirectory
+from outercore.errors import InterruptError, InvalidError
+from outercore.sources.triples import TripleOptions, import_triples
+
+ENTITIES, RELATIONS = 70, 4
+SMALL: dict[str, Any] = {
+    "model": "distmult",
+    "dim": 8,
+    "negatives": 10,
+    "batch_size": 64,
+    "epochs": 3,
+    "validate_every": 1,
+    "threads": 1,
+    "memory": "256MiB",
+}
+IN_PARTITIONS = {"partitions": 6, "slots": 3}
+
+
+def rows(weights: bool) -> list[str]:
+    """Triples, each with a weight that its ids say, and some twice."""
+    random = np.random.default_rng(3)
+    found = random.integers((ENTITIES, RELATIONS, ENTITIES), size=(900, 3)).tolist()
+    return [
+        f"{head}\t{relation}\t{tail}"
+        + (f"\t{weight_of(head, relation, tail)}\n" if weights else "\n")
+        for head, relation, tail in found + found[:50]
+    ]
+
+
+def weight_of(head: int, relation: int, tail: int) -> float:
+    return 1 + head + 100 * relation + tail / 128
+
+
+@pytest.fixture(scope="module", params=["plain", "weighted"])
+def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of one file of triples."""
+    root = tmp_path_factory.mktemp(request.param)
+    weighted = request.param == "weighted"
+    (root / "all.tsv").write_text("".join(rows(weighted)))
+    columns = "hrtw" if weighted else "hrt"
+    options = TripleOptions(memory="16MiB", columns=columns)
+    import_triples(root / "all.tsv", root / "set", options=options)
+    return root / "set"
+
+
+def data_of(facts: Path, share: float, seed: int = 0) -> EmbedData:
+    return knowledge_graph(oc.open(facts), DataConfig(held_out_triples=share), seed)
+
+
+def test_parts_are_disjoint_and_together_all_triples_with_their_weights(facts: Path) -> None:
+    data, whole = data_of(facts, 0.4), data_of(facts, 0.0)
+    assert list(data.parts) == list(PARTS)
+    assert list(whole.parts) == ["train"]
+    assert data.relations == whole.relations == RELATIONS
+    parts = [data.parts[part] for part in PARTS]
+    tables = [part.read() for part in parts]
+    assert [len(table) for table in tables] == [part.count for part in parts]
+    assert sorted(np.concatenate(tables).tolist()) == sorted(whole.train.read().tolist())
+    sets = [set(map(tuple, table.tolist())) for table in tables]
+    assert sum(map(len, sets)) == len(set.union(*sets))
+    for table in tables[1:]:
+        assert 0.15 < len(table) / whole.triples < 0.25
+    for part, table in zip(parts, tables, strict=True):
+        weights = part.read_weights()
+        assert (weights is not None) == data.weighted == whole.weighted
+        if weights is not None:
+            expected = [weight_of(*triple) for triple in table.tolist()]
+            assert weights.tolist() == np.float32(expected).tolist()
+        assert np.array_equal(np.concatenate(list(part.chunks(7))), table)
+    assert sum(len(chunk) for chunk in data.answers()) == whole.triples
+    assert data.degrees().sum() == 2 * data.triples
+
+
+def test_what_is_held_out_depends_on_the_triple_and_the_seed_alone() -> None:
+    random = np.random.default_rng(0)
+    triples = random.integers((1000, 5, 1000), size=(5000, 3))
+    draw = Draw(0.1, 0.2, seed=7)
+    found, order = draw.parts_of(triples), random.permutation(len(triples))
+    assert np.array_equal(draw.parts_of(triples[order]), found[order])
+    assert not np.array_equal(Draw(0.1, 0.2, seed=8).parts_of(triples), found)
+    shares = np.bincount(found) / len(found)
+    assert np.allclose(shares, [0.7, 0.1, 0.2], atol=0.02)
+    # Numbers are part of every result: keep them.
+    first = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]
+    assert draw.parts_of(np.arange(60).reshape(20, 3)).tolist() == first
+
+
+def test_of_partitions_the_source_is_files_for_the_while(facts: Path, tmp_path: Path) -> None:
+    data = data_of(facts, 0.4)
+    with data.source("some", tmp_path / "table") as source:
+        assert isinstance(source, ArraySource)
+        assert np.array_equal(np.load(source.path), data.train.read())
+        weights = data.train.read_weights()
+        assert (source.weights is None) == (weights is None)
+        if source.weights is not None:
+            assert np.array_equal(np.load(source.weights), weights)
+        identity = source.identity
+    assert list((tmp_path / "table").iterdir()) == []
+    with data_of(facts, 0.4, seed=1).source("some", tmp_path / "table") as other:
+        assert isinstance(other, ArraySource)
+        assert other.identity != identity
+    with data_of(facts, 0.0).source("some", tmp_path / "table") as whole:
+        assert isinstance(whole, ArraySource)
+        assert whole.identity == "some"
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_held_out_triples_are_ranked_and_not_trained_on(
+    budget: dict[str, int], facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, trained = data_of(facts, 0.3), []
+    create = PartitionStore.create
+
+    def watched(*given: Any, **options: Any) -> PartitionStore:
+        trained.append(np.load(given[1].path))
+        return create(*given, **options)
+
+    monkeypatch.setattr(PartitionStore, "create", watched)
+    result = oc.embed(facts, held_out=0.3, patience=1, out=tmp_path / "run", **SMALL, **budget)
+    assert [len(table) for table in trained] == ([data.triples] if budget else [])
+    counts = result.record["data_set"]
+    assert [counts[f"{part} triples"] for part in PARTS] == [data.parts[one].count for one in PARTS]
+    assert {epoch["triples"] for epoch in result.record["epochs"]} == {data.triples}
+    assert [one["part"] for one in result.metrics] == ["valid", "test"]
+    assert result.metrics == result.embedding.evaluate(parts=["valid", "test"])
+    ranked = result.embedding.ranks(part="test").triples
+    assert np.array_equal(ranked, data.parts["test"].read())
+    assert not list((tmp_path / "run" / "table").glob("*.npy.tmp"))
+    assert not (tmp_path / "run" / "table" / "train.npy").exists()
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_an_interrupted_run_with_held_out_triples_goes_on_to_the_same_bits(
+    budget: dict[str, int], facts: Path, tmp_path: Path
+) -> None:
+    class Stop(Observer):
+        def epoch_done(self, report: Any) -> None:
+            if report.epoch == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    options = {"held_out": 0.3, **SMALL, **budget}
+    whole = oc.embed(facts, out=tmp_path / "whole", **options)
+    with pytest.raises(InterruptError, match="--resume"):
+        oc.embed(facts, out=tmp_path / "run", observer=Stop(), **options)
+    result = oc.embed.resume(tmp_path / "run")
+    assert result.metrics == whole.metrics
+    assert np.array_equal(result.entities, whole.entities)
+
+
+def test_triples_are_held_out_only_if_asked_for(facts: Path, tmp_path: Path) -> None:
+    assert configuration().data == DataConfig()
+    assert configuration(held_out=0.2).data == DataConfig(held_out=0.2, held_out_triples=0.2)
+    assert configuration(held_out=0.2, plain_graph=True).data == DataConfig(held_out=0.2)
+    result = oc.embed(facts, out=tmp_path / "run", **SMALL)
+    assert result.metrics == []
+    # The configuration of a run that knew no share of triples.
+    values = EmbedDirectory.open(tmp_path / "run").config().to_dict()
+    assert values["data"].pop("held_out_triples") == 0.0
+    values["data"]["held_out"] = 0.2
+    assert list(data_of(facts, EmbedConfig.from_dict(values).data.held_out_triples).parts) == [
+        "train"
+    ]
+
+
+def test_a_share_that_leaves_nothing_to_train_on_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("a\tr\tb\n")
+    import_triples(tmp_path / "one.tsv", tmp_path / "set", options=TripleOptions(memory="16MiB"))
+    # Whether the one triple is held out is the seed's matter.
+    assert data_of(tmp_path / "set", 0.9, seed=34).triples == 1
+    with pytest.raises(
+        InvalidError, match=r"share 0\.9: none of the 1 triples .* is left"
+    ) as found:
+        data_of(tmp_path / "set", 0.9, seed=0)
+    assert "hint: hold out fewer" in str(found.value)
