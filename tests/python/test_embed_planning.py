@@ -16,7 +16,7 @@ from outercore.embed import planning
 from outercore.embed.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embed.data import EmbedData, Triples
 from outercore.embed.forecast import compare_orders
-from outercore.embed.known import Relevant, relevant
+from outercore.embed.known import KnownAnswers
 from outercore.embed.order import Walks
 from outercore.embed.planning import (
     Placement,
@@ -184,8 +184,11 @@ def test_a_resolved_configuration_gives_the_same_placement_again() -> None:
 def test_ranked_triples_and_their_answers_are_counted() -> None:
     ranked = Size(LARGE.entities, LARGE.relations, LARGE.triples, held_out=100_000)
     more = least_of(ranked) - least_of(LARGE)
-    # 40 bytes a triple, 12 an answer: at least the other triples of both ends.
-    assert more >= 100_000 * (40 + 12 * 2 * 16)
+    # 40 bytes a triple, 16 an end, 4 an answer: at least the other triples of both ends.
+    assert more >= 100_000 * (40 + 2 * 16 + 4 * 2 * 16)
+    # Once they are counted, so many: a hub's may be most of all triples.
+    hubs = replace(ranked, answers=30_000_000)
+    assert least_of(hubs) - least_of(LARGE) == 100_000 * (40 + 2 * 16) + 4 * 30_000_000
 
 
 def test_candidates_by_degree_take_a_running_sum_of_each() -> None:
@@ -240,29 +243,59 @@ def test_known_answers_are_found_among_all_triples() -> None:
         [draws.integers(0, 40, 900), draws.integers(0, 3, 900), draws.integers(0, 40, 900)], axis=1
     )
     asked = every[::45]
-    found = relevant(asked, 40, 3, np.array_split(every, 7))
-    heads = {(h, r) for h, r, _ in asked.tolist()}
-    tails = {(r, t) for _, r, t in asked.tolist()}
-    expected = [
-        row for row in every.tolist() if (row[0], row[1]) in heads or (row[1], row[2]) in tails
-    ]
-    assert found.tolist() == expected
-    assert 0 < len(expected) < 900
-    assert relevant(asked[:0], 40, 3, [every]).shape == (0, 3)
+    found = known_answers(asked, 40, 3, np.array_split(every, 7))
+    questions = sorted({(head, relation) for head, relation, _ in asked.tolist()})
+    assert found == {
+        head * 3 + relation: sorted({t for h, r, t in every.tolist() if (h, r) == (head, relation)})
+        for head, relation in questions
+    }
+    assert 0 < sum(map(len, found.values())) < 900
+    assert known_answers(asked[:0], 40, 3, [every]) == {}
+    assert known_answers(asked[:1], 40, 3, [every[:0]]) == {int(asked[0, 0] * 3 + asked[0, 1]): []}
+
+
+def test_known_answers_of_a_hub_are_each_kept_once_across_pieces() -> None:
+    random, entities = np.random.default_rng(4), 150_000
+    triples = np.zeros((3 * entities, 3), np.int64)
+    triples[:, 0] = random.choice([5, 7], len(triples), p=[0.9, 0.1])
+    triples[:, 2] = random.integers(0, entities, len(triples))
+    found = known_answers(np.array([[5, 0, 1], [6, 0, 1], [7, 0, 1]]), entities, 1, [triples] * 2)
+    for hub in (5, 6, 7):
+        assert found[hub] == np.unique(triples[triples[:, 0] == hub, 2]).tolist()
 
 
 def test_known_answers_are_collected_without_a_second_copy() -> None:
     asked = np.array([[0, 0, 1]])
     chunk = np.tile(asked, (1000, 1))
-    found = Relevant(asked, 40, 3)
+    found = KnownAnswers(asked[:, 0], asked[:, 1], 40, 3)
+    for _ in range(1000):
+        found.count(*chunk.T)
+    assert found.counted == 1_000_000
     tracemalloc.start()
-    for _ in range(200):
-        found.add(chunk)
-    answers = found.triples()
+    for _ in range(1000):
+        found.add(*chunk.T)
+    keys, starts, answers = found.finish()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert np.array_equal(answers, np.tile(asked, (200_000, 1)))
-    assert peak < 1.4 * answers.nbytes
+    assert (keys.tolist(), starts.tolist(), answers.tolist()) == ([0], [0, 1], [1])
+    # 4 bytes for each that was counted, and pieces.
+    assert peak < 4 * 1_000_000 + (2 << 20)
+
+
+def known_answers(
+    asked: NDArray[np.int64], entities: int, relations: int, chunks: list[NDArray[np.int64]]
+) -> dict[int, list[int]]:
+    """The answers by question."""
+    known = KnownAnswers(asked[:, 0], asked[:, 1], entities, relations)
+    for chunk in chunks:
+        known.count(*chunk.T)
+    assert known.counted <= sum(map(len, chunks))
+    for chunk in chunks:
+        known.add(*chunk.T)
+    keys, starts, answers = known.finish()
+    assert answers.dtype == np.int32
+    pieces = np.split(answers, starts[1:-1]) if len(keys) else []
+    return {int(key): some.tolist() for key, some in zip(keys, pieces, strict=True)}
 
 
 def test_buckets_stay_whole_where_their_triples_are_the_filter() -> None:

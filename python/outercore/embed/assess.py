@@ -16,7 +16,7 @@ from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
 from outercore.embed.data import PARTS, Part, data_of, has_triples
 from outercore.embed.observe import Observer
 from outercore.embed.run_directory import EmbedDirectory
-from outercore.embed.scoring import Scoring, choose
+from outercore.embed.scoring import Scoring, choose, count_answers
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sizes import parse_size
 from outercore.train.stopping import StopRequest, stop_on_signals
@@ -180,7 +180,7 @@ def _scoring(
             stop=stop,
         )
         if evaluation.filtered:
-            scoring.collect_known(data.answers())
+            scoring.collect_known(count_answers(data, held_out, stop), data.answers())
         yield scoring
 
 

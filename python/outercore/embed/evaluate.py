@@ -11,7 +11,7 @@ Scores closer than their rounding are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -28,6 +28,8 @@ from outercore.errors import InvalidError
 
 _SIDES: tuple[Side, ...] = ("tail", "head")
 _BLOCK_NUMBERS = 1 << 21
+_LOOKED_UP = 1 << 16
+"""Known answers that are looked for in a block together, some 100 bytes each, give or take."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def rank(
     *,
     reciprocal: bool = False,
     known: Sequence[Tensor] = (),
-    known_of: Callable[[Tensor], Tensor] | None = None,
+    answers: Mapping[Side, KnownTargets] | None = None,
     loops: bool = True,
     candidates: Candidates | None = None,
     degree_sums: Tensor | None = None,
@@ -170,11 +172,11 @@ def rank(
     """Ranks the tail and the head of each triple.
 
     `known` need not have more than the triples that share head and relation, or relation and
-    tail, with one of `triples`; see `outercore.embed.known`. `known_of` gives these for some of
-    the triples instead, where all of them would take too much memory. Without `loops` an entity is
-    no candidate for its own neighbour: under an inner product its own row is the best by far,
-    whatever was learned. `after_block` is told how
-    many rows of the table were compared, and may stop the evaluation by an exception.
+    tail, with one of `triples`. `answers` gives them by side instead, as `outercore.embed.known`
+    collects them, where these would take too much memory. Without `loops` an entity is no candidate
+    for its own neighbour: under an inner product its own row is the best by far, whatever was
+    learned. `after_block` is told how many rows of the table were compared, and may stop the
+    evaluation by an exception.
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degree_sums` int64
     [entities], the running sums of their degrees, for candidates by degree.
@@ -186,20 +188,23 @@ def rank(
     if not len(triples):
         raise InvalidError("evaluation: expected at least one triple, found none")
     candidates = candidates or Candidates()
-    filtered = bool(known) or known_of is not None
-    every = torch.cat(list(known)) if known else None
+    if known:
+        every = torch.cat(list(known))
+        answers = {side: _known(every, side) for side in _SIDES}
     found: dict[Side, Ranks] = {}
     with torch.no_grad():
         sampled = _sample(store, candidates, degree_sums)
-        answers = {side: _known(every, side) for side in _SIDES}
         parts: dict[Side, list[Ranks]] = {side: [] for side in _SIDES}
         for some in triples.split(group):
-            if known_of is not None:
-                of_these = known_of(some)
-                answers = {side: _known(of_these, side) for side in _SIDES}
             sides = [
                 _Questions(
-                    store, model, some, side, answers[side], reciprocal=reciprocal, loops=loops
+                    store,
+                    model,
+                    some,
+                    side,
+                    None if answers is None else answers[side],
+                    reciprocal=reciprocal,
+                    loops=loops,
                 )
                 for side in _SIDES
             ]
@@ -213,6 +218,7 @@ def rank(
                 parts[questions.side].append(questions.ranks())
         for side in _SIDES:
             found[side] = Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
+    filtered = answers is not None
     protocol = _protocol(store, candidates, len(triples), filtered=filtered, loops=loops)
     return Ranking(protocol, found, filtered)
 
@@ -267,18 +273,32 @@ class _Questions:
         step = max(1, _BLOCK_NUMBERS // max(1, len(rows)))
         for start in range(0, len(self._targets), step):
             some = slice(start, min(start + step, len(self._targets)))
-            known = self._known_among(entities, some).to(device)
-            self._compare_some(some, rows, out.between(some.start, some.stop), known)
+            self._compare_some(some, entities, rows, out.between(some.start, some.stop))
 
-    def _known_among(self, entities: Tensor, some: slice) -> Masked:
-        """Where the other true answers of some questions stand among `entities`.
+    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Masked]:
+        """Where the other true answers of some questions stand among `entities`, some at a time.
 
         Made anew for each block and few questions: all answers of all questions of a hub are as
         many as the square of its degree.
         """
         if self._known is None:
-            nothing = entities.new_empty(0)
-            return Masked(nothing, nothing)
+            return
+        anchors, relations = self._asked_for.anchors[some], self._relation_ids[some]
+        counts = self._known.counts(anchors, relations).clamp_max(len(entities))
+        # Only those of a hub are so many in a block that they are divided themselves.
+        width = len(entities) if int(counts.max()) <= _LOOKED_UP else _LOOKED_UP
+        for first in range(0, len(entities), width):
+            among = entities[first : first + width]
+            before = counts.clamp_max(len(among)).cumsum(0) // _LOOKED_UP
+            start = some.start
+            for size in before.unique_consecutive(return_counts=True)[1].tolist():
+                found = self._others_among(among, slice(start, start + size))
+                yield Masked(found.rows + (start - some.start), found.columns + first)
+                start += size
+
+    def _others_among(self, entities: Tensor, some: slice) -> Masked:
+        """The same, at once."""
+        assert self._known is not None
         anchors = self._asked_for.anchors[some]
         found = self._known.among(anchors, self._relation_ids[some], entities)
         others = entities[found.columns]
@@ -287,25 +307,26 @@ class _Questions:
             rest &= others != anchors[found.rows]
         return Masked(found.rows[rest], found.columns[rest])
 
-    def _compare_some(self, some: slice, rows: Tensor, out: Masked, known: Masked) -> None:
+    def _compare_some(self, some: slice, entities: Tensor, rows: Tensor, out: Masked) -> None:
         scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)
         above, below = self._above[some], self._below[some]
         scores[out.rows, out.columns] = -torch.inf
-        of_known = scores[known.rows, known.columns]
         count = len(above)
         higher = (scores > above.unsqueeze(1)).sum(dim=1)
         not_lower = (scores >= below.unsqueeze(1)).sum(dim=1)
         compared = len(rows) - torch.bincount(out.rows, minlength=count)
-        known_higher = torch.bincount(known.rows[of_known > above[known.rows]], minlength=count)
-        known_not_lower = torch.bincount(known.rows[of_known >= below[known.rows]], minlength=count)
-        known_compared = torch.bincount(known.rows, minlength=count)
-        for total, all_of_them, the_known in (
-            (self._higher, higher, known_higher),
-            (self._not_lower, not_lower, known_not_lower),
-            (self._compared, compared, known_compared),
-        ):
-            total[0, some] += all_of_them.cpu()
-            total[1, some] += (all_of_them - the_known).cpu()
+        counts = ((self._higher, higher), (self._not_lower, not_lower), (self._compared, compared))
+        for total, all_of_them in counts:
+            total[:, some] += all_of_them.cpu()
+        for found in self._known_among(entities, some):
+            known = found.to(scores.device)
+            of_known = scores[known.rows, known.columns]
+            for total, rows_of_known in (
+                (self._higher, known.rows[of_known > above[known.rows]]),
+                (self._not_lower, known.rows[of_known >= below[known.rows]]),
+                (self._compared, known.rows),
+            ):
+                total[1, some] -= torch.bincount(rows_of_known, minlength=count).cpu()
 
     def ranks(self) -> Ranks:
         """The ranks, once all candidates are counted."""
@@ -313,9 +334,7 @@ class _Questions:
         return Ranks(ranks[0], self._compared[0], ranks[1], self._compared[1])
 
 
-def _known(triples: Tensor | None, side: Side) -> KnownTargets | None:
-    if triples is None:
-        return None
+def _known(triples: Tensor, side: Side) -> KnownTargets:
     heads, relations, tails = triples.unbind(1)
     if side == "tail":
         return KnownTargets(heads, relations, tails)

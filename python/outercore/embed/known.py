@@ -1,79 +1,125 @@
-"""The known triples that matter for a ranking, out of more than fit in memory."""
+"""The true answers to what is ranked, out of more triples than fit in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.errors import InvalidError
 
-class Relevant:
-    """Collects the triples that share two of three parts with one that is asked about.
+_PIECE = 1 << 16
+"""Triples, or answers, that are worked on at a time: however many a question has."""
 
-    Only these can be other true answers: the same head and relation, or relation and tail.
 
-    Shapes: `asked` int64 [m, 3].
-    Cost: 16 bytes a triple asked, 12 bytes a triple found where ids have 31 bits, else 24; up to a
-    quarter more until all are found.
+class KnownAnswers:
+    """The entities that complete the questions of some triples, one end asked for.
+
+    All triples go through it twice: `count` says how much memory the answers take, `add` keeps
+    them, `finish` puts them in order.
+
+    Shapes: `anchors` and `relations` int64 [m], those of the questions.
+    Cost: 16 bytes a distinct question; 4 bytes an answer where ids have 31 bits, else 8; beside
+    these a piece of the triples.
+    Errors: `InvalidError` where entities times relations is more than 64 bits hold.
     """
 
-    def __init__(self, asked: NDArray[np.int64], entities: int, relations: int) -> None:
-        self._relations = relations
-        self._kept_as = np.int32 if max(entities, relations) < 1 << 31 else np.int64
-        self._keys = [np.unique(keys) for keys in self._of(asked)]
-        # The first ones count; the others are room for more.
-        self._found = np.empty((0, 3), self._kept_as)
-        self._count = 0
+    def __init__(
+        self,
+        anchors: NDArray[np.int64],
+        relations: NDArray[np.int64],
+        entity_count: int,
+        relation_count: int,
+    ) -> None:
+        if entity_count * relation_count >= 1 << 63:
+            raise InvalidError(
+                f"known triples: {entity_count} entities times {relation_count} relations is more "
+                "than 64 bits hold"
+            )
+        self._relation_count = relation_count
+        self._kept_as = np.int32 if entity_count < 1 << 31 else np.int64
+        self._keys = np.unique(anchors * relation_count + relations)
+        # After each question how many answers it has while they are counted, where the next goes
+        # while they are added, so in the end where they end and those to the next begin.
+        self._starts = np.zeros(len(self._keys) + 1, np.int64)
+        self._answers: NDArray[Any] | None = None
 
-    def add(self, triples: NDArray[np.int64]) -> None:
-        """Takes what matters of `triples`, int64 [n, 3]; not after `triples` was asked for."""
-        matters = np.zeros(len(triples), dtype=np.bool_)
-        for keys, wanted in zip(self._of(triples), self._keys, strict=True):
-            if not len(wanted):
-                continue
-            places = np.searchsorted(wanted, keys)
-            places[places == len(wanted)] = 0
-            matters |= wanted[places] == keys
-        until = self._count + int(np.count_nonzero(matters))
-        if until > len(self._found):
-            # Grown in place: pieces to be put together would be there twice.
-            self._found.resize((max(until, 5 * len(self._found) // 4), 3), refcheck=False)
-        self._found[self._count : until] = triples[matters]
-        self._count = until
+    def count(
+        self,
+        anchors: NDArray[np.int64],
+        relations: NDArray[np.int64],
+        targets: NDArray[np.int64],
+    ) -> None:
+        """Counts the answers among some triples."""
+        for questions, _ in self._matches(anchors, relations, targets):
+            np.add.at(self._starts, questions + 1, 1)
 
-    def triples(self) -> NDArray[Any]:
-        """All that were found, [found, 3]."""
-        self._found.resize((self._count, 3), refcheck=False)
-        return self._found
+    @property
+    def counted(self) -> int:
+        """How many answers were counted; one that stands twice is two."""
+        return int(self._starts.sum())
 
-    def _of(self, triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        heads, relations, tails = triples.T
-        return heads * self._relations + relations, tails * self._relations + relations
+    def add(
+        self,
+        anchors: NDArray[np.int64],
+        relations: NDArray[np.int64],
+        targets: NDArray[np.int64],
+    ) -> None:
+        """Keeps the answers among some triples, once all of them are counted."""
+        if self._answers is None:
+            self._answers = np.empty(self.counted, self._kept_as)
+            places = self._starts[1:]
+            places[1:] = np.cumsum(places[:-1])
+            places[:1] = 0
+        for questions, found in self._matches(anchors, relations, targets):
+            order = np.argsort(questions, kind="stable")
+            asked, first, counts = np.unique(
+                questions[order], return_index=True, return_counts=True
+            )
+            offsets = np.arange(len(order)) - np.repeat(first, counts)
+            self._answers[np.repeat(self._starts[asked + 1], counts) + offsets] = found[order]
+            self._starts[asked + 1] += counts
 
+    def finish(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        """Puts the answers in order, and those that stand twice once.
 
-def relevant(
-    asked: NDArray[np.int64],
-    entities: int,
-    relations: int,
-    chunks: Iterable[NDArray[np.int64]],
-) -> NDArray[Any]:
-    """Of all `chunks` the triples that can be other true answers to `asked`.
+        Returns: the questions' keys, anchor x relations + relation, ascending, int64 [questions];
+        where the answers to each begin, int64 [questions + 1]; the answers, ascending, each once.
+        """
+        if self._answers is None:
+            self._answers = np.empty(0, self._kept_as)
+        answers, starts = self._answers, self._starts
+        for question in range(len(self._keys)):
+            answers[starts[question] : starts[question + 1]].sort()
+        ends = slice(int(np.searchsorted(starts, len(answers))), None)
+        kept, last = 0, -1
+        for begin in range(0, len(answers), _PIECE):
+            some = answers[begin : begin + _PIECE]
+            first = np.diff(some, prepend=some.dtype.type(last)) != 0
+            inside = slice(*np.searchsorted(starts, [begin, begin + len(some)]))
+            first[starts[inside] - begin] = True
+            starts[inside] = kept + (np.cumsum(first) - first)[starts[inside] - begin]
+            last, found = int(some[-1]), some[first]
+            answers[kept : kept + len(found)] = found
+            kept += len(found)
+        starts[ends] = kept
+        return self._keys, starts, answers[:kept]
 
-    Example:
-        >>> asked = np.array([[0, 0, 1]])
-        >>> chunk = np.array([[0, 0, 7], [3, 0, 1], [0, 1, 1], [5, 1, 6]])
-        >>> relevant(asked, 8, 2, [chunk]).tolist()
-        [[0, 0, 7], [3, 0, 1]]
-    """
-    collected = Relevant(asked, entities, relations)
-    for chunk in chunks:
-        collected.add(chunk)
-    return collected.triples()
-
-
-def pieces(triples: NDArray[Any], rows: int = 1 << 16) -> Iterator[NDArray[np.int64]]:
-    """Of what `Relevant` keeps so many triples at a time, int64."""
-    for start in range(0, len(triples), rows):
-        yield triples[start : start + rows].astype(np.int64)
+    def _matches(
+        self,
+        anchors: NDArray[np.int64],
+        relations: NDArray[np.int64],
+        targets: NDArray[np.int64],
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Questions by place, and answers to them, of a piece of the triples at a time."""
+        if not len(self._keys):
+            return
+        for start in range(0, len(anchors), _PIECE):
+            some = slice(start, start + _PIECE)
+            keys = anchors[some] * self._relation_count + relations[some]
+            places = np.searchsorted(self._keys, keys)
+            places[places == len(self._keys)] = 0
+            matches = self._keys[places] == keys
+            yield places[matches], targets[some][matches]

@@ -65,7 +65,7 @@ def population(
 class KnownTargets:
     """The entities that complete each (anchor, relation) to a triple of a set, each once.
 
-    Cost: 8 bytes a triple and 16 a distinct pair, for one side.
+    Cost: 8 bytes a triple and 16 a distinct pair, for one side; some times that while it is made.
     """
 
     def __init__(self, anchors: Tensor, relations: Tensor, targets: Tensor) -> None:
@@ -88,6 +88,25 @@ class KnownTargets:
         self._keys, counts = torch.unique_consecutive(keys[first], return_counts=True)
         self._starts = torch.zeros(len(counts) + 1, dtype=torch.int64)
         torch.cumsum(counts, 0, out=self._starts[1:])
+
+    @classmethod
+    def in_order(
+        cls, relation_count: int, keys: Tensor, starts: Tensor, targets: Tensor
+    ) -> KnownTargets:
+        """What is in order already, as it is: targets, each once and ascending, int32 or int64, of
+        ascending keys, anchor x relations + relation.
+
+        Cost: no more memory than the arguments have.
+        """
+        made = cls.__new__(cls)
+        made._relations = relation_count
+        made._keys, made._starts, made._targets = keys, starts, targets
+        return made
+
+    def counts(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """How many known targets each row has, int64 [rows]."""
+        starts, stops = self._ranges(anchors, relations)
+        return stops - starts
 
     def of(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The known targets of each row: (number of the row, target), rows ascending."""
@@ -149,7 +168,7 @@ class KnownTargets:
 
     def _pairs(self, starts: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
         rows, offsets = repeat_ranges(stops - starts)
-        return rows, self._targets[starts[rows] + offsets]
+        return rows, self._targets[starts[rows] + offsets].long()
 
 
 def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Masked:

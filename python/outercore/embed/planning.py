@@ -67,6 +67,8 @@ _LEAST_EVALUATION, _EVALUATION = 4 << 20, 64 << 20
 _SHARE_FOR_EVALUATION = 0.1
 _SKEW = 2
 """Entities of triples have so many times the degree of entities, give or take."""
+_HELD_OUT, _QUESTION = 40, 16
+"""Bytes of a triple that is ranked, with its ranks; of what tells the answers of an end apart."""
 LEAST_QUESTIONS = 256
 """That are ranked in one pass over the table."""
 _NOMINAL_RATE, _NOMINAL_TRIPLE, _NOMINAL_POOL = 1e11, 5e-7, 2e-3
@@ -87,6 +89,8 @@ class Size:
     weighted: bool = False
     held_out: int = 0
     """Triples that are ranked, of all parts."""
+    answers: int | None = None
+    """True answers to both sides of these, `None` where nobody has counted them."""
 
     @property
     def triple_bytes(self) -> int:
@@ -603,11 +607,20 @@ def _candidates(config: EmbedConfig, size: Size) -> dict[str, int]:
 
 
 def _ranked(config: EmbedConfig, size: Size) -> int:
-    """Held-out triples, and the other true answers to them: about both ends' triples, if no more
-    than there are."""
-    degree = 2 * size.triples / max(size.entities, 1)
-    answers = 2 * size.held_out * _SKEW * degree if config.evaluation.filtered else 0
-    return int(40 * size.held_out + 12 * min(answers, 2 * size.triples))
+    """Held-out triples, the questions that they are, and true answers to these: about both ends'
+    triples, if no more than there are, where they are not counted."""
+    if not config.evaluation.filtered:
+        return _HELD_OUT * size.held_out
+    answers = size.answers
+    if answers is None:
+        degree = 2 * size.triples / max(size.entities, 1)
+        answers = int(min(2 * size.held_out * _SKEW * degree, 2 * size.triples))
+    return (_HELD_OUT + 2 * _QUESTION) * size.held_out + answer_bytes(size.entities) * answers
+
+
+def answer_bytes(entities: int) -> int:
+    """Of a true answer as it is kept for ranking."""
+    return 4 if entities < 1 << 31 else 8
 
 
 def _group(config: EmbedConfig, size: Size, partitions: int) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from outercore.embed.planning import (
 from outercore.embed.record_of import describe
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scalars import Scalars
-from outercore.embed.scoring import Scoring, choose
+from outercore.embed.scoring import Answers, HeldOut, Scoring, choose, count_answers
 from outercore.embed.store import Progress, Store, TableLayout
 from outercore.embed.stores import open_store
 from outercore.embed.trainer import DivergedError, Trainer, table_layout
@@ -55,18 +55,35 @@ class Planned:
     placement: Placement
     config: EmbedConfig
     """With the numbers that the budget gave."""
+    held_out: list[HeldOut]
+    known: Answers
+    """True answers to these, counted."""
 
 
-def plan_session(graph: Graph, config: EmbedConfig) -> Planned:
-    """Opens the triples and divides the budget.
+def plan_session(graph: Graph, config: EmbedConfig, stop: StopRequest | None = None) -> Planned:
+    """Opens the triples, counts true answers to what is ranked, and divides the budget.
 
-    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
+    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples;
+    `InterruptError` where somebody asked to stop.
     """
-    data = data_of(graph, config)
-    ranked = data.ranked(config.evaluation)
-    size = Size(data.entities, data.relations, data.triples, data.weighted, ranked)
+    data, limits = data_of(graph, config), config.evaluation
+    most = {"valid": limits.valid_triples, "test": limits.test_triples}
+    held_out = [
+        choose(part, triples, most[part], config.run.seed)
+        for part, triples in data.parts.items()
+        if part != "train"
+    ]
+    known = count_answers(data, held_out, stop or StopRequest()) if limits.filtered else {}
+    size = Size(
+        data.entities,
+        data.relations,
+        data.triples,
+        data.weighted,
+        held_out=data.ranked(limits),
+        answers=sum(one.counted for sides in known.values() for one in sides.values()),
+    )
     placement = place(config, size)
-    return Planned(data, size, placement, resolved(config, placement))
+    return Planned(data, size, placement, resolved(config, placement), held_out, known)
 
 
 def _open_fitting(
@@ -114,6 +131,19 @@ def _open_fitting(
     return opened(), placement
 
 
+@contextmanager
+def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
+    """Says how to go on where somebody asks to stop before the first batch."""
+    try:
+        yield
+    except InterruptError as error:
+        again = f"go on with `outercore embed --resume {run.path}`"
+        raise InterruptError(
+            f"{error} before the first batch\n"
+            f"hint: {again if run.begun else 'run the same command again'}"
+        ) from error
+
+
 class Session:
     """One run. What it trains is a function of the data set and the configuration."""
 
@@ -128,7 +158,8 @@ class Session:
         stop: StopRequest,
         command: str = "",
     ) -> None:
-        planned = plan_session(graph, config)
+        with _stopped_early(run):
+            planned = plan_session(graph, config, stop)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
@@ -148,7 +179,7 @@ class Session:
             self._trainer = Trainer(
                 self._store, self._config, self._model, undirected=self._data.undirected
             )
-            self._scoring = self._prepare_scoring()
+            self._scoring = self._prepare_scoring(planned)
             self._epochs = Epochs(
                 self._trainer,
                 validate=self._scoring.validate if self._scoring.has("valid") else None,
@@ -284,34 +315,21 @@ class Session:
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
-    def _prepare_scoring(self) -> Scoring:
-        config, limits = self._config, self._config.evaluation
-        most = {"valid": limits.valid_triples, "test": limits.test_triples}
-        held_out = [
-            choose(part, triples, most[part], config.run.seed)
-            for part, triples in self._data.parts.items()
-            if part != "train"
-        ]
+    def _prepare_scoring(self, planned: Planned) -> Scoring:
         scoring = Scoring(
-            config,
+            self._config,
             self._model,
             self._store,
-            held_out,
+            planned.held_out,
             loops=self._data.loops,
             degrees=self._degrees(),
             memory=self._placement.for_evaluation,
             observer=self._observer,
             stop=self._stop,
         )
-        if limits.filtered:
-            try:
-                scoring.collect_known(self._data.answers())
-            except InterruptError as error:
-                again = f"go on with `outercore embed --resume {self._run.path}`"
-                raise InterruptError(
-                    f"{error} before the first batch\n"
-                    f"hint: {again if self._run.begun else 'run the same command again'}"
-                ) from error
+        if planned.known:
+            with _stopped_early(self._run):
+                scoring.collect_known(planned.known, self._data.answers())
         return scoring
 
     def _filling(self, entities: int) -> Callable[[int], None]:
@@ -320,12 +338,8 @@ class Session:
 
         def filled(more: int) -> None:
             nonlocal done
-            try:
+            with _stopped_early(self._run):
                 self._stop.check()
-            except InterruptError as error:
-                raise InterruptError(
-                    f"{error} before the first batch\nhint: run the same command again"
-                ) from error
             if done == 0:
                 self._observer.table_started(entities)
             done += more
