@@ -21,6 +21,7 @@ from outercore.embed.observe import Observer
 from outercore.embed.planning import Placement
 from outercore.embed.session import device_of
 from outercore.embed.slot_copies import SlotCopies
+from outercore.embed.trainer import DivergedError, Trainer
 from outercore.errors import BudgetError, InterruptError, InvalidError
 
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -149,6 +150,26 @@ def test_checkpoints_after_every_state_change_nothing(
     oc.embed(data, chosen, out=tmp_path / "cpu")
     chosen["run"] = {"checkpoint_seconds": 1e-9}
     with elsewhere():
+        oc.embed(data, chosen, out=tmp_path / "other")
+    assert_same_bits(tmp_path / "other", tmp_path / "cpu")
+
+
+@pytest.mark.parametrize("pool", [4, 5])
+def test_a_loss_that_is_not_finite_leaves_what_was_trained_there(
+    pool: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer._step
+
+    def diverges(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        if at >= (1, pool, 0):
+            raise DivergedError("expected a finite loss, found inf\nhint: less")
+        return step(self, context, places, at)
+
+    monkeypatch.setattr(Trainer, "_step", diverges)
+    chosen = config(budget=BUDGETS["in place"])
+    with pytest.raises(DivergedError, match="the last tables are in"):
+        oc.embed(data, chosen, out=tmp_path / "cpu")
+    with elsewhere(), pytest.raises(DivergedError, match="the last tables are in"):
         oc.embed(data, chosen, out=tmp_path / "other")
     assert_same_bits(tmp_path / "other", tmp_path / "cpu")
 

@@ -454,22 +454,21 @@ def test_known_triples_in_memory_are_looked_up_once(monkeypatch: pytest.MonkeyPa
     assert len(made) == 2
 
 
-def test_slots_are_given_back_before_a_table_is_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_kept_tables_those_in_the_midst_of_a_state_stay_as_they_are(
+    tmp_path: Path,
 ) -> None:
     store = Setting(order_of(6, 3)).create(tmp_path)
     pools = store.pools(0)
-    assert not next(pools).ends_state
-    slots = weakref.ref(store._entities)
-    opened = store._open
-
-    def reopened() -> None:
-        assert slots() is None
-        opened()
-
-    monkeypatch.setattr(store, "_open", reopened)
+    pool = next(pools)
+    assert not pool.ends_state
+    pool.entities[pool.ranges[1][0]] = 7.0
+    before = table_of(store)
     store.restore()
-    assert store._entities.shape[1] == 8
+    assert len(pool.triples) == 0
+    assert torch.equal(table_of(store), before)
+    store.write_entities(tmp_path / "entities.npy")
+    assert np.array_equal(np.load(tmp_path / "entities.npy"), before.numpy())
+    assert int((before == 7.0).all(1).sum()) == 1
 
 
 def test_a_pool_outlives_its_store(tmp_path: Path) -> None:

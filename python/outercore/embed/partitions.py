@@ -69,10 +69,20 @@ class PartitionStore:
     ) -> None:
         """`PartitionStore.open` says what it does."""
         self.directory = directory
-        self._memory = memory
         self._device = device or _CPU
         self._storage = Storage()
-        self._open()
+        self._core = _core.PartitionExecutor(str(directory), memory)
+        self.shape: dict[str, Any] = json.loads(self._core.shape())
+        """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
+        self._entities, self._state = (torch.from_numpy(table) for table in self._core.slots())
+        self._copies: SlotCopies | None = None
+        if self._device.type != "cpu":
+            slot_rows = self.shape["slot_rows"]
+            self._copies = SlotCopies(self._entities, self._state, slot_rows, self._device)
+        # The one that was asked for last.
+        self._pool: Pool | None = None
+        # Whether a state's partitions are being trained, so that nothing else can be done.
+        self._within_state = False
         self.entity_count: int = self.shape["nodes"]
         self.relation_count: int = self.shape["relations"]
         saved = _Resident.decode(self._core.resident(), directory)
@@ -85,20 +95,6 @@ class PartitionStore:
             self._degrees = torch.from_numpy(self._core.degrees().astype(np.int32))
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
-
-    def _open(self) -> None:
-        self._core = _core.PartitionExecutor(str(self.directory), self._memory)
-        self.shape: dict[str, Any] = json.loads(self._core.shape())
-        """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
-        self._entities, self._state = (torch.from_numpy(table) for table in self._core.slots())
-        self._copies: SlotCopies | None = None
-        if self._device.type != "cpu":
-            slot_rows = self.shape["slot_rows"]
-            self._copies = SlotCopies(self._entities, self._state, slot_rows, self._device)
-        # The one that was asked for last.
-        self._pool: Pool | None = None
-        # Whether a state's partitions are being trained, so that nothing else can be done.
-        self._within_state = False
 
     @classmethod
     def create(
@@ -199,7 +195,7 @@ class PartitionStore:
             self._pool = Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
-                # No name for them here: they go when the table is opened again.
+                # No name for them here: they go when the store is closed.
                 entities=self._entities if self._copies is None else self._copies.embeddings,
                 entity_state=self._state if self._copies is None else self._copies.state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
@@ -284,10 +280,9 @@ class PartitionStore:
     def restore(self) -> None:
         """See `Store`.
 
-        In the midst of a state, what was trained since the last checkpoint is gone.
+        What is left of a state under way is passed over.
         """
-        if self._within_state:
-            self._reopen()
+        self._pass_over()
         if self._kept is not None:
             place, checksum, of_relations = self._kept
             relations = read_npy(self._kept_relations(place), of_relations)
@@ -329,11 +324,16 @@ class PartitionStore:
             self.__dict__.pop(name, None)
         self._pool = None
 
-    def _reopen(self) -> None:
-        """Goes back to the last checkpoint."""
-        # The slots go with the views of them, before others are made.
-        self.close()
-        self._open()
+    def _pass_over(self) -> None:
+        """Moves on to the end of the state under way, with the rows as they are by now."""
+        if self._pool is not None:
+            # Before the next pool's triples are made.
+            self._pool.release()
+            self._pool = None
+        with self._step_ended():
+            while self._within_state:
+                step = self._core.advance()
+                self._within_state = step is not None and not step["ends_state"]
 
     def _kept_relations(self, place: int) -> Path:
         return self.directory / f"kept-{place}-relations.npy"

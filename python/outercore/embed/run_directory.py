@@ -121,8 +121,9 @@ class EmbedDirectory(AnyRunDirectory):
             replace_file(self._storage, self.description, (text + "\n").encode())
 
     def discard_if_unused(self) -> None:
-        """See `AnyRunDirectory`. A run that has tables stays whole."""
-        if not self.description.exists():
+        """See `AnyRunDirectory`. A run that has tables, or has trained an epoch, stays whole."""
+        trained = self._record.exists() and self.record()["epochs"]
+        if not trained and not self.description.exists():
             super().discard_if_unused()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,8 +206,8 @@ class Session:
         """Trains to the end and returns the run record.
 
         Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
-        for a loss or a score that is not finite, with the best tables so far in the run, if there
-        are any.
+        for a loss or a score that is not finite, with the best tables so far in the run, or the
+        last ones where none were validated.
         """
         progress = self._epochs.progress
         self._scalars = Scalars(self._run.scalars, first_epoch=progress.epoch)
@@ -257,15 +258,15 @@ class Session:
             f"{instead}"
         )
 
-    def _finish(self, status: str) -> dict[str, Any]:
-        """Figures and tables of the best epoch."""
+    def _finish(self, status: str, **more: str) -> dict[str, Any]:
+        """Figures and tables as they are now, those of the best epoch; `more` is for the record."""
         with self._epochs.timeline.span("final figures"):
             metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
             self._store.write_entities(self._run.entities)
             self._store.write_relations(self._run.relations)
         best = self._best_epoch()
-        result = {"metrics": metrics, "best_epoch": best}
+        result = {"metrics": metrics, "best_epoch": best, **more}
         config = self._config
         self._run.describe(
             {
@@ -290,27 +291,41 @@ class Session:
         """The figures of the tables as they are; none of a failed run that cannot be ranked."""
         try:
             return self._scoring.final()
-        except InvalidError as error:
+        except (InvalidError, InterruptError) as error:
             if status == "failed":
                 return []
+            if isinstance(error, InterruptError):
+                raise
             raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
 
     def _diverged(self, error: DivergedError) -> InvalidError:
-        """Saves the best tables so far, if a validation has seen any."""
+        """Saves the best tables so far, or the last ones where no validation has seen any."""
         message, _, hint = str(error).partition("\nhint: ")
-        if self._epochs.progress.best is None:
-            self._write_record("failed", {"error": message})
-            return DivergedError(f"{message}; no epoch was validated before\nhint: {hint}")
+        progress, run = self._epochs.progress, self._run.path
         self._store.restore()
-        self._finish("failed")
-        best = self._best_epoch()
+        if not (progress.epoch or progress.batches) or not self._finite():
+            self._write_record("failed", {"error": message})
+            return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
+        self._finish("failed", error=message)
+        which = "no epoch was validated before: the last tables"
+        if progress.best is not None:
+            which = f"the best tables, of epoch {1 + (self._best_epoch() or 0)},"
+        again = f"outercore embed {self._graph.root} --from {run} --learning-rate LOWER"
         return DivergedError(
-            f"{message}; the best tables, of epoch {1 + (best or 0)}, are in `{self._run.path}`"
-            f"\nhint: {hint}"
+            f"{message}; {which} are in `{run}`\n"
+            f"hint: {hint}; `{again}` with the run's other options goes on from them"
         )
 
+    def _finite(self) -> bool:
+        """Whether all rows are; one pass over the table."""
+        blocks = (rows for _, rows in self._store.blocks())
+        return all(bool(rows.isfinite().all()) for rows in chain([self._store.relations], blocks))
+
     def _best_epoch(self) -> int | None:
-        """The epoch whose tables are the run's, counted from 0; the last one without validation."""
+        """The epoch whose tables are the run's, counted from 0; without validation the last one.
+
+        That is the last whole one: of a failed run the tables may be of batches after it.
+        """
         reports = self._epochs.reports
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)

@@ -134,7 +134,11 @@ class Store(Protocol):
         """
 
     def restore(self) -> None:
-        """Brings back the tables that `keep` remembered, if any; state stays as it is."""
+        """Brings back the tables that `keep` remembered, if any; state stays as it is.
+
+        Also in the midst of an epoch, of which nothing more can be trained then. Without kept
+        tables they are as they were.
+        """
 
     def write_entities(self, path: Path) -> None:
         """Writes all entities' rows, `.npy` float32 [entities, width], atomically; out of core."""
