@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,19 @@ import pytest
 import torch
 
 import outercore as oc
+from embed_runs import (
+    ENTITIES,
+    IN_PARTITIONS,
+    SMALL,
+    STEPS,
+    After,
+    assert_same_bits,
+    circle,
+    interrupt,
+    losses,
+    small,
+    tables,
+)
 from outercore import _native
 from outercore.cli import run as run_cli
 from outercore.embed import resume, scoring
@@ -26,14 +38,14 @@ from outercore.embed.config import EmbedConfig
 from outercore.embed.data import Triples
 from outercore.embed.forecast import forecast
 from outercore.embed.npy import npy_header
-from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.observe import Observer
 from outercore.embed.options import configuration
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embed.store import Pool
-from outercore.embed.trainer import DivergedError, Trainer
+from outercore.embed.trainer import Trainer
 from outercore.errors import (
     BudgetError,
     InterruptError,
@@ -45,87 +57,10 @@ from outercore.sources.edges import from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.triples import TripleOptions, import_triples
 
-ENTITIES, STEPS = 60, (1, 2, 3, 5)
-SMALL: dict[str, Any] = {
-    "model": {"kind": "complex", "dim": 16, "init_scale": 0.1},
-    "negatives": {"count": 20},
-    "optimiser": {
-        "batch_size": 16,
-        "chunk_size": 8,
-        "epochs": 4,
-        "learning_rate": 0.2,
-        "validate_every": 2,
-    },
-    "budget": {"threads": 1, "memory": "256MiB"},
-}
-IN_PARTITIONS = {"partitions": 6, "slots": 3}
-
-
-def small(**groups: Any) -> dict[str, Any]:
-    return {name: {**SMALL.get(name, {}), **groups.get(name, {})} for name in {*SMALL, *groups}}
-
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Triples (i, k, i + steps[k]) on a circle, every tenth one held out."""
-    root = tmp_path_factory.mktemp("facts")
-    rows = [
-        f"e{head}\tr{number}\te{(head + step) % ENTITIES}\n"
-        for head in range(ENTITIES)
-        for number, step in enumerate(STEPS)
-    ]
-    parts = {
-        "valid": rows[3::20],
-        "test": rows[13::20],
-        "train": [row for place, row in enumerate(rows) if place % 10 != 3],
-    }
-    for name, some in parts.items():
-        (root / f"{name}.tsv").write_text("".join(some))
-    import_triples(
-        root / "train.tsv",
-        root / "set",
-        valid=root / "valid.tsv",
-        test=root / "test.tsv",
-        options=TripleOptions(memory="16MiB"),
-    )
-    return root / "set"
-
-
-class After(Observer):
-    """Does something once after so many batches; remembers the epochs."""
-
-    def __init__(self, batches: int = 0, act: Any = None) -> None:
-        self.batches, self.act = batches, act
-        self.reports: list[EpochReport] = []
-        self.resumed_at: tuple[int, int] | None = None
-
-    def batch_done(self, loss: float, triples: int) -> None:
-        self.batches -= 1
-        if self.batches == 0 and self.act is not None:
-            self.act()
-
-    def epoch_done(self, report: EpochReport) -> None:
-        self.reports.append(report)
-
-    def resumed(self, epoch: int, triples: int) -> None:
-        self.resumed_at = (epoch, triples)
-
-
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def tables(run: Path) -> list[Any]:
-    return [np.load(run / f"{name}.npy") for name in ("entities", "relations")]
-
-
-def assert_same_bits(run: Path, other: Path) -> None:
-    for found, expected in zip(tables(run), tables(other), strict=True):
-        np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
-
-
-def losses(run: Path) -> list[float]:
-    return [epoch["loss"] for epoch in json.loads((run / "record.json").read_text())["epochs"]]
+    return circle(tmp_path_factory.mktemp("facts"))
 
 
 def test_a_run_leaves_tables_their_meaning_and_a_record(facts: Path, tmp_path: Path) -> None:
@@ -385,205 +320,6 @@ def test_a_run_of_a_release_that_knew_no_groups_has_none(facts: Path, tmp_path: 
     del values["config"]["budget"]["group"]
     path.write_text(json.dumps(values))
     assert EmbedDirectory.open(tmp_path / "run").config().budget.group == 1
-
-
-@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
-def test_a_loss_that_is_not_finite_stops_and_keeps_the_best_tables(
-    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
-) -> None:
-    # Pools of several batches.
-    budget = {**budget, "sweeps": 1}
-    config = small(budget=budget, run={"checkpoint_seconds": 0.0})
-    oc.embed(facts, small(budget=budget, optimiser={"epochs": 2}), out=tmp_path / "good")
-    step = Trainer._step
-
-    def fails_in_the_third_epoch(self: Trainer, context: Any, places: Any, at: Any) -> float:
-        if at[0] == 2 and at[2] >= 1:
-            raise DivergedError("epoch 3, batch 2: expected a finite loss, found inf\nhint: less")
-        return step(self, context, places, at)
-
-    monkeypatch.setattr(Trainer, "_step", fails_in_the_third_epoch)
-    with pytest.raises(DivergedError, match="the best tables, of epoch 2, are in") as caught:
-        oc.embed(facts, config, out=tmp_path / "run")
-    assert f"\nhint: less; `outercore embed {facts} --from {tmp_path / 'run'} " in str(caught.value)
-    assert_same_bits(tmp_path / "run", tmp_path / "good")
-    record = json.loads((tmp_path / "run/record.json").read_text())
-    assert record["status"] == "failed"
-    assert record["result"]["best_epoch"] == 1
-    assert record["result"]["error"] == "epoch 3, batch 2: expected a finite loss, found inf"
-
-
-def until(place: tuple[int, int, int], then: Callable[[], float]) -> Any:
-    """A `Trainer._step` that from this batch on (epoch, pool, batch) trains nothing."""
-    step, over = Trainer._step, False
-
-    def trains_until_then(self: Trainer, context: Any, places: Any, at: Any) -> float:
-        nonlocal over
-        over = over or at == place
-        return then() if over else step(self, context, places, at)
-
-    return trains_until_then
-
-
-def diverge() -> float:
-    raise DivergedError("expected a finite loss, found inf\nhint: less")
-
-
-@pytest.mark.parametrize("seconds", [0.0, 1e6], ids=["checkpoints", "no checkpoint"])
-@pytest.mark.parametrize(
-    ("budget", "place"),
-    [
-        ({}, (3, 0, 5)),
-        ({}, (0, 0, 1)),
-        (IN_PARTITIONS, (3, 4, 1)),
-        (IN_PARTITIONS, (3, 5, 0)),
-        (IN_PARTITIONS, (3, 14, 1)),
-        (IN_PARTITIONS, (0, 0, 1)),
-    ],
-    ids=["memory", "at once", "within a state", "its second pool", "the last one", "partitions"],
-)
-def test_a_loss_that_is_not_finite_before_a_validation_keeps_the_last_tables(
-    facts: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    budget: dict[str, int],
-    place: tuple[int, int, int],
-    seconds: float,
-) -> None:
-    # Pools of one batch or more, and two of them in most states.
-    budget = {**budget, "sweeps": 1} if budget else budget
-    run = tmp_path / "run"
-    config = small(
-        budget=budget,
-        optimiser={"batch_size": 8, "validate_every": 5},
-        run={"checkpoint_seconds": seconds},
-    )
-    with monkeypatch.context() as patched:
-        # As if it had been stopped there: its only validation is that of these tables.
-        patched.setattr(Trainer, "_step", until(place, lambda: 0.0))
-        expected = oc.embed(facts, config, out=tmp_path / "stopped")
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_step", until(place, diverge))
-        with pytest.raises(DivergedError, match="no epoch was validated before") as caught:
-            oc.embed(facts, config, out=run)
-    assert f"the last tables are in `{run}`\nhint: less; " in str(caught.value)
-    assert f"`outercore embed {facts} --from {run} --learning-rate LOWER`" in str(caught.value)
-    assert_same_bits(run, tmp_path / "stopped")
-    assert all(np.isfinite(table).all() for table in tables(run))
-    record = json.loads((run / "record.json").read_text())
-    assert record["status"] == "failed"
-    assert record["result"] == {
-        "metrics": expected.record["result"]["metrics"],
-        "best_epoch": place[0] - 1 if place[0] else None,
-        "error": "expected a finite loss, found inf",
-    }
-    kept = oc.Embedding.open(run)
-    assert kept.evaluate() == [one for one in expected.metrics if one["part"] == "test"]
-    assert len(kept.neighbours("e0", k=3).ids[0]) == 3
-    on = small(budget=budget, optimiser={"epochs": 1, "learning_rate": 1e-9})
-    further = oc.embed(facts, on, out=tmp_path / "further", start_from=run)
-    np.testing.assert_allclose(further.entities, kept.entities, atol=1e-6)
-
-
-def test_a_failed_run_that_is_stopped_while_it_is_ranked_keeps_its_tables(
-    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(self: Scoring) -> list[dict[str, Any]]:
-        raise InterruptError("stopped")
-
-    monkeypatch.setattr(Trainer, "_step", until((1, 0, 0), diverge))
-    monkeypatch.setattr(Scoring, "final", stopped)
-    with pytest.raises(DivergedError, match="the last tables are in"):
-        oc.embed(facts, small(), out=tmp_path / "run")
-    assert oc.Embedding.open(tmp_path / "run").metrics == []
-
-
-def test_first_values_that_overflow_stop_the_run_and_leave_nothing(
-    facts: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(DivergedError, match="no finite rows were trained before"):
-        oc.embed(facts, small(model={"init_scale": 1e30}), out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_rows_that_are_not_finite_are_not_kept_but_the_run_is(
-    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = Trainer._step
-
-    def overflows(self: Trainer, context: Any, places: Any, at: Any) -> float:
-        if at == (1, 0, 3):
-            context.pool.entities[7, 2] = float("inf")
-            return diverge()
-        return step(self, context, places, at)
-
-    monkeypatch.setattr(Trainer, "_step", overflows)
-    with pytest.raises(DivergedError, match="no finite rows were trained before\nhint: less"):
-        oc.embed(facts, small(), out=tmp_path / "run")
-    record = json.loads((tmp_path / "run/record.json").read_text())
-    assert (record["status"], len(record["epochs"])) == ("failed", 1)
-    assert not (tmp_path / "run/embedding.json").exists()
-
-
-def test_a_failed_run_with_tables_stays_whole_without_a_checkpoint(
-    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = Trainer._step
-
-    def fails_in_the_third_epoch(self: Trainer, context: Any, places: Any, at: Any) -> float:
-        if at[0] == 2:
-            raise DivergedError("found inf\nhint: less")
-        return step(self, context, places, at)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_step", fails_in_the_third_epoch)
-        with pytest.raises(DivergedError, match="the best tables, of epoch 2, are in"):
-            oc.embed(facts, small(run={"checkpoint_seconds": 1e6}), out=tmp_path / "run")
-    assert not (tmp_path / "run/table/checkpoint.json").exists()
-    left = {item.name for item in (tmp_path / "run").iterdir()}
-    assert left >= {"config.json", "record.json", "embedding.json", "table", "tensorboard"}
-    oc.embed.resume(tmp_path / "run")
-    oc.embed(facts, small(), out=tmp_path / "whole")
-    assert_same_bits(tmp_path / "run", tmp_path / "whole")
-
-
-@pytest.mark.parametrize("what", ["entities", "relations"])
-def test_a_validation_that_is_not_finite_keeps_the_best_tables(
-    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    oc.embed(facts, small(optimiser={"epochs": 2}), out=tmp_path / "good")
-    step = Trainer._step
-
-    def overflows_in_the_fourth_epoch(self: Trainer, context: Any, places: Any, at: Any) -> float:
-        loss = step(self, context, places, at)
-        if at[0] == 3 and at[2] == 216 // 16:
-            table = context.pool.entities if what == "entities" else self.store.relations
-            table[:] = float("inf")
-        return loss
-
-    monkeypatch.setattr(Trainer, "_step", overflows_in_the_fourth_epoch)
-    with pytest.raises(DivergedError) as caught:
-        oc.embed(facts, small(), out=tmp_path / "run")
-    assert str(caught.value).startswith("validation after epoch 4: ")
-    assert "is not finite; the best tables, of epoch 2, are in" in str(caught.value)
-    assert "\nhint: lower the learning rate" in str(caught.value)
-    assert_same_bits(tmp_path / "run", tmp_path / "good")
-    record = json.loads((tmp_path / "run/record.json").read_text())
-    assert (record["status"], record["result"]["best_epoch"]) == ("failed", 1)
-
-
-def test_final_figures_that_are_not_finite_leave_the_tables(
-    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(self: Scoring) -> list[dict[str, Any]]:
-        raise InvalidError("triple [0, 0, 1]: its score is not finite")
-
-    oc.embed(facts, small(), out=tmp_path / "good")
-    monkeypatch.setattr(Scoring, "final", fails)
-    with pytest.raises(DivergedError, match=r"final figures: .*; the best tables, of epoch"):
-        oc.embed(facts, small(), out=tmp_path / "run")
-    assert_same_bits(tmp_path / "run", tmp_path / "good")
-    assert json.loads((tmp_path / "run/embedding.json").read_text())["metrics"] == []
 
 
 def test_a_run_starts_from_the_rows_of_another(facts: Path, tmp_path: Path) -> None:
