@@ -24,6 +24,8 @@ from embedded import (
 from outercore.embed.config import ModelConfig
 from outercore.embed.embedding import Embedding
 from outercore.embed.matching import match_names
+from outercore.embed.options import configuration
+from outercore.embed.session import plan_session
 from outercore.embed.warm_start import warm_start
 from outercore.errors import (
     InvalidError,
@@ -73,6 +75,20 @@ def test_a_warm_start_gives_old_rows_by_name(tmp_path: Path, before: bool, now: 
             else:
                 place = half * RELATIONS + old.relation_id(name)
                 assert np.array_equal(row, embedding.relations[place])
+
+
+def test_what_tells_the_old_rows_is_in_the_budget(tmp_path: Path) -> None:
+    old = facts(tmp_path / "old", random_triples(1))
+    new = facts(tmp_path / "new", [*random_triples(4, entities=40), ("newcomer", "r9", "n1")])
+    embedding = embed(tmp_path / "run", old)
+    config = configuration(model="complex", dim=WIDTH, memory="64MiB")
+    start = warm_start(embedding.root, new, config.model)
+    cold, warm = (plan_session(new, config, warm=given).placement for given in (None, start))
+    # A place for each of 41 entities, and rows of one relation more.
+    held = 8 * 41 + 4 * WIDTH * (RELATIONS + 1)
+    assert held == start.memory == warm.parts["another run's rows"]
+    assert "another run's rows" not in cold.parts
+    assert warm.needed > cold.needed
 
 
 def test_of_plain_graphs_ids_stay(tmp_path: Path) -> None:

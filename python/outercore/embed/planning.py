@@ -91,6 +91,8 @@ class Size:
     """Triples that are ranked, of all parts."""
     answers: int | None = None
     """True answers to both sides of these, `None` where nobody has counted them."""
+    first_rows: int = 0
+    """Bytes that say what another run's rows are, from which this one goes on."""
 
     @property
     def triple_bytes(self) -> int:
@@ -561,6 +563,7 @@ def _shared(
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         **_autograd(config, chunk, negatives),
         **_candidates(config, size),
+        **({"another run's rows": size.first_rows} if size.first_rows else {}),
         "the process": _WORKING,
     }
 

@@ -61,7 +61,12 @@ class Planned:
     """True answers to these, counted."""
 
 
-def plan_session(graph: Graph, config: EmbedConfig, stop: StopRequest | None = None) -> Planned:
+def plan_session(
+    graph: Graph,
+    config: EmbedConfig,
+    stop: StopRequest | None = None,
+    warm: WarmStart | None = None,
+) -> Planned:
     """Opens the triples, counts true answers to what is ranked, and divides the budget.
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples;
@@ -82,6 +87,7 @@ def plan_session(graph: Graph, config: EmbedConfig, stop: StopRequest | None = N
         data.weighted,
         held_out=data.ranked(limits),
         answers=sum(one.counted for sides in known.values() for one in sides.values()),
+        first_rows=0 if warm is None else warm.memory,
     )
     placement = place(config, size)
     return Planned(data, size, placement, resolved(config, placement), held_out, known)
@@ -160,7 +166,7 @@ class Session:
         command: str = "",
     ) -> None:
         with _stopped_early(run):
-            planned = plan_session(graph, config, stop)
+            planned = plan_session(graph, config, stop, warm)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command

@@ -81,6 +81,11 @@ class WarmStart:
         self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
         """float32 [relation rows, relation width], not a number where there is no old row."""
 
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds."""
+        return self._entities.nbytes + self.relations.nbytes
+
     def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
         """The first rows of these entities; see the class."""
         places = self._entities[np.asarray(entities, np.int64)]
