@@ -76,16 +76,20 @@ class KnownTargets:
                 f"known triples: {highest + 1} entities times {self._relations} relations is "
                 "more than 64 bits hold"
             )
-        keys = anchors * self._relations + relations
-        # By target first, then stably by key: each key's targets ascend.
-        by_target = torch.argsort(targets, stable=True)
-        order = by_target[torch.argsort(keys[by_target], stable=True)]
+        keys = (anchors * self._relations).add_(relations)
+        # By target first, then stably by key: each key's targets ascend. No more copies than that
+        # takes are there at a time.
+        order = torch.argsort(targets, stable=True)
+        order = order[torch.argsort(keys[order], stable=True)]
         keys, targets = keys[order], targets[order]
+        del order
         # A triple that stands twice, in two splits for instance, is one answer.
         first = torch.ones(len(keys), dtype=torch.bool)
-        first[1:] = (keys[1:] != keys[:-1]) | (targets[1:] != targets[:-1])
-        self._targets = targets[first]
-        self._keys, counts = torch.unique_consecutive(keys[first], return_counts=True)
+        first[1:] = (keys[1:] != keys[:-1]).logical_or_(targets[1:] != targets[:-1])
+        if not bool(first.all()):
+            keys, targets = keys[first], targets[first]
+        self._targets = targets
+        self._keys, counts = torch.unique_consecutive(keys, return_counts=True)
         self._starts = torch.zeros(len(counts) + 1, dtype=torch.int64)
         torch.cumsum(counts, 0, out=self._starts[1:])
 

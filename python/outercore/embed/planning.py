@@ -51,6 +51,9 @@ no product computes, and what all of these may take."""
 _SPREAD = 1.5
 """A state's pool is no larger than its even share by this factor: partitions are shuffled. Until
 the buckets are there and say it, see `with_pools`."""
+_KNOWN = 96
+"""Bytes that known targets of both ends take of a triple while the second of them are made: 64 to
+80 of 10 M triples, and what is freed and not given back."""
 _BUCKET_BYTES = 32
 """What the core knows of a bucket."""
 _READ_TOGETHER = 1 << 16
@@ -381,7 +384,7 @@ def _state_bytes(size: Size, pools: Pools, parts: int) -> int:
 
 def trained_bytes(config: EmbedConfig, size: Size) -> int:
     """Of a pool's triple as training takes it, with its place in the order of batches."""
-    known = 2 * (8 + 16) if config.negatives.filter == "known" else 0
+    known = _KNOWN if config.negatives.filter == "known" else 0
     return 24 + 8 + (4 if size.weighted else 0) + known
 
 
