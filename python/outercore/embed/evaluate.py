@@ -284,13 +284,14 @@ class _Questions:
         if self._known is None:
             return
         anchors, relations = self._asked_for.anchors[some], self._relation_ids[some]
-        counts = self._known.counts(anchors, relations).clamp_max(len(entities))
+        counts = self._known.counts(anchors, relations, entities)
         # Only those of a hub are so many in a block that they are divided themselves.
         width = len(entities) if int(counts.max()) <= _LOOKED_UP else _LOOKED_UP
         for first in range(0, len(entities), width):
             among = entities[first : first + width]
-            before = counts.clamp_max(len(among)).cumsum(0) // _LOOKED_UP
-            start = some.start
+            if len(among) < len(entities):
+                counts = self._known.counts(anchors, relations, among)
+            before, start = counts.cumsum(0) // _LOOKED_UP, some.start
             for size in before.unique_consecutive(return_counts=True)[1].tolist():
                 found = self._others_among(among, slice(start, start + size))
                 yield Masked(found.rows + (start - some.start), found.columns + first)

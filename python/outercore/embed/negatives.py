@@ -107,10 +107,16 @@ class KnownTargets:
         made._keys, made._starts, made._targets = keys, starts, targets
         return made
 
-    def counts(self, anchors: Tensor, relations: Tensor) -> Tensor:
-        """How many known targets each row has, int64 [rows]."""
+    def counts(self, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """How many known targets each row has among distinct `candidates`, which ascend, at most.
+
+        Shapes: all int64, [rows], [rows], [candidates], one at least; the result int64 [rows].
+        """
         starts, stops = self._ranges(anchors, relations)
-        return stops - starts
+        first, last = candidates[[0, -1]]
+        starts = self._lower_bounds(starts, stops, first)
+        stops = self._lower_bounds(starts, stops, last + 1)
+        return (stops - starts).clamp_max_(len(candidates))
 
     def of(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The known targets of each row: (number of the row, target), rows ascending."""
