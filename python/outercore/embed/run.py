@@ -25,6 +25,7 @@ from outercore.train.run_directory import next_free
 from outercore.train.stopping import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
+    from outercore.embed.session import Planned
     from outercore.embed.warm_start import WarmStart
     from outercore.graph import Graph
 
@@ -103,7 +104,7 @@ def embed(
             more |= {"score": own.place, "score_digest": own.digest}
         run = EmbedDirectory.create(Path(out), graph, planned.config, more=more)
         try:
-            return _run(graph, run, warm, own, observer, command)
+            return _run(graph, run, warm, own, observer, command, counted=planned)
         except OutercoreError:
             run.discard_if_unused()
             raise
@@ -150,6 +151,7 @@ def _run(
     observer: Observer | None,
     command: str,
     memory: str | int | None = None,
+    counted: Planned | None = None,
 ) -> EmbedResult:
     from outercore.embed.session import Session
 
@@ -161,7 +163,8 @@ def _run(
         stack.enter_context(_threads(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
         model = build_model(config.model, own and own.function)
-        session = Session(graph, config, model, run, warm, observer or Observer(), stop, command)
+        watch = observer or Observer()
+        session = Session(graph, config, model, run, warm, watch, stop, command, counted)
         stack.callback(session.close)
         return EmbedResult(run.path, session.fit())
 

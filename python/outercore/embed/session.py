@@ -66,20 +66,28 @@ def plan_session(
     config: EmbedConfig,
     stop: StopRequest | None = None,
     warm: WarmStart | None = None,
+    counted: Planned | None = None,
 ) -> Planned:
     """Opens the triples, counts true answers to what is ranked, and divides the budget.
+
+    What `counted` has found, a plan of the same run without the numbers that it gave, is not
+    looked for again.
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples;
     `InterruptError` where somebody asked to stop.
     """
-    data, limits = data_of(graph, config), config.evaluation
-    most = {"valid": limits.valid_triples, "test": limits.test_triples}
-    held_out = [
-        choose(part, triples, most[part], config.run.seed)
-        for part, triples in data.parts.items()
-        if part != "train"
-    ]
-    known = count_answers(data, held_out, stop or StopRequest()) if limits.filtered else {}
+    limits = config.evaluation
+    if counted is not None:
+        data, held_out, known = counted.data, counted.held_out, counted.known
+    else:
+        data = data_of(graph, config)
+        most = {"valid": limits.valid_triples, "test": limits.test_triples}
+        held_out = [
+            choose(part, triples, most[part], config.run.seed)
+            for part, triples in data.parts.items()
+            if part != "train"
+        ]
+        known = count_answers(data, held_out, stop or StopRequest()) if limits.filtered else {}
     size = Size(
         data.entities,
         data.relations,
@@ -164,9 +172,10 @@ class Session:
         observer: Observer,
         stop: StopRequest,
         command: str = "",
+        counted: Planned | None = None,
     ) -> None:
         with _stopped_early(run):
-            planned = plan_session(graph, config, stop, warm)
+            planned = plan_session(graph, config, stop, warm, counted)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
