@@ -136,6 +136,7 @@ class Index:
             # Last: a directory without it is no index.
             text = json.dumps(described, indent=1) + "\n"
             replace_file(storage, new / _DESCRIPTION, text.encode())
+            # A crash between the two leaves none, and nothing that is taken for one.
             storage.remove_tree(root)
             storage.rename(new, root)
             storage.sync_directory(root.parent)

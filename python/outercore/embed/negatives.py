@@ -77,8 +77,8 @@ class KnownTargets:
                 "more than 64 bits hold"
             )
         keys = (anchors * self._relations).add_(relations)
-        # By target first, then stably by key: each key's targets ascend. No more copies than that
-        # takes are there at a time.
+        # By target first, then stably by key: each key's targets ascend. What is used up goes at
+        # once: the plan counts the most that is there at a time.
         order = torch.argsort(targets, stable=True)
         order = order[torch.argsort(keys[order], stable=True)]
         keys, targets = keys[order], targets[order]
