@@ -86,7 +86,7 @@ def test_parts_are_disjoint_and_together_all_triples_with_their_weights(facts: P
             expected = [weight_of(*triple) for triple in table.tolist()]
             assert weights.tolist() == np.float32(expected).tolist()
         assert np.array_equal(np.concatenate(list(part.chunks(7))), table)
-    assert sum(len(chunk) for chunk in data.answers()) == whole.triples
+    assert sum(len(chunk) for chunk in data.answers("test")) == whole.triples
     assert data.degrees().sum() == 2 * data.triples
 
 

@@ -190,20 +190,102 @@ def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
     assert result.record["status"] == "finished"
 
 
-def test_a_run_that_is_stopped_while_first_rows_are_written_leaves_nothing(
-    facts: Path, tmp_path: Path
-) -> None:
-    class Interrupting(After):
-        def table_started(self, entities: int) -> None:
-            interrupt()
-            assert entities == 60
+class Preparing(Observer):
+    """Notes what comes before the first batch; asks to stop in the midst of `last`."""
 
-    out = tmp_path / "run"
-    with pytest.raises(InterruptError) as caught:
-        oc.embed(facts, small(budget=IN_PARTITIONS), out=out, observer=Interrupting())
-    expected = "stopped on request before the first batch\nhint: run the same command again"
-    assert str(caught.value) == expected
-    assert not out.exists()
+    def __init__(self, last: str = "") -> None:
+        self.last = last
+        self.seen: list[tuple[str, str]] = []
+
+    def preparing(self, what: str, done: int, total: int, unit: str) -> None:
+        assert 0 <= done <= total
+        if (what, unit) not in self.seen:
+            self.seen.append((what, unit))
+        if what == self.last:
+            interrupt()
+
+
+PREPARED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "memory": ("facts", {}, ["count true answers", "read triples", "collect true answers"]),
+    "partitions": (
+        "facts",
+        {
+            "budget": IN_PARTITIONS,
+            "negatives": {"degree_share": 0.5},
+            "evaluation": {"also": ["degree"]},
+        },
+        [
+            "count true answers",
+            "count triples",
+            "sort triples",
+            "first rows",
+            "count degrees",
+            "collect true answers",
+        ],
+    ),
+    "graph": (
+        "graph",
+        {"budget": IN_PARTITIONS},
+        [
+            "count links",
+            "count true answers",
+            "count triples",
+            "sort triples",
+            "first rows",
+            "collect true answers",
+        ],
+    ),
+    "weights": (
+        "weighted",
+        {},
+        ["count links", "count true answers", "read triples", "read weights"],
+    ),
+    "held out": (
+        "train alone",
+        {"data": {"held_out_triples": 0.2}},
+        ["hold out triples", "count true answers", "read triples"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sets(facts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("sets")
+    ends = [(one, (one + step) % ENTITIES) for one in range(ENTITIES) for step in STEPS]
+    edges = root / "edges.txt"
+    edges.write_text("".join(f"{source} {target}\n" for source, target in ends))
+    for name in ("graph", "weighted"):
+        assert run_cli(["import", str(edges), "--out", str(root / name), "--undirected"]) == 0
+    oc.open(root / "weighted").add_edge_array("weight", np.ones(len(ends), np.float32))
+    triples = root / "train.tsv"
+    triples.write_text("".join(f"e{source}\tr\te{target}\n" for source, target in ends))
+    import_triples(triples, root / "train alone")
+    return {"facts": facts, **{path.name: path for path in root.iterdir() if path.is_dir()}}
+
+
+@pytest.mark.parametrize(
+    ("case", "last"), [(case, last) for case in PREPARED for last in ("", *PREPARED[case][2])]
+)
+def test_all_that_comes_before_the_first_batch_is_told_and_ends_on_request(
+    sets: dict[str, Path], tmp_path: Path, case: str, last: str
+) -> None:
+    data_set, groups, expected = PREPARED[case]
+    config, out, watch = small(**groups), tmp_path / "run", Preparing(last)
+    if not last:
+        oc.embed(sets[data_set], config, out=out, observer=watch)
+        assert [what for what, _ in watch.seen][: len(expected)] == expected
+        assert {unit for what, unit in watch.seen} <= {"triples", "entities"}
+        return
+    # What comes before there is a run ends as any Python does.
+    with pytest.raises((InterruptError, KeyboardInterrupt)) as caught:
+        oc.embed(sets[data_set], config, out=out, observer=watch)
+    assert watch.seen[-1][0] == last
+    # From then on there is a table to go on with.
+    begun = "budget" in groups and last in ("count degrees", "collect true answers")
+    assert out.exists() == begun
+    if caught.type is InterruptError:
+        hint = f"go on with `outercore embed --resume {out}`" if begun else "run the same"
+        assert f"before the first batch\nhint: {hint}" in str(caught.value)
 
 
 def test_in_memory_a_run_stops_after_the_batch_under_way(facts: Path, tmp_path: Path) -> None:

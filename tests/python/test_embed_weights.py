@@ -164,7 +164,7 @@ def test_weights_are_the_same_however_little_memory_puts_them_together(
     expected = links.read_weights()
     assert expected is not None
     for memory in (0, 100_000, 1 << 30):
-        found = links._core.weights(memory)
+        found = links._core.weights(links.count, memory, None)
         assert found is not None
         np.testing.assert_array_equal(found, expected)
 

@@ -80,7 +80,7 @@ fn run(
         Source { partitioning: layout.partitioning(), relations: 1, identity: "random".to_owned() };
     let begun = Instant::now();
     let mut triples = MemoryTriples { triples, weights: &[] };
-    build_buckets(&RealDisk, &path, &mut triples, &source, Bytes::mib(64))?;
+    build_buckets(&RealDisk, &path, &mut triples, &source, Bytes::mib(64), &mut |_, _, _| Ok(()))?;
     let buckets_s = begun.elapsed().as_secs_f64();
     let mut buckets = Buckets::open(&path, EngineConfig::default())?;
     let mut executor = Executor::open(disk, directory, EngineConfig::default())?;

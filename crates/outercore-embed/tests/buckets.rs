@@ -5,12 +5,12 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Table, engine};
-use outercore_core::{Bytes, ErrorKind};
-use outercore_embed::buckets::Source;
+use common::{Table, build, engine};
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_embed::buckets::{OnTriples, Source};
 use outercore_embed::{
-    ArrayTriples, Bucket, Buckets, MemoryTriples, OrderConfig, OrderKind, PoolReader, TriplePool,
-    Visit, WalkConfig, Walks, build_buckets,
+    ArrayTriples, Bucket, Buckets, MemoryTriples, OnProgress, OrderConfig, OrderKind, PoolReader,
+    TriplePool, Triples, Visit, WalkConfig, Walks, build_buckets,
 };
 use outercore_format::DType;
 use outercore_io::RealDisk;
@@ -43,10 +43,10 @@ fn buckets_from_arrays_in_little_memory_are_those_from_memory_in_much() {
         let [small, large] = [format!("small-{weighted}.bin"), format!("large-{weighted}.bin")]
             .map(|n| root.join(n));
         let from = source(&table, "t");
-        let error = build_buckets(&RealDisk, &small, &mut arrays, &from, Bytes(1)).unwrap_err();
+        let error = build(&small, &mut arrays, &from, Bytes(1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
-        build_buckets(&RealDisk, &small, &mut arrays, &from, Bytes::kib(528)).unwrap();
-        build_buckets(&RealDisk, &large, &mut memory, &from, Bytes::mib(16)).unwrap();
+        build(&small, &mut arrays, &from, Bytes::kib(528)).unwrap();
+        build(&large, &mut memory, &from, Bytes::mib(16)).unwrap();
         assert!(std::fs::read(&small).unwrap() == std::fs::read(&large).unwrap());
         let buckets = Buckets::open(&small, engine()).unwrap();
         assert_eq!((buckets.triples(), buckets.weighted()), (table.triples.len() as u64, weighted));
@@ -62,7 +62,7 @@ fn a_pool_holds_the_triples_of_its_buckets_in_their_order() {
     let weights: Vec<f32> = (0..table.triples.len()).map(|i| i as f32).collect();
     let mut triples = MemoryTriples { triples: &table.triples, weights: &weights };
     let from = source(&table, "t");
-    build_buckets(&RealDisk, &path, &mut triples, &from, Bytes::mib(2)).unwrap();
+    build(&path, &mut triples, &from, Bytes::mib(2)).unwrap();
     let mut buckets = Buckets::open(&path, engine()).unwrap();
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
     let walks = Walks::new(table.order.clone(), table.walks).unwrap();
@@ -112,7 +112,7 @@ fn parts_of_many_buckets_are_read_together_and_are_those_of_buckets_in_memory() 
         let count = table.triples.len();
         let weights: Vec<f32> = (0..count).map(|i| i as f32).collect();
         let mut triples = MemoryTriples { triples: &table.triples, weights: &weights };
-        build_buckets(&RealDisk, &path, &mut triples, &source(&table, "t"), Bytes::mib(4)).unwrap();
+        build(&path, &mut triples, &source(&table, "t"), Bytes::mib(4)).unwrap();
         let mut on_disk = Buckets::open(&path, engine()).unwrap();
         let mut in_memory = Buckets::open(&path, engine()).unwrap();
         in_memory.keep_all().unwrap();
@@ -149,7 +149,7 @@ fn buckets_side_by_side_are_one_read() {
     for (weights, reads) in [(&weights[..0], 1), (&weights[..], 2)] {
         let mut triples = MemoryTriples { triples: &table.triples, weights };
         let from = source(&table, &reads.to_string());
-        build_buckets(&RealDisk, &path, &mut triples, &from, Bytes::mib(2)).unwrap();
+        build(&path, &mut triples, &from, Bytes::mib(2)).unwrap();
         let mut buckets = Buckets::open(&path, engine()).unwrap();
         buckets.keep_all().unwrap();
         assert_eq!(buckets.counters().requests, reads);
@@ -163,16 +163,16 @@ fn buckets_of_other_triples_are_made_anew_and_damaged_ones_refused() {
     let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b.bin");
-    let build = |identity: &str, triples: &[[i64; 3]]| {
+    let make = |identity: &str, triples: &[[i64; 3]]| {
         let mut triples = MemoryTriples { triples, weights: &[] };
-        build_buckets(&RealDisk, &path, &mut triples, &source(&table, identity), Bytes::mib(2))
+        build(&path, &mut triples, &source(&table, identity), Bytes::mib(2))
     };
-    build("a", &table.triples).unwrap();
+    make("a", &table.triples).unwrap();
     let first = std::fs::read(&path).unwrap();
-    build("a", &table.triples).unwrap();
-    build("b", &table.triples[1..]).unwrap();
+    make("a", &table.triples).unwrap();
+    make("b", &table.triples[1..]).unwrap();
     assert_eq!(Buckets::open(&path, engine()).unwrap().made_from().identity, "b");
-    build("a", &table.triples).unwrap();
+    make("a", &table.triples).unwrap();
     assert!(std::fs::read(&path).unwrap() == first);
     let damage = |place: usize| {
         let mut bytes = first.clone();
@@ -186,6 +186,68 @@ fn buckets_of_other_triples_are_made_anew_and_damaged_ones_refused() {
     }
     std::fs::write(&path, &first[..first.len() - 1]).unwrap();
     assert_eq!(Buckets::open(&path, engine()).err().unwrap().kind(), ErrorKind::Corrupt);
+}
+
+/// Triples, of which it is said that they are as many.
+struct Said<'a>(MemoryTriples<'a>, u64);
+
+impl Triples for Said<'_> {
+    fn count(&self) -> u64 {
+        self.1
+    }
+
+    fn weighted(&self) -> bool {
+        self.0.weighted()
+    }
+
+    fn for_each(&mut self, take: OnTriples<'_>) -> Result<()> {
+        for some in self.0.triples.chunks(4096) {
+            take(0, some, &[])?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+#[test]
+fn both_passes_tell_how_far_they_are_and_end_where_somebody_says_so() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Beta, 5, 3), 0);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("b.bin");
+    let triples = vec![[1, 2, 3]; 600_000];
+    let memory = MemoryTriples { triples: &triples, weights: &[] };
+    let said = |count| Said(memory, count);
+    let from = source(&table, "t");
+    let make = |triples: &mut Said<'_>, told: OnProgress<'_>| {
+        build_buckets(&RealDisk, &path, triples, &from, Bytes::mib(2), told)
+    };
+    for (ends, calls) in [("count triples", 1), ("sort triples", 5)] {
+        let mut called = 0;
+        let error = make(&mut said(600_000), &mut |what, _, _| {
+            called += 1;
+            if what == ends { Err(Error::new(ErrorKind::Interrupted, "enough")) } else { Ok(()) }
+        });
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Interrupted);
+        assert_eq!((called, path.exists()), (calls, false));
+    }
+    let error = make(&mut said(600_001), &mut |_, _, _| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("600000, expected 600001"), "{error}");
+
+    let mut told = Vec::new();
+    make(&mut said(600_000), &mut |what, done, of| {
+        told.push((what.to_owned(), done, of));
+        Ok(())
+    })
+    .unwrap();
+    let places = [0, 262_144, 524_288, 600_000];
+    let expected = ["count triples", "sort triples"]
+        .into_iter()
+        .flat_map(|what| places.map(|done| (what.to_owned(), done, 600_000)));
+    assert_eq!(told, expected.collect::<Vec<_>>());
 }
 
 #[test]
@@ -253,9 +315,7 @@ fn triples_out_of_range_are_named() {
         ([0, 0, 0], -1.0, "row 1: weight -1"),
     ] {
         let mut triples = MemoryTriples { triples: &[[0; 3], wrong], weights: &[1.0, weight] };
-        let error =
-            build_buckets(&RealDisk, path, &mut triples, &source(&table, ""), Bytes::mib(1))
-                .unwrap_err();
+        let error = build(path, &mut triples, &source(&table, ""), Bytes::mib(1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(expected), "{error}");
     }

@@ -152,7 +152,7 @@ fn degrees_are_counted_by_row() {
     let directory = tempfile::tempdir().unwrap();
     let table = Table::new(&OrderConfig::new(OrderKind::Optimal, 6, 3), 0);
     let mut buckets = table.buckets(directory.path());
-    let found = buckets.degrees().unwrap();
+    let found = buckets.degrees(&mut |_, _, _| Ok(())).unwrap();
     let dealt = table.layout.partitioning();
     let nodes: Vec<u64> = (0..6).flat_map(|partition| dealt.nodes_of(partition)).collect();
     assert_eq!(found.len(), nodes.len());

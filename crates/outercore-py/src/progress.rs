@@ -33,6 +33,11 @@ impl Callback {
         })
     }
 
+    /// The same for passes over triples.
+    pub fn of_triples(&mut self) -> impl FnMut(&str, u64, u64) -> Result<()> {
+        |phase, done, total| self.call(phase, done, total, "triples")
+    }
+
     /// The task's result; an exception of the callback wins over the error it caused.
     pub fn settle<T>(self, result: Result<T>, map: impl FnOnce(Error) -> PyErr) -> PyResult<T> {
         match self.raised {

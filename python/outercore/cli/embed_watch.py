@@ -31,13 +31,9 @@ class EmbedWatch(RunWatch, Observer):
             f"{description['parameters']:,} numbers, on {description['device']}; {where}"
         )
 
-    def table_started(self, entities: int) -> None:
-        """A new bar."""
-        self._start("first rows", entities, 0)
-
-    def table_written(self, entities: int) -> None:
-        """The bar moves on."""
-        self._advance(entities)
+    def preparing(self, what: str, done: int, total: int, unit: str) -> None:
+        """A bar of its own."""
+        self._reach(what, done, total)
 
     def resumed(self, epoch: int, triples: int) -> None:
         """One line on where it goes on."""

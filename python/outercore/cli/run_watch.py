@@ -28,6 +28,7 @@ class RunWatch:
         self._stack = ExitStack()
         self._progress: Progress
         self._bar: TaskID | None = None
+        self._title = ""
         self._shown = 0.0
         self._began = 0.0
 
@@ -51,11 +52,19 @@ class RunWatch:
         """A new bar instead of the one before."""
         self._clear()
         self._bar = self._progress.add_task(title, total=total, completed=done, status="")
+        self._title = title
         self._began = time.monotonic()
 
     def _advance(self, count: int = 1) -> None:
         if self._bar is not None:
             self._progress.advance(self._bar, count)
+
+    def _reach(self, title: str, done: int, total: int) -> None:
+        """The bar of that title is so far; a new one if there is another, or none."""
+        if self._bar is None or self._title != title:
+            self._start(title, total, done)
+        else:
+            self._progress.update(self._bar, completed=done)
 
     def _due(self) -> bool:
         """Whether the bar's text is old enough to be written anew."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig, EvaluationConfig
 from outercore.embed.data import PARTS, Part, data_of, has_triples
-from outercore.embed.observe import Observer
+from outercore.embed.observe import Observer, until_stopped
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scoring import Scoring, choose, count_answers
 from outercore.errors import InvalidError, NotFoundError
@@ -146,7 +146,9 @@ def _scoring(
     """What ranks these parts of the embedding's data set; Ctrl-C stops it within the block."""
     config = _config(embedding)
     # Before the seed is another one: of a plain graph it says which links are held out.
-    data = data_of(embedding.graph, config)
+    stop = StopRequest()
+    told = until_stopped(observer or Observer(), stop)
+    data = data_of(embedding.graph, config, told)
     if seed is not None:
         config = replace(config, run=replace(config.run, seed=seed))
     config = replace(config, evaluation=evaluation)
@@ -164,8 +166,7 @@ def _scoring(
     ]
     degrees = None
     if "degree" in (evaluation.candidates, *evaluation.also):
-        degrees = torch.from_numpy(data.degrees())
-    stop = StopRequest()
+        degrees = torch.from_numpy(data.degrees(told))
     with stop_on_signals(stop):
         scoring = Scoring(
             config,
@@ -180,7 +181,8 @@ def _scoring(
             stop=stop,
         )
         if evaluation.filtered:
-            scoring.collect_known(count_answers(data, held_out, stop), data.answers())
+            answers = count_answers(data, held_out, told)
+            scoring.collect_known(answers, data.answers("collect true answers", told))
         yield scoring
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.embed.observe import Preparing, watched
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class Triples:
         """All of them, [count, 3]."""
         return _rows(self.path, self.offset, np.dtype(np.int64), 3 * self.count).reshape(-1, 3)
 
-    def read_weights(self) -> NDArray[np.float32] | None:
+    def read_weights(self, told: Preparing | None = None) -> NDArray[np.float32] | None:
         """Their weights, `None` where each counts 1."""
         if self.weights is None:
             return None
@@ -131,34 +133,40 @@ class EmbedData:
         else:
             yield train
 
-    def answers(self) -> Iterator[NDArray[np.int64]]:
-        """The triples of all parts, int64 [some, 3] at a time, in both directions if they are."""
-        for triples in self.parts.values():
-            for chunk in triples.chunks():
-                yield chunk
-                if self.undirected:
-                    yield np.ascontiguousarray(chunk[:, ::-1])
+    def answers(self, what: str, told: Preparing | None = None) -> Iterator[NDArray[np.int64]]:
+        """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.
 
-    def degrees(self) -> NDArray[np.int64]:
+        `told` hears how many have been gone through, and that it is for `what`.
+        """
+        total = sum(triples.count for triples in self.parts.values())
+        every = chain.from_iterable(triples.chunks() for triples in self.parts.values())
+        for chunk in watched(every, what, total, told):
+            yield chunk
+            if self.undirected:
+                yield np.ascontiguousarray(chunk[:, ::-1])
+
+    def degrees(self, told: Preparing | None = None) -> NDArray[np.int64]:
         """How many training triples each entity is in, int64 [entities].
 
         Cost: one read of the triples, and no more memory than what is returned.
         """
         counts = np.zeros(self.entities, np.int64)
-        for chunk in self.train.chunks():
+        for chunk in watched(self.train.chunks(), "count degrees", self.triples, told):
             for ends in (chunk[:, 0], chunk[:, 2]):
                 np.add.at(counts, ends, 1)
         return counts
 
 
-def data_of(graph: Graph, config: EmbedConfig) -> EmbedData:
+def data_of(graph: Graph, config: EmbedConfig, told: Preparing | None = None) -> EmbedData:
     """The triples of a data set, or the links of its topology where it has none.
+
+    `told` hears of going through them, where that is to be done.
 
     Errors: `NotFoundError` where there is neither; `InvalidError` for an array of another shape.
     """
     if has_triples(graph):
-        return knowledge_graph(graph, config.data, config.run.seed)
-    return link_graph(graph, config.data, config.run.seed)
+        return knowledge_graph(graph, config.data, config.run.seed, told)
+    return link_graph(graph, config.data, config.run.seed, told)
 
 
 def has_triples(graph: Graph) -> bool:
@@ -166,7 +174,9 @@ def has_triples(graph: Graph) -> bool:
     return any(key.startswith("triples/") for key in graph.arrays)
 
 
-def knowledge_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
+def knowledge_graph(
+    graph: Graph, config: DataConfig, seed: int, told: Preparing | None = None
+) -> EmbedData:
     """The triples of a data set; where it has training triples only, some may be held out.
 
     Cost: reads the training triples once where the data set has no names of relations, and once
@@ -185,29 +195,28 @@ def knowledge_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
             f"data set `{graph.root}`: no array `triples/{config.train}`; it has {known}\n"
             "hint: import it with `outercore import FILE --triples`"
         )
-    relations = _relations(graph, parts)
+    relations = _relations(graph, parts, told)
     if config.held_out_triples:
-        return EmbedData(graph.num_nodes, relations, _divided(graph, parts, config, seed))
+        return EmbedData(graph.num_nodes, relations, _divided(graph, parts, config, seed, told))
     return EmbedData(graph.num_nodes, relations, parts)
 
 
-def link_graph(graph: Graph, config: DataConfig, seed: int) -> EmbedData:
+def link_graph(
+    graph: Graph, config: DataConfig, seed: int, told: Preparing | None = None
+) -> EmbedData:
     """The links of a plain graph as triples of one relation, some of them held out.
 
     Which ones is a function of their nodes and the seed. The edge array `weight` gives them
     weights.
 
-    Cost: a pass over the topology for each part, to count its links.
+    Cost: at most one pass over the topology, to count the links of each part.
     Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
     """
     from outercore.embed.links import Links
 
     share = config.held_out / 2
-    parts: dict[Part, Links] = {}
-    for part in PARTS:
-        links = Links(graph.root, part, share, share, seed)
-        if (part == "train" or share) and links.count:
-            parts[part] = links
+    divided = Links.divided(graph.root, share, share, seed, told)
+    parts = {part: links for part, links in divided.items() if links.count}
     if "train" not in parts:
         raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
     edges = graph.manifest.get("edge_types", {}).get("edge", {})
@@ -237,7 +246,11 @@ def _triples(graph: Graph, name: str) -> Triples | None:
 
 
 def _divided(
-    graph: Graph, parts: Mapping[Part, Triples], config: DataConfig, seed: int
+    graph: Graph,
+    parts: Mapping[Part, Triples],
+    config: DataConfig,
+    seed: int,
+    told: Preparing | None,
 ) -> dict[Part, TriplePart]:
     """The training triples in the parts that a draw gives them."""
     from outercore.embed.held_out import Draw, divided
@@ -250,7 +263,7 @@ def _divided(
             "hint: leave out `--held-out`, or import the training triples alone"
         )
     share = config.held_out_triples / 2
-    found = divided(parts["train"], Draw(share, share, seed))
+    found = divided(parts["train"], Draw(share, share, seed), told)
     if "train" not in found:
         raise InvalidError(
             f"held-out share {config.held_out_triples:g}: none of the {parts['train'].count:,} "
@@ -259,11 +272,14 @@ def _divided(
     return found
 
 
-def _relations(graph: Graph, parts: Mapping[Part, Triples]) -> int:
+def _relations(graph: Graph, parts: Mapping[Part, Triples], told: Preparing | None) -> int:
     names = graph.arrays.get("names/relation.offsets")
     if names is not None:
         return int(names["shape"][0]) - 1
-    return 1 + max(int(some[:, 1].max()) for part in parts.values() for some in part.chunks())
+    every = chain.from_iterable(part.chunks() for part in parts.values())
+    total = sum(part.count for part in parts.values())
+    chunks = watched(every, "count relations", total, told)
+    return 1 + max(int(some[:, 1].max()) for some in chunks)
 
 
 def _place(root: Path, entry: dict[str, Any]) -> tuple[Path, int]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.embed.data import PARTS, Part, Triples, fill
+from outercore.embed.observe import Preparing, watched
 from outercore.storage import Storage, device_errors
 
 _CHUNK = 1 << 16
@@ -93,11 +94,12 @@ class TriplePart:
         """All of them, int64 [count, 3]."""
         return fill(np.empty((self.count, 3), np.int64), self.chunks())
 
-    def read_weights(self) -> NDArray[np.float32] | None:
+    def read_weights(self, told: Preparing | None = None) -> NDArray[np.float32] | None:
         """Their weights, `None` where each counts 1."""
         if not self.weighted:
             return None
-        return fill(np.empty(self.count, np.float32), self.weight_chunks())
+        weights = watched(self.weight_chunks(), "read weights", self.count, told)
+        return fill(np.empty(self.count, np.float32), weights)
 
     @contextmanager
     def files(self, directory: Path) -> Iterator[tuple[Path, Path | None]]:
@@ -142,13 +144,13 @@ class TriplePart:
             storage.write_pieces(path, pieces())
 
 
-def divided(triples: Triples, draw: Draw) -> dict[Part, TriplePart]:
+def divided(triples: Triples, draw: Draw, told: Preparing | None = None) -> dict[Part, TriplePart]:
     """The parts that are not empty.
 
     Cost: one read of the triples.
     """
     counts = np.zeros(len(PARTS), np.int64)
-    for chunk in triples.chunks(_CHUNK):
+    for chunk in watched(triples.chunks(_CHUNK), "hold out triples", triples.count, told):
         counts += np.bincount(draw.parts_of(chunk), minlength=len(PARTS))
     return {
         part: TriplePart(triples, part, draw, count)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.embed.data import fill
+from outercore.embed.data import PARTS, Part, fill
+from outercore.embed.observe import Preparing
 
 _CHUNK = 1 << 18
 _A_PLACE = 8
@@ -37,12 +38,29 @@ class Links:
     """Links join two nodes."""
     path: Path
     """The data set."""
-    part: Literal["train", "valid", "test"] = "train"
+    part: Part = "train"
     valid: float = 0.0
     """Share of the links that is held out for validation."""
     test: float = 0.0
     """Share of the links that is held out for the test."""
     seed: int = 0
+    counted: int | None = field(default=None, compare=False)
+    """How many there are, if somebody knows."""
+
+    @classmethod
+    def divided(
+        cls, path: Path, valid: float, test: float, seed: int, told: Preparing | None = None
+    ) -> dict[Part, Links]:
+        """Those of every part.
+
+        Cost: at most one pass over the graph, to count them, which `told` hears of.
+        """
+        links = cls(path, "train", valid, test, seed)
+        counts = links._core.counts(told)
+        return {
+            part: replace(links, part=part, counted=count)
+            for part, count in zip(PARTS, counts, strict=True)
+        }
 
     @property
     def name(self) -> str:
@@ -53,10 +71,12 @@ class Links:
     def _core(self) -> _core.GraphLinks:
         return _core.GraphLinks(json.dumps(self._described()))
 
-    @property
+    @cached_property
     def count(self) -> int:
-        """How many there are; the first time one pass over the graph."""
-        return self._core.count()
+        """How many there are; one pass over the graph where nobody has told."""
+        if self.counted is not None:
+            return self.counted
+        return self._core.counts(None)[PARTS.index(self.part)]
 
     @property
     def weighted(self) -> bool:
@@ -73,17 +93,17 @@ class Links:
         """All of them, int64 [count, 3]."""
         return fill(np.empty((self.count, 3), np.int64), self.chunks())
 
-    def read_weights(self) -> NDArray[np.float32] | None:
+    def read_weights(self, told: Preparing | None = None) -> NDArray[np.float32] | None:
         """Their weights, float32 [count], `None` where each counts 1.
 
         Cost: a pass over the graph, and a few over the array, which lies by edge id.
         Errors: `InvalidError` for a weight that is negative or not finite.
         """
-        return self._core.weights(_A_PLACE * self.count)
+        return self._core.weights(self.count, _A_PLACE * self.count, told)
 
     def to_core(self) -> dict[str, Any]:
         """As a source of a store of partitions."""
-        return {"graph": self._described()}
+        return {"graph": {"links": self._described(), "count": self.count}}
 
     def _described(self) -> dict[str, Any]:
         held_out = {"valid": self.valid, "test": self.test, "seed": self.seed}

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from outercore.train.stopping import StopRequest
+
+_Chunk = TypeVar("_Chunk", bound=Sized)
+Preparing: TypeAlias = Callable[[str, int, int, str], None]
+"""Told of work that comes before the first batch as `Observer.preparing` is. What it raises ends
+the work."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +43,8 @@ class Observer:
     def started(self, description: dict[str, Any]) -> None:
         """The run's name, model, sizes and plan; once, before the first batch."""
 
-    def table_started(self, entities: int) -> None:
-        """A table of partitions is written, of so many entities; before `started`."""
-
-    def table_written(self, entities: int) -> None:
-        """So many entities more have their first rows."""
+    def preparing(self, what: str, done: int, total: int, unit: str) -> None:
+        """Of the work `what`, which comes before the first batch, so much is done."""
 
     def resumed(self, epoch: int, triples: int) -> None:
         """Training goes on from the checkpoint taken after so many triples of this epoch."""
@@ -72,3 +78,27 @@ class Observer:
 
     def finished(self, result: dict[str, Any]) -> None:
         """The figures at the end."""
+
+
+def until_stopped(observer: Observer, stop: StopRequest) -> Preparing:
+    """Tells the observer; raises `InterruptError` where somebody asked to stop."""
+
+    def told(what: str, done: int, total: int, unit: str) -> None:
+        stop.check()
+        observer.preparing(what, done, total, unit)
+
+    return told
+
+
+def watched(
+    chunks: Iterable[_Chunk], what: str, total: int, told: Preparing | None
+) -> Iterator[_Chunk]:
+    """The same chunks of triples, of which `told` hears how many have been taken."""
+    done = 0
+    for chunk in chunks:
+        if told is not None:
+            told(what, done, total, "triples")
+        yield chunk
+        done += len(chunk)
+    if told is not None:
+        told(what, done, total, "triples")

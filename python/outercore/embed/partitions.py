@@ -7,7 +7,7 @@ become pools, and relations, progress and best tables go into its commits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch import Tensor
 from outercore import _core
 from outercore.embed.links import Links
 from outercore.embed.npy import read_npy, write_npy
+from outercore.embed.observe import Preparing
 from outercore.embed.order import PartitionOrder, Walks
 from outercore.embed.slot_copies import SlotCopies
 from outercore.embed.store import Pool, Progress, StartRows, TableLayout
@@ -66,6 +67,7 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
+        told: Preparing | None = None,
     ) -> None:
         """`PartitionStore.open` says what it does."""
         self.directory = directory
@@ -92,7 +94,7 @@ class PartitionStore:
         self._kept = self._committed = saved.kept
         self._degrees: Tensor | None = None
         if degrees:
-            self._degrees = torch.from_numpy(self._core.degrees().astype(np.int32))
+            self._degrees = torch.from_numpy(self._core.degrees(told).astype(np.int32))
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
 
@@ -113,14 +115,15 @@ class PartitionStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
         walks: Walks | None = None,
-        filled: Callable[[int], None] | None = None,
+        told: Preparing | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
         An epoch goes through `order` as `walks` says, once and as it is by default; the table has
         as many partitions as the order, times those of a group.
         `start` and `relations` give first rows; one that is not a number is the model's own.
-        `degrees` and `device` as in `open`; `filled` is told how many entities come next.
+        `degrees` and `device` as in `open`; `told` hears of sorting triples and of first rows, and
+        what it raises ends the work.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -140,19 +143,23 @@ class PartitionStore:
             "memory": memory,
         }
 
+        done = 0
+
         def first_rows(nodes: NDArray[np.int64]) -> NDArray[np.float32]:
-            if filled is not None:
-                filled(len(nodes))
+            nonlocal done
+            done += len(nodes)
+            if told is not None:
+                told("first rows", done, entity_count, "entities")
             return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
 
         resident = _Resident(rows, state, None, None).encode()
         # Relations may be many: what opens the table reads them anew.
         del rows, state
         _core.create_partitions(
-            str(directory), json.dumps(creation), order.to_json(), resident, first_rows
+            str(directory), json.dumps(creation), order.to_json(), resident, first_rows, told
         )
         del resident
-        return cls.open(directory, memory, degrees=degrees, device=device)
+        return cls.open(directory, memory, degrees=degrees, device=device, told=told)
 
     @classmethod
     def open(
@@ -162,18 +169,19 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
+        told: Preparing | None = None,
     ) -> PartitionStore:
         """The table in `directory` at its last checkpoint; `memory` in bytes.
 
         With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
-        beside `memory`, and one pass over the triples.
+        beside `memory`, and one pass over the triples, which `told` hears of.
         On a `device` other than the CPU partitions are trained in copies of the slots, as large as
         these; a partition is copied when it comes and when it leaves.
 
         Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
         it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
         """
-        return cls(directory, memory, degrees=degrees, device=device)
+        return cls(directory, memory, degrees=degrees, device=device, told=told)
 
     def pools(self, epoch: int) -> Iterator[Pool]:
         """See `Store`."""

@@ -93,7 +93,8 @@ def embed(
         warm = None
         if start_from is not None:
             warm = _warm_start(start_from, graph, chosen, from_data)
-        planned = plan_session(graph, chosen, warm=warm)
+        watch = observer or Observer()
+        planned = plan_session(graph, chosen, watch.preparing, warm)
         model = build_model(chosen.model, own and own.function)
         if own is not None:
             check_score(own, chosen.model.dim, model.relation_width(chosen.model.dim))

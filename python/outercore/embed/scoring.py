@@ -16,7 +16,7 @@ from outercore.embed.evaluate import Candidates, Evaluation, Ranking, rank
 from outercore.embed.known import KnownAnswers
 from outercore.embed.models import Model, Side
 from outercore.embed.negatives import KnownTargets
-from outercore.embed.observe import Observer
+from outercore.embed.observe import Observer, Preparing
 from outercore.embed.planning import LEAST_QUESTIONS, question_bytes
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import Store
@@ -95,11 +95,12 @@ Answers: TypeAlias = "dict[Part, dict[Side, KnownAnswers]]"
 """True answers to what is ranked of a part."""
 
 
-def count_answers(data: EmbedData, held_out: Iterable[HeldOut], stop: StopRequest) -> Answers:
+def count_answers(
+    data: EmbedData, held_out: Iterable[HeldOut], told: Preparing | None = None
+) -> Answers:
     """The true answers to both sides of held-out triples, counted so that memory can be planned.
 
     Cost: one read of all triples, and 32 bytes a triple that is held out.
-    Errors: `InterruptError` where somebody asked to stop.
     """
     known: Answers = {}
     for held in held_out:
@@ -109,8 +110,7 @@ def count_answers(data: EmbedData, held_out: Iterable[HeldOut], stop: StopReques
             "tail": KnownAnswers(heads, relations, *counts),
             "head": KnownAnswers(tails, relations, *counts),
         }
-    for chunk in data.answers():
-        stop.check()
+    for chunk in data.answers("count true answers", told):
         heads, relations, tails = chunk.T
         for sides in known.values():
             sides["tail"].count(heads, relations, tails)
@@ -155,10 +155,8 @@ class Scoring:
         """Goes through all triples for the answers that `count_answers` has counted.
 
         Cost: 4 bytes an answer, 8 where ids are long.
-        Errors: `InterruptError` where somebody asked to stop.
         """
         for chunk in chunks:
-            self._stop.check()
             heads, relations, tails = chunk.T
             for sides in known.values():
                 sides["tail"].add(heads, relations, tails)

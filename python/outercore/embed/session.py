@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -17,7 +17,7 @@ from outercore.embed.config import EmbedConfig
 from outercore.embed.data import EmbedData, data_of, has_triples
 from outercore.embed.epochs import LOWER, Epochs
 from outercore.embed.models import Model
-from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.observe import EpochReport, Observer, Preparing, until_stopped
 from outercore.embed.order import Walks
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import (
@@ -64,30 +64,29 @@ class Planned:
 def plan_session(
     graph: Graph,
     config: EmbedConfig,
-    stop: StopRequest | None = None,
+    told: Preparing | None = None,
     warm: WarmStart | None = None,
     counted: Planned | None = None,
 ) -> Planned:
     """Opens the triples, counts true answers to what is ranked, and divides the budget.
 
     What `counted` has found, a plan of the same run without the numbers that it gave, is not
-    looked for again.
+    looked for again. `told` hears of going through the triples; what it raises ends the work.
 
-    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples;
-    `InterruptError` where somebody asked to stop.
+    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
     limits = config.evaluation
     if counted is not None:
         data, held_out, known = counted.data, counted.held_out, counted.known
     else:
-        data = data_of(graph, config)
+        data = data_of(graph, config, told)
         most = {"valid": limits.valid_triples, "test": limits.test_triples}
         held_out = [
             choose(part, triples, most[part], config.run.seed)
             for part, triples in data.parts.items()
             if part != "train"
         ]
-        known = count_answers(data, held_out, stop or StopRequest()) if limits.filtered else {}
+        known = count_answers(data, held_out, told) if limits.filtered else {}
     size = Size(
         data.entities,
         data.relations,
@@ -107,7 +106,7 @@ def _open_fitting(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
-    filled: Callable[[int], None],
+    told: Preparing,
 ) -> tuple[Store, Placement]:
     """The store of a run, and the placement with pools as large as they are.
 
@@ -119,7 +118,7 @@ def _open_fitting(
     begun = run.begun
 
     def opened() -> Store:
-        return open_store(run, planned.data, config, placement, layout, device, warm, filled)
+        return open_store(run, planned.data, config, placement, layout, device, warm, told)
 
     try:
         store = opened()
@@ -174,8 +173,9 @@ class Session:
         command: str = "",
         counted: Planned | None = None,
     ) -> None:
+        told = until_stopped(observer, stop)
         with _stopped_early(run):
-            planned = plan_session(graph, config, stop, warm, counted)
+            planned = plan_session(graph, config, told, warm, counted)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
@@ -183,9 +183,10 @@ class Session:
         self._device = device_of(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
-        self._store, self._placement = _open_fitting(
-            run, planned, layout, self._device, warm, self._filling(planned.size.entities)
-        )
+        with _stopped_early(run):
+            self._store, self._placement = _open_fitting(
+                run, planned, layout, self._device, warm, told
+            )
         with ExitStack() as stack:
             # Whoever keeps the exception would keep the table's lock with it.
             stack.callback(self._store.close)
@@ -195,7 +196,8 @@ class Session:
             self._trainer = Trainer(
                 self._store, self._config, self._model, undirected=self._data.undirected
             )
-            self._scoring = self._prepare_scoring(planned)
+            with _stopped_early(run):
+                self._scoring = self._prepare_scoring(planned, told)
             self._epochs = Epochs(
                 self._trainer,
                 validate=self._scoring.validate if self._scoring.has("valid") else None,
@@ -345,44 +347,29 @@ class Session:
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
-    def _prepare_scoring(self, planned: Planned) -> Scoring:
+    def _prepare_scoring(self, planned: Planned, told: Preparing) -> Scoring:
         scoring = Scoring(
             self._config,
             self._model,
             self._store,
             planned.held_out,
             loops=self._data.loops,
-            degrees=self._degrees(),
+            degrees=self._degrees(told),
             memory=self._placement.for_evaluation,
             observer=self._observer,
             stop=self._stop,
         )
         if planned.known:
-            with _stopped_early(self._run):
-                scoring.collect_known(planned.known, self._data.answers())
+            answers = self._data.answers("collect true answers", told)
+            scoring.collect_known(planned.known, answers)
         return scoring
 
-    def _filling(self, entities: int) -> Callable[[int], None]:
-        """What is told of first rows, to show it and to stop on request."""
-        done = 0
-
-        def filled(more: int) -> None:
-            nonlocal done
-            with _stopped_early(self._run):
-                self._stop.check()
-            if done == 0:
-                self._observer.table_started(entities)
-            done += more
-            self._observer.table_written(more)
-
-        return filled
-
-    def _degrees(self) -> Tensor | None:
+    def _degrees(self, told: Preparing) -> Tensor | None:
         """How many training triples each entity is in, where candidates are drawn by that."""
         evaluation = self._config.evaluation
         if "degree" not in (evaluation.candidates, *evaluation.also):
             return None
-        return torch.from_numpy(self._data.degrees())
+        return torch.from_numpy(self._data.degrees(told))
 
     def _counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from outercore.embed.config import EmbedConfig
+from outercore.embed.data import fill
+from outercore.embed.observe import Preparing, watched
 from outercore.embed.partitions import PartitionStore
 from outercore.embed.planning import Placement, order_of, walks_of
 from outercore.embed.run_directory import EmbedDirectory
@@ -27,12 +29,11 @@ def open_store(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
-    filled: Callable[[int], None] | None = None,
+    told: Preparing | None = None,
 ) -> Store:
     """The tables of a run as its last checkpoint left them, or new ones.
 
-    `filled` is told how many entities of a new table of partitions come next; what it raises ends
-    the work.
+    `told` hears of reading triples and of first rows; what it raises ends the work.
 
     Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
     for bad triples.
@@ -43,7 +44,7 @@ def open_store(
         degrees = config.negatives.degree_share > 0.0
         if run.begun:
             return PartitionStore.open(
-                run.state, placement.for_partitions, degrees=degrees, device=device
+                run.state, placement.for_partitions, degrees=degrees, device=device, told=told
             )
         with data.source(run.fingerprint, run.state) as source:
             return PartitionStore.create(
@@ -60,10 +61,11 @@ def open_store(
                 device=device,
                 start=first_rows,
                 relations=relations,
-                filled=filled,
+                told=told,
             )
-    triples = torch.from_numpy(data.train.read())
-    weights = data.train.read_weights()
+    chunks = watched(data.train.chunks(), "read triples", data.triples, told)
+    triples = torch.from_numpy(fill(np.empty((data.triples, 3), np.int64), chunks))
+    weights = data.train.read_weights(told)
     found = None if weights is None else torch.from_numpy(weights)
     if run.begun:
         return MemoryStore.open(run.state, triples, weights=found, device=device)

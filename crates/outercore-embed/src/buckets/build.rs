@@ -5,6 +5,7 @@ use std::path::Path;
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_io::{Disk, WriteFile};
 
+use super::progress::{OnProgress, Pass};
 use super::{Entry, Header, Places, Source, Triples, mix};
 use crate::layout::Partitioning;
 
@@ -25,13 +26,15 @@ const RECORD: u64 = 16;
 ///
 /// # Errors
 /// `Invalid`: a node or relation that there is not, or a weight that is none; the triple is named.
-/// `Budget`: memory for less than one triple a bucket. Those of the disk.
+/// `Budget`: memory for less than one triple a bucket. `Corrupt`: more or fewer triples than were
+/// said. Those of `on_progress` and of the disk, after which `path` is as it was.
 pub fn build_buckets(
     disk: &dyn Disk,
     path: &Path,
     triples: &mut dyn Triples,
     source: &Source,
     memory: Bytes,
+    on_progress: OnProgress<'_>,
 ) -> Result<()> {
     let partitions = source.partitioning.partitions();
     let number = (partitions * partitions) as u64;
@@ -54,14 +57,16 @@ pub fn build_buckets(
     }
     // Half of what there is: the rest makes the writes longer.
     let taken = triples.take_memory(Bytes((memory.0 - least) / 2));
-    let mut entries = count(triples, source)?;
+    let mut entries = count(triples, source, on_progress)?;
     let temporary = path.with_extension("tmp");
     let mut file = disk.create(&temporary)?;
     let places = header.places();
     file.set_len(places.end)?;
     let mut dealer = Dealing::new(&mut *file, places, &entries, memory.0 - fixed - taken.0);
     let dealt = source.partitioning.dealer();
+    let mut pass = Pass::begin("sort triples", triples.count(), on_progress)?;
     triples.for_each(&mut |_, triples, weights| {
+        pass.add(triples.len() as u64)?;
         for (at, &[head, relation, tail]) in triples.iter().enumerate() {
             let [head, tail] = [head, tail].map(|node| dealt.place_of(node as u64));
             let bucket = head.partition * partitions + tail.partition;
@@ -79,13 +84,20 @@ pub fn build_buckets(
 }
 
 /// How many triples each bucket has, and where it begins.
-fn count(triples: &mut dyn Triples, source: &Source) -> Result<Vec<Entry>> {
+fn count(
+    triples: &mut dyn Triples,
+    source: &Source,
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<Entry>> {
     let Source { partitioning, relations, .. } = source;
     let partitions = partitioning.partitions();
     let dealt = partitioning.dealer();
     let name = triples.name();
     let mut entries = vec![Entry::default(); partitions * partitions];
+    let said = triples.count();
+    let mut pass = Pass::begin("count triples", said, on_progress)?;
     triples.for_each(&mut |first, triples, weights| {
+        pass.add(triples.len() as u64)?;
         for (at, triple) in triples.iter().enumerate() {
             check(triple, weights.get(at), partitioning, *relations)
                 .map_err(|error| error.context(format!("{name}: row {}", first + at as u64)))?;
@@ -98,6 +110,9 @@ fn count(triples: &mut dyn Triples, source: &Source) -> Result<Vec<Entry>> {
     for entry in &mut entries {
         entry.start = start;
         start += entry.count;
+    }
+    if start != said {
+        return Err(Error::corrupt(format!("{name}: {start}, expected {said}")));
     }
     Ok(entries)
 }

@@ -9,6 +9,7 @@ use outercore_format::keys::{EDGE, EDGE_IDS, OFFSETS, SOURCES};
 use outercore_store::dataset::{ArrayRef, DataSet};
 use serde::{Deserialize, Serialize};
 
+use super::progress::{OnProgress, Pass};
 use super::source::{OnTriples, Triples};
 use super::weights::{LinkWeights, edge_weights};
 
@@ -56,6 +57,11 @@ impl HeldOut {
         )))
     }
 
+    /// Whether any link is held out.
+    fn any(&self) -> bool {
+        self.valid + self.test > 0.0
+    }
+
     /// The part that a link belongs to.
     ///
     /// # Example
@@ -67,7 +73,7 @@ impl HeldOut {
     /// assert!((150..250).contains(&tests.count()));
     /// ```
     pub fn part_of(&self, source: u64, target: u64) -> LinkPart {
-        if self.valid + self.test <= 0.0 {
+        if !self.any() {
             return LinkPart::Train;
         }
         let (low, high) = (source.min(target), source.max(target));
@@ -83,12 +89,9 @@ impl HeldOut {
 }
 
 /// The links of a homogeneous graph: (source, 0, target) in the order of the targets. Of an
-/// undirected graph every link once, with the lower number first. Where the graph has edge weights
-/// (`edges/edge/weight`), a link has that of the row of the edge list that it comes from.
-///
-/// **Memory**: 512 KiB while they are gone through, and what [`Triples::take_memory`] has taken.
+/// undirected graph every link once, with the lower number first.
 #[derive(Clone, Debug)]
-pub struct GraphTriples {
+pub struct GraphLinks {
     name: String,
     offsets: ArrayRef,
     sources: ArrayRef,
@@ -98,25 +101,18 @@ pub struct GraphTriples {
     undirected: bool,
     held_out: HeldOut,
     part: LinkPart,
-    count: u64,
-    /// Links to hand over at a time.
-    chunk: usize,
 }
 
-impl GraphTriples {
-    const CHUNK: usize = 2048;
-
+impl GraphLinks {
     /// Links of `part`.
-    ///
-    /// **Cost**: one pass over the graph, to count them.
     ///
     /// # Errors
     /// `Invalid`: shares that are none, or weights that are not one number a row of the edge list.
-    /// `NotFound`: a data set without a topology. `Corrupt`.
+    /// `NotFound`: a data set without a topology.
     pub fn open(data_set: &DataSet, held_out: HeldOut, part: LinkPart) -> Result<Self> {
         held_out.validate()?;
         let edge = data_set.manifest().edge_types.get(EDGE);
-        let mut links = Self {
+        Ok(Self {
             name: format!("links of `{}`", data_set.root().display()),
             offsets: data_set.array(OFFSETS)?,
             sources: data_set.array(SOURCES)?,
@@ -125,16 +121,38 @@ impl GraphTriples {
             undirected: edge.is_some_and(|edge| edge.undirected),
             held_out,
             part,
-            count: 0,
-            chunk: Self::CHUNK,
-        };
-        let mut count = 0;
-        let mut reader = links.reader()?;
-        while reader.next()?.is_some() {
-            count += 1;
+        })
+    }
+
+    /// Whether each has a weight: the graph has edge weights (`edges/edge/weight`), of which a link
+    /// has that of the row of the edge list that it comes from.
+    pub fn weighted(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    /// How many links there are to train on, for validation and for the test.
+    ///
+    /// **Cost**: one pass over the graph, where some are held out or it is undirected.
+    ///
+    /// # Errors
+    /// Those of `on_progress`. `Corrupt`; a failed read.
+    pub fn counts(&self, on_progress: OnProgress<'_>) -> Result<[u64; 3]> {
+        let arcs = self.sources.rows();
+        if !self.undirected && !self.held_out.any() {
+            return Ok([arcs, 0, 0]);
         }
-        links.count = count;
-        Ok(links)
+        let mut pass = Pass::begin("count links", arcs, on_progress)?;
+        let mut counts = [0; 3];
+        let (mut reader, mut told) = (self.reader()?, 0);
+        while let Some([source, target]) = reader.next_link()? {
+            counts[self.held_out.part_of(source, target) as usize] += 1;
+            if reader.at - told >= Self::CHUNK as u64 {
+                pass.add(reader.at - told)?;
+                told = reader.at;
+            }
+        }
+        pass.add(arcs - told)?;
+        Ok(counts)
     }
 
     /// Goes through them once.
@@ -144,6 +162,8 @@ impl GraphTriples {
     pub fn reader(&self) -> Result<LinkReader> {
         self.reader_with(None)
     }
+
+    const CHUNK: usize = 2048;
 
     /// Goes through them once, their edge ids read from `ids`.
     fn reader_with(&self, ids: Option<&ArrayRef>) -> Result<LinkReader> {
@@ -168,21 +188,39 @@ impl GraphTriples {
     }
 }
 
+/// The links of a graph as triples, with their weights if they have some.
+///
+/// **Memory**: 512 KiB while they are gone through, and what [`Triples::take_memory`] has taken.
+#[derive(Clone, Debug)]
+pub struct GraphTriples {
+    links: GraphLinks,
+    count: u64,
+    /// Links to hand over at a time.
+    chunk: usize,
+}
+
+impl GraphTriples {
+    /// So many `links`, as [`GraphLinks::counts`] has found.
+    pub fn new(links: GraphLinks, count: u64) -> Self {
+        Self { links, count, chunk: GraphLinks::CHUNK }
+    }
+}
+
 impl Triples for GraphTriples {
     fn count(&self) -> u64 {
         self.count
     }
 
     fn weighted(&self) -> bool {
-        self.weights.is_some()
+        self.links.weighted()
     }
 
     fn take_memory(&mut self, spare: Bytes) -> Bytes {
-        if self.weights.is_none() {
+        if !self.weighted() {
             return Bytes(0);
         }
         let each = (size_of::<[i64; 3]>() + LinkWeights::EACH) as u64;
-        let least = Self::CHUNK as u64;
+        let least = GraphLinks::CHUNK as u64;
         let most = self.count.clamp(least, u32::MAX.into());
         let more = (spare.0 / each).min(most - least);
         self.chunk = (least + more) as usize;
@@ -191,8 +229,9 @@ impl Triples for GraphTriples {
 
     fn for_each(&mut self, take: OnTriples<'_>) -> Result<()> {
         let open = |array| LinkWeights::open(array, self.chunk);
-        let mut gathered = self.weights.as_ref().map(open).transpose()?;
-        let mut reader = self.reader_with(gathered.as_ref().and(self.ids.as_ref()))?;
+        let GraphLinks { weights, ids, .. } = &self.links;
+        let mut gathered = weights.as_ref().map(open).transpose()?;
+        let mut reader = self.links.reader_with(gathered.as_ref().and(ids.as_ref()))?;
         let (mut first, mut triples) = (0, Vec::with_capacity(self.chunk));
         loop {
             let next = reader.next()?;
@@ -213,7 +252,7 @@ impl Triples for GraphTriples {
     }
 
     fn name(&self) -> String {
-        self.name.clone()
+        self.links.name.clone()
     }
 }
 
@@ -241,6 +280,16 @@ impl LinkReader {
     /// `Corrupt`: offsets that decrease, or a source that there is not. A failed read.
     #[allow(clippy::should_implement_trait, reason = "it may fail")]
     pub fn next(&mut self) -> Result<Option<[i64; 3]>> {
+        while let Some([source, target]) = self.next_link()? {
+            if self.held_out.part_of(source, target) == self.part {
+                return Ok(Some([source as i64, 0, target as i64]));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next link of any part.
+    fn next_link(&mut self) -> Result<Option<[u64; 2]>> {
         loop {
             while self.at == self.end {
                 if self.next_target == self.nodes {
@@ -261,9 +310,8 @@ impl LinkReader {
                 let text = format!("source {source}, expected 0 to {}", self.nodes - 1);
                 return Err(self.sources.corrupt(text));
             }
-            let once = !self.undirected || source <= target;
-            if once && self.held_out.part_of(source, target) == self.part {
-                return Ok(Some([source as i64, 0, target as i64]));
+            if !self.undirected || source <= target {
+                return Ok(Some([source, target]));
             }
         }
     }

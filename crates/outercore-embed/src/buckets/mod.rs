@@ -3,6 +3,7 @@
 mod ahead;
 mod build;
 mod graph;
+mod progress;
 mod source;
 mod weights;
 
@@ -25,7 +26,8 @@ use crate::walk::{Share, Visit, Walks};
 
 pub use ahead::PoolReader;
 pub use build::build_buckets;
-pub use graph::{GraphTriples, HeldOut, LinkPart, LinkReader};
+pub use graph::{GraphLinks, GraphTriples, HeldOut, LinkPart, LinkReader};
+pub use progress::{OnProgress, Pass};
 pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
 
 const MAGIC: &[u8] = b"outercore buckets\n";
@@ -320,8 +322,9 @@ impl Buckets {
     /// **Cost**: one pass over the triples; 4 bytes a node.
     ///
     /// # Errors
-    /// As [`Buckets::read`].
-    pub fn degrees(&mut self) -> Result<Vec<u32>> {
+    /// As [`Buckets::read`]; those of `on_progress`.
+    pub fn degrees(&mut self, on_progress: OnProgress<'_>) -> Result<Vec<u32>> {
+        let mut pass = Pass::begin("count degrees", self.triples(), on_progress)?;
         let dealt = self.header.source.partitioning;
         let partitions = dealt.partitions();
         let firsts: Vec<u64> = (0..partitions)
@@ -341,6 +344,7 @@ impl Buckets {
                 degrees[(head + u64::from(source)) as usize] += 1;
                 degrees[(tail + u64::from(target)) as usize] += 1;
             }
+            pass.add(pool.triples.len() as u64)?;
         }
         Ok(degrees)
     }

@@ -21,6 +21,7 @@ use super::sources::TripleSource;
 use crate::dataset::parse;
 use crate::errors::{interrupted, to_python};
 use crate::loader::to_json;
+use crate::progress::Callback;
 use crate::rows::rows as in_rows;
 
 const BUCKETS: &str = "buckets.bin";
@@ -47,8 +48,10 @@ struct Creation {
 
 /// Creates a table of partitions in a directory, with its buckets.
 ///
-/// `rows` is called with the numbers of some nodes, int64, and gives their first rows, float32.
+/// `rows` is called with the numbers of some nodes, int64, and gives their first rows, float32;
+/// `progress` is told how far the buckets are.
 #[pyfunction]
+#[pyo3(signature = (directory, creation, order, resident, rows, progress))]
 pub fn create_partitions(
     py: Python<'_>,
     directory: PathBuf,
@@ -56,15 +59,17 @@ pub fn create_partitions(
     order: &str,
     resident: &[u8],
     rows: Py<PyAny>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let mut raised = None;
+    let mut callback = Callback::new(progress);
     let result = py.detach(|| {
         let creation: Creation = parse("table of partitions", creation)?;
         let order: Order = parse("order of partitions", order)?;
         let partitioning = Partitioning::new(creation.nodes, creation.partitions, creation.seed)?;
         let layout = TableLayout::new(partitioning, creation.dim, creation.state_width)?;
         let mut prepare = || {
-            make_buckets(&directory, &creation, partitioning)?;
+            make_buckets(&directory, &creation, partitioning, &mut callback)?;
             // So that too little memory is said before a table is written.
             let walks = Walks::new(order.clone(), creation.walks)?;
             plan(&directory, &layout, &walks, creation.memory).map(|_| ())
@@ -87,18 +92,25 @@ pub fn create_partitions(
     });
     match raised {
         Some(error) => Err(error),
-        None => result.map_err(to_python),
+        None => callback.settle(result, to_python),
     }
 }
 
-fn make_buckets(directory: &Path, creation: &Creation, partitioning: Partitioning) -> Result<()> {
+fn make_buckets(
+    directory: &Path,
+    creation: &Creation,
+    partitioning: Partitioning,
+    callback: &mut Callback,
+) -> Result<()> {
     let source = Source {
         partitioning,
         relations: creation.relations,
         identity: creation.source.identity()?,
     };
     let mut triples = creation.source.open()?;
-    build_buckets(&RealDisk, &directory.join(BUCKETS), &mut *triples, &source, creation.memory)
+    let path = directory.join(BUCKETS);
+    let mut told = callback.of_triples();
+    build_buckets(&RealDisk, &path, &mut *triples, &source, creation.memory, &mut told)
 }
 
 /// Asks Python for the rows of a partition, some at a time.
@@ -336,9 +348,18 @@ impl PartitionExecutor {
     }
 
     /// Triples of every node, those of a partition one after the other; one pass over the triples.
-    fn degrees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        let degrees = py.detach(|| self.lock().pools.buckets()?.degrees()).map_err(to_python)?;
-        Ok(degrees.into_pyarray(py))
+    #[pyo3(signature = (progress))]
+    fn degrees<'py>(
+        &self,
+        py: Python<'py>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let mut callback = Callback::new(progress);
+        let degrees = py.detach(|| {
+            let mut told = callback.of_triples();
+            self.lock().pools.buckets()?.degrees(&mut told)
+        });
+        Ok(callback.settle(degrees, to_python)?.into_pyarray(py))
     }
 
     /// Triples in each bucket, as JSON.

@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use outercore_core::{Bytes, Result};
-use outercore_embed::{ArrayTriples, GraphTriples, HeldOut, LinkPart, LinkReader, Triples};
+use outercore_embed::{
+    ArrayTriples, GraphLinks as Links, GraphTriples, HeldOut, LinkPart, LinkReader, Pass, Triples,
+};
 use outercore_format::keys::{EDGE_IDS, EDGE_WEIGHTS, OFFSETS, SOURCES};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
@@ -13,6 +15,7 @@ use serde::Deserialize;
 
 use crate::dataset::parse;
 use crate::errors::to_python;
+use crate::progress::Callback;
 
 /// Triples by where they are, as JSON.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,7 +31,12 @@ pub enum TripleSource {
         identity: String,
     },
     /// Links of a plain graph.
-    Graph(GraphSource),
+    Graph {
+        /// Which ones.
+        links: GraphSource,
+        /// How many they are.
+        count: u64,
+    },
 }
 
 /// Links of a plain graph, as JSON.
@@ -42,8 +50,8 @@ pub struct GraphSource {
 }
 
 impl GraphSource {
-    fn open(&self) -> Result<GraphTriples> {
-        GraphTriples::open(&DataSet::open(&self.path)?, self.held_out, self.part)
+    fn open(&self) -> Result<Links> {
+        Links::open(&DataSet::open(&self.path)?, self.held_out, self.part)
     }
 
     fn identity(&self) -> Result<String> {
@@ -70,7 +78,7 @@ impl TripleSource {
     pub fn identity(&self) -> Result<String> {
         match self {
             Self::Array { identity, .. } => Ok(identity.clone()),
-            Self::Graph(graph) => graph.identity(),
+            Self::Graph { links, .. } => links.identity(),
         }
     }
 
@@ -80,7 +88,7 @@ impl TripleSource {
             Self::Array { path, weights, .. } => {
                 Ok(Box::new(ArrayTriples::open(path, weights.as_deref())?))
             }
-            Self::Graph(graph) => Ok(Box::new(graph.open()?)),
+            Self::Graph { links, count } => Ok(Box::new(GraphTriples::new(links.open()?, *count))),
         }
     }
 }
@@ -88,53 +96,62 @@ impl TripleSource {
 /// The links of a plain graph; `outercore.embed.links.Links` is its user.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct GraphLinks {
-    triples: GraphTriples,
+    links: Links,
 }
 
 #[pymethods]
 impl GraphLinks {
     #[new]
-    fn new(py: Python<'_>, source: &str) -> PyResult<Self> {
-        let opened = py.detach(|| parse::<GraphSource>("links of a graph", source)?.open());
-        Ok(Self { triples: opened.map_err(to_python)? })
+    fn new(source: &str) -> PyResult<Self> {
+        let links = parse::<GraphSource>("links of a graph", source).and_then(|links| links.open());
+        Ok(Self { links: links.map_err(to_python)? })
     }
 
-    /// How many there are.
-    fn count(&self) -> u64 {
-        self.triples.count()
+    /// How many links there are to train on, for validation and for the test.
+    #[pyo3(signature = (progress))]
+    fn counts(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<[u64; 3]> {
+        let mut callback = Callback::new(progress);
+        let counts = py.detach(|| self.links.counts(&mut callback.of_triples()));
+        callback.settle(counts, to_python)
     }
 
     /// Whether each has a weight.
     fn weighted(&self) -> bool {
-        self.triples.weighted()
+        self.links.weighted()
     }
 
     /// Their weights, float32 [count], put together within `memory` besides; `None` where there
     /// are none.
+    #[pyo3(signature = (count, memory, progress))]
     fn weights<'py>(
         &self,
         py: Python<'py>,
+        count: u64,
         memory: u64,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyArray1<f32>>>> {
-        if !self.triples.weighted() {
+        if !self.links.weighted() {
             return Ok(None);
         }
+        let mut callback = Callback::new(progress);
         let found = py.detach(|| {
-            let mut triples = self.triples.clone();
+            let mut triples = GraphTriples::new(self.links.clone(), count);
             triples.take_memory(Bytes(memory));
-            let mut found = Vec::with_capacity(triples.count() as usize);
+            let mut found = Vec::with_capacity(count as usize);
+            let mut told = callback.of_triples();
+            let mut pass = Pass::begin("read weights", count, &mut told)?;
             triples.for_each(&mut |_, _, weights| {
                 found.extend_from_slice(weights);
-                Ok(())
+                pass.add(weights.len() as u64)
             })?;
             Ok(found)
         });
-        Ok(Some(found.map_err(to_python)?.into_pyarray(py)))
+        Ok(Some(callback.settle(found, to_python)?.into_pyarray(py)))
     }
 
     /// Goes through them once.
     fn reader(&self) -> PyResult<GraphLinkReader> {
-        let reader = self.triples.reader().map_err(to_python)?;
+        let reader = self.links.reader().map_err(to_python)?;
         Ok(GraphLinkReader { reader: Mutex::new(reader) })
     }
 }
