@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import outercore as oc
 from embed_stores import (
     MEMORY,
     RELATIONS,
@@ -32,7 +33,8 @@ from embed_stores import (
     train,
 )
 from outercore.cli import run
-from outercore.embed.config import EmbedConfig, Swap
+from outercore.embed.config import DataConfig, EmbedConfig, Swap
+from outercore.embed.data import PARTS, link_graph
 from outercore.embed.evaluate import Candidates, evaluate
 from outercore.embed.links import Links
 from outercore.embed.models import build_model
@@ -578,6 +580,14 @@ def test_links_of_a_graph_are_there_once_and_held_out_by_their_ends(tmp_path: Pa
         assert 0.1 < len(held_out[2]) / len(edges) < 0.3
         parts[path.name] = held_out
     assert parts["both"] == parts["directed"], "held out whatever the direction"
+    for path, ways in ((both, 2), (directed, 1)):
+        data = link_graph(oc.open(path), DataConfig(held_out=0.3), seed=4)
+        assert {part: links.count for part, links in data.parts.items()} == {
+            part: len(Links(path, part, 0.15, 0.15, 4).read()) for part in PARTS
+        }
+        answers = np.concatenate(list(data.answers("test")))
+        assert len(answers) == ways * len(edges)
+        assert {tuple(sorted(pair)) for pair in answers[:, [0, 2]].tolist()} == set(edges)
     chunks = list(Links(both).chunks(7))
     assert {len(some) for some in chunks[:-1]} == {7}
     assert np.array_equal(np.concatenate(chunks), Links(both).read())

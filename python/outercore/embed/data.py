@@ -45,6 +45,11 @@ class Triples:
     weights_offset: int = 0
 
     @property
+    def undivided(self) -> Triples:
+        """With those of other parts that are stored together with them."""
+        return self
+
+    @property
     def weighted(self) -> bool:
         """Whether they have weights."""
         return self.weights is not None
@@ -139,7 +144,8 @@ class EmbedData:
         `told` hears how many have been gone through, and that it is for `what`.
         """
         total = sum(triples.count for triples in self.parts.values())
-        every = chain.from_iterable(triples.chunks() for triples in self.parts.values())
+        stored = dict.fromkeys(triples.undivided for triples in self.parts.values())
+        every = chain.from_iterable(triples.chunks() for triples in stored)
         for chunk in watched(every, what, total, told):
             yield chunk
             if self.undirected:

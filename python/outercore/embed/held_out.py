@@ -74,6 +74,11 @@ class TriplePart:
         return f"{self.part} triples of `{self.of.name}`"
 
     @property
+    def undivided(self) -> Triples:
+        """With those of other parts that are stored together with them."""
+        return self.of
+
+    @property
     def weighted(self) -> bool:
         """Whether they have weights."""
         return self.of.weighted

@@ -79,6 +79,11 @@ class Links:
         return self._core.counts(None)[PARTS.index(self.part)]
 
     @property
+    def undivided(self) -> Links:
+        """With those of other parts, read in one pass."""
+        return Links(self.path)
+
+    @property
     def weighted(self) -> bool:
         """Whether they have weights."""
         return self._core.weighted()
