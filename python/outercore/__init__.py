@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.pyg import from_pyg
+    from outercore.sources.triples import TripleOptions, import_triples
 
 __all__ = [
     "BudgetError",
@@ -66,6 +67,7 @@ __all__ = [
     "OutercoreError",
     "Run",
     "SampledSubgraph",
+    "TripleOptions",
     "UnsupportedError",
     "VersionError",
     "__version__",
@@ -77,6 +79,7 @@ __all__ = [
     "far",
     "from_pyg",
     "grid",
+    "import_triples",
     "kcore",
     "label_propagation",
     "open",
@@ -112,7 +115,9 @@ _LAZY = {
     "NeighborLoader": "outercore.loader",
     "NeighborSampler": "outercore.sampler",
     "SampledSubgraph": "outercore.sampler",
+    "TripleOptions": "outercore.sources.triples",
     "from_pyg": "outercore.sources.pyg",
+    "import_triples": "outercore.sources.triples",
     "partition_order": "outercore.embed.order",
     **dict.fromkeys(_ANALYTICS, "outercore.analytics"),
 }

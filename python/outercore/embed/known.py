@@ -13,7 +13,7 @@ from outercore.errors import InvalidError
 _PIECE = 1 << 16
 """Triples, or answers, that are worked on at a time: however many a question has."""
 _SIEVE = 1 << 18
-"""Places of a sieve that most other questions fall through: so many bytes stay in a core's cache."""
+"""Places of a sieve that most other questions fall through; as many bytes, for a core's cache."""
 
 
 class KnownAnswers:
