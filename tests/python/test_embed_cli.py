@@ -245,10 +245,31 @@ def test_ctrl_c_says_how_to_go_on_and_that_goes_on(
 
 def test_a_run_goes_on_with_its_own_configuration_only(facts: Path, outcome: Any) -> None:
     assert outcome("embed", facts, *SMALL, "--out", "run")[0] == 0
-    for word in (("--dim", "3"), ("--raw",), ("--weight", "0.1"), ("--out", "x"), ("--from", "y")):
+    for word in (("--dim", "3"), ("--raw",), ("--seed", "1"), ("--out", "x"), ("--from", "y")):
         code, _, err = outcome("embed", "--resume", "run", *word)
         assert code == 1
         assert f"error: {word[0]}: a run goes on with its own configuration" in err
+        assert "`--epochs`, `--patience`, `--learning-rate`" in " ".join(err.split())
+
+
+def test_a_finished_run_is_given_more_epochs(facts: Path, outcome: Any) -> None:
+    assert outcome("embed", facts, *SMALL, "--out", "run")[0] == 0
+    for words, message in (
+        (("--lr", "0.05"), "error: optimiser.epochs: 2 are done, expected more"),
+        (("--epochs", "1"), "error: --epochs (optimiser.epochs): 2 are done, expected more"),
+        (("--weight", "0.1"), "error: --weight (regulariser.weight): the run has no regulariser"),
+        (("--lr", "0"), "error: --learning-rate (optimiser.learning_rate): expected a positive"),
+    ):
+        code, _, err = outcome("embed", "--resume", "run", *words)
+        assert code == 1
+        assert message in " ".join(err.split())
+    code, out, err = outcome("embed", "--resume", "run", "--epochs", "3", "--lr", "0.05")
+    assert code == 0, err
+    assert "resumed in epoch 3 after 0 triples" in err
+    assert "note: optimiser.learning_rate is 0.05 from here on, 0.1 before" in err
+    assert "test: 2 triples" in out
+    record = json.loads(Path("run/record.json").read_text())
+    assert (len(record["epochs"]), record["status"]) == (3, "finished")
 
 
 @pytest.mark.parametrize(

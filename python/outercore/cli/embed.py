@@ -9,6 +9,7 @@ import typer
 
 from outercore.cli import console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
+from outercore.embed.options import CHANGEABLE
 
 
 def embed(
@@ -24,7 +25,8 @@ def embed(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Go on with this run; its configuration is used, but `--memory` may be another."
+            help="Go on with this run, by its configuration but for `--memory`, `--epochs`, "
+            "`--patience`, learning rates, weights of the regulariser and `--checkpoint-seconds`."
         ),
     ] = None,
     start_from: Annotated[
@@ -87,8 +89,9 @@ def embed(
 ) -> None:
     """Embed a knowledge graph, or a graph, that need not fit in memory.
 
-    Ctrl-C ends with a checkpoint; `--resume` goes on exactly there. The run's directory has the
-    rows as `entities.npy` and `relations.npy`; `outercore embedding` uses them.
+    Ctrl-C ends with a checkpoint; `--resume` goes on exactly there, and a finished run goes on
+    where it is given more epochs. The run's directory has the rows as `entities.npy` and
+    `relations.npy`; `outercore embedding` uses them.
 
     **Examples**
 
@@ -99,6 +102,8 @@ def embed(
         outercore embed fb15k --score my_scores.py:bilinear --dim 64
 
         outercore embed --resume runs/first
+
+        outercore embed --resume runs/first --epochs 60
     """
     options.require_one("embed", data_set, resume)
     chosen: dict[str, Any] = {
@@ -150,8 +155,7 @@ def embed(
         "checkpoint_seconds": checkpoint_seconds,
     }
     if resume is not None:
-        again = "leave it out, or start another run with `--from`"
-        options.require_nothing_else(context, "memory", "score", hint=again)
+        embed_options.require_changeable(context)
     else:
         # Read before PyTorch is imported: a mistake is told at once.
         from outercore.embed.options import configuration
@@ -163,9 +167,11 @@ def embed(
     command = options.command_line()
     with EmbedWatch(quiet=json) as watch:
         if resume is not None:
-            result = embedding.resume(
-                resume, memory=memory, score=score, observer=watch, command=command
-            )
+            others = {name: chosen[name] for name in CHANGEABLE}
+            with embed_options.named(context):
+                result = embedding.resume(
+                    resume, memory=memory, score=score, observer=watch, command=command, **others
+                )
         else:
             assert data_set is not None
             result = embedding.embed(

@@ -12,13 +12,19 @@ import typer
 from outercore.cli import options
 from outercore.configuration import one_of
 from outercore.embed.config import BuiltInModel, EmbedConfig
-from outercore.embed.options import PLACES
+from outercore.embed.options import CHANGEABLE, PLACES
 from outercore.embed.recipes import RECIPES
 from outercore.errors import InvalidError
 
 _MODEL, _TRAINING = "Model", "Training"
 _MEMORY, _EVALUATION, _RUN = "Memory and disk", "Evaluation", "Run"
 _DEFAULTS = EmbedConfig()
+_PARAMETERS = {
+    "regulariser_weight": "weight",
+    "relation_regulariser_weight": "relation_weight",
+    "filtered": "raw",
+}
+"""Parameters of the command line that are not called like their option."""
 
 
 def _default(name: str, text: str) -> str:
@@ -411,14 +417,17 @@ def negatives(text: str | None) -> dict[str, object]:
     return {"negative_kind": "sampled", "negatives": int(text)}
 
 
+def require_changeable(context: typer.Context) -> None:
+    """Errors: `InvalidError` for an option that the run of `--resume` keeps as it was."""
+    allowed = [_PARAMETERS.get(name, name) for name in CHANGEABLE]
+    known = ", ".join(f"`--{name}`".replace("_", "-") for name in allowed)
+    hint = f"leave it out, or start another run with `--from`; a run goes on with another {known}"
+    options.require_nothing_else(context, "memory", "score", *allowed, hint=hint)
+
+
 @contextmanager
 def named(context: typer.Context) -> Iterator[None]:
     """Tells a mistake in the configuration by its option; see `options.named`."""
-    parameters = {
-        "regulariser_weight": "weight",
-        "relation_regulariser_weight": "relation_weight",
-        "filtered": "raw",
-    }
-    places = {parameters.get(name, name): ".".join(place) for name, place in PLACES.items()}
+    places = {_PARAMETERS.get(name, name): ".".join(place) for name, place in PLACES.items()}
     with options.named(context, places):
         yield

@@ -142,6 +142,15 @@ class OptimiserConfig:
             positive(f"optimiser.{name}", getattr(self, name))
         within("optimiser.patience", self.patience, 0, None)
 
+    def over(self, done: int, stale: int) -> bool:
+        """Whether nothing is left to train after `done` epochs, the last `stale` validations of
+        which found nothing better."""
+        return done >= self.epochs or self.impatient(stale)
+
+    def impatient(self, stale: int) -> bool:
+        """Whether so many validations without a better one end a run."""
+        return 0 < self.patience <= stale
+
     def factor(self, epoch: int) -> float:
         """What both rates are multiplied by in an epoch, the first of which is 0.
 

@@ -80,9 +80,7 @@ class Epochs:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to train."""
-        patience = self._options.patience
-        stale = bool(patience) and self.progress.stale >= patience
-        return self.progress.epoch >= self._options.epochs or stale
+        return self._options.over(self.progress.epoch, self.progress.stale)
 
     def run(self) -> list[EpochReport]:
         """Trains what is left; the best tables are in the store afterwards."""

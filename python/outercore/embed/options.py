@@ -67,6 +67,16 @@ PLACES: dict[str, tuple[str, str]] = {
     "checkpoint_seconds": ("run", "checkpoint_seconds"),
 }
 """Where each short name stands in the configuration."""
+CHANGEABLE = (
+    "epochs",
+    "patience",
+    "learning_rate",
+    "relation_learning_rate",
+    "regulariser_weight",
+    "relation_regulariser_weight",
+    "checkpoint_seconds",
+)
+"""Options that a run may go on with that it did not begin with."""
 
 
 def configuration(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import outercore
+from outercore.embed.changes import Change
 from outercore.embed.config import EmbedConfig
 from outercore.embed.custom import GIVE, OwnScore, check_score, own_score, require_same
 from outercore.embed.data import has_triples
@@ -118,20 +119,39 @@ def resume(
     score: ScoreFunction | str | None = None,
     observer: Observer | None = None,
     command: str = "",
+    **options: Any,
 ) -> EmbedResult:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
-    `memory` is another budget than the run had; partitions and slots stay as they are. A run with
-    a `score` function of one's own is given it again.
+    A finished run goes on after its last epoch, if it is given more of them or more patience.
+
+    Args:
+        run: its directory.
+        memory: another budget than the run had; partitions and slots stay as they are.
+        score: the run's score function, if it is of one's own.
+        observer: told what happens.
+        command: for the record.
+        options: other values from here on, by the names in `outercore.embed.options.CHANGEABLE`.
 
     Raises:
-        InvalidError: the data set or the score function changed since. Else as `embed`.
+        InvalidError: the data set or the score function changed since; an option that a run
+            keeps, or with which there is nothing more to train. Else as `embed`.
         NotFoundError: no such run.
+
+    Example:
+        >>> import outercore as oc
+        >>> options = {"dim": 8, "epochs": 2, "threads": 1}
+        >>> result = oc.embed(tiny_dataset, out=tmp_path / "run", **options)
+        >>> len(oc.embed.resume(tmp_path / "run", epochs=3).record["epochs"])
+        3
     """
     directory = EmbedDirectory.open(Path(run))
     with _only_run(Path(run)):
+        change = Change.of(directory.config(), options)
         if directory.finished and not directory.begun:
-            # Somebody has deleted what training needed, and there is nothing left to train.
+            # Somebody has deleted what training needed.
+            if change.values:
+                raise _no_table(directory)
             return EmbedResult(directory.path, directory.record())
         own = _same_score(directory, score)
         graph = outercore.open(directory.data_set)
@@ -141,7 +161,7 @@ def resume(
         warm = None
         if other is not None:
             warm = _warm_start(other, graph, directory.config(), directory.started_from_data)
-        return _run(graph, directory, warm, own, observer, command, memory)
+        return _run(graph, directory, warm, own, observer, command, memory, change=change)
 
 
 def _run(
@@ -153,10 +173,11 @@ def _run(
     command: str,
     memory: str | int | None = None,
     counted: Planned | None = None,
+    change: Change | None = None,
 ) -> EmbedResult:
     from outercore.embed.session import Session
 
-    config = run.config()
+    config = run.config() if change is None else change.after
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=str(memory)))
     stop = StopRequest()
@@ -167,7 +188,20 @@ def _run(
         watch = observer or Observer()
         session = Session(graph, config, model, run, warm, watch, stop, command, counted)
         stack.callback(session.close)
+        if change is not None and change.values:
+            change.require_more(session.progress)
+            run.change(change, session.progress)
+            for name, (before, after) in change.values.items():
+                watch.note(f"{name} is {after} from here on, {before} before")
         return EmbedResult(run.path, session.fit())
+
+
+def _no_table(run: EmbedDirectory) -> InvalidError:
+    return InvalidError(
+        f"run `{run.path}`: `{run.state.name}` is not there any more, from which it would go on\n"
+        f"hint: `outercore embed {run.data_set} --from {run.path}` with the run's other options "
+        "begins with its rows"
+    )
 
 
 def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnScore | None:

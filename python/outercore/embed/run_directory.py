@@ -12,6 +12,8 @@ from outercore.storage import device_errors, replace_file
 from outercore.train.run_directory import AnyRunDirectory, fingerprint
 
 if TYPE_CHECKING:
+    from outercore.embed.changes import Change
+    from outercore.embed.store import Progress
     from outercore.graph import Graph
 
 DESCRIPTION_VERSION = 1
@@ -97,6 +99,26 @@ class EmbedDirectory(AnyRunDirectory):
         return EmbedConfig.from_dict({**values, "budget": budget})
 
     @property
+    def changes(self) -> list[dict[str, Any]]:
+        """What the run went on with that it did not have before, one entry for each time.
+
+        From which epoch on, counted from 0, after so many of its triples; values before and after.
+        """
+        found: list[dict[str, Any]] = self._described().get("changes", [])
+        return found
+
+    def change(self, change: Change, progress: Progress) -> None:
+        """Has the run's configuration other values from here on; all of them, or none."""
+        entry = {"epoch": progress.epoch, "triples": progress.triples, "values": change.values}
+        described = {
+            **self._described(),
+            "config": change.after.to_dict(),
+            "changes": [*self.changes, entry],
+        }
+        with device_errors(f"`{self._config}`"):
+            self._describe(described)
+
+    @property
     def started_from(self) -> Path | None:
         """The run whose rows were the first ones, if any."""
         found = self._described().get("started_from")
@@ -119,6 +141,13 @@ class EmbedDirectory(AnyRunDirectory):
         text = json.dumps({"version": DESCRIPTION_VERSION, **values}, indent=1, allow_nan=False)
         with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
             replace_file(self._storage, self.description, (text + "\n").encode())
+
+    def withdraw(self) -> None:
+        """Removes `embedding.json` before other tables are written than it is about."""
+        if self.description.exists():
+            with device_errors(f"`{self.description}`"):
+                self.description.unlink()
+                self._storage.sync_directory(self.path)
 
     def discard_if_unused(self) -> None:
         """See `AnyRunDirectory`. A run that has tables, or has trained an epoch, stays whole."""

@@ -247,6 +247,11 @@ class Session:
         finally:
             self._scalars.close()
 
+    @property
+    def progress(self) -> Progress:
+        """How far the run has come."""
+        return self._epochs.progress
+
     def close(self) -> None:
         """Lets go of the table."""
         self._store.close()
@@ -280,6 +285,7 @@ class Session:
         with self._epochs.timeline.span("final figures"):
             metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
+            self._run.withdraw()
             self._store.write_entities(self._run.entities)
             self._store.write_relations(self._run.relations)
         best = self._best_epoch()
@@ -405,6 +411,7 @@ class Session:
             "status": status,
             "command": self._command,
             **self._described,
+            "changes": self._run.changes,
             "plan": self._plan,
             "peak_memory_bytes": records.peak_memory(),
             "epochs": epochs.progress.reports,
