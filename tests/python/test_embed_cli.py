@@ -111,11 +111,18 @@ def test_a_rate_that_is_too_high_leaves_rows_to_use(
     assert code == 1
     assert "expected a finite loss and gradient" in err
     assert "no epoch was validated before: the last tables are in `run`" in err
-    assert "`outercore embed facts --from run --learning-rate LOWER`" in " ".join(err.split())
+    said = " ".join(err.split())
+    assert "`outercore embed facts --from run --learning-rate LOWER`" in said
+    assert "`outercore embed --resume run --learning-rate LOWER` begins anew" in said
     code, _, err = outcome("embedding", "export", "run", "--out", "vectors.npy")
     assert code == 0, err
     assert np.isfinite(np.load("vectors.npy")).all()
     assert outcome("embedding", "neighbours", "run", "e1")[0] == 0
+    code, _, err = outcome("embed", "--resume", "run")
+    assert code == 1
+    assert "it would do so again" in " ".join(err.split())
+    code, _, err = outcome("embed", "--resume", "run", "--learning-rate", "0.1")
+    assert code == 0, err
 
 
 def test_embed_prints_its_record_as_json(facts: Path, outcome: Any) -> None:

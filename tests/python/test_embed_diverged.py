@@ -13,6 +13,7 @@ import pytest
 import outercore as oc
 from embed_runs import IN_PARTITIONS, assert_same_bits, circle, small, tables
 from outercore.embed.scoring import Scoring
+from outercore.embed.session import Session
 from outercore.embed.trainer import DivergedError, Trainer
 from outercore.errors import (
     InterruptError,
@@ -43,7 +44,12 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_best_tables(
     monkeypatch.setattr(Trainer, "_step", fails_in_the_third_epoch)
     with pytest.raises(DivergedError, match="the best tables, of epoch 2, are in") as caught:
         oc.embed(facts, config, out=tmp_path / "run")
-    assert f"\nhint: less; `outercore embed {facts} --from {tmp_path / 'run'} " in str(caught.value)
+    run = tmp_path / "run"
+    assert str(caught.value).endswith(
+        f"\nhint: less; `outercore embed --resume {run} --learning-rate LOWER` goes on from the "
+        f"checkpoint after epoch 2, `outercore embed {facts} --from {run} --learning-rate LOWER` "
+        "with the run's other options begins with these tables"
+    )
     assert_same_bits(tmp_path / "run", tmp_path / "good")
     record = json.loads((tmp_path / "run/record.json").read_text())
     assert record["status"] == "failed"
@@ -180,9 +186,64 @@ def test_a_failed_run_with_tables_stays_whole_without_a_checkpoint(
     assert not (tmp_path / "run/table/checkpoint.json").exists()
     left = {item.name for item in (tmp_path / "run").iterdir()}
     assert left >= {"config.json", "record.json", "embedding.json", "table", "tensorboard"}
-    oc.embed.resume(tmp_path / "run")
-    oc.embed(facts, small(), out=tmp_path / "whole")
+    # Without one the run begins anew.
+    oc.embed.resume(tmp_path / "run", learning_rate=0.1)
+    oc.embed(facts, small(optimiser={"learning_rate": 0.1}), out=tmp_path / "whole")
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_a_run_that_diverged_goes_on_with_a_lower_rate(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    config = small(budget=budget, run={"checkpoint_seconds": 0.0})
+    step = Trainer._step
+
+    def fails_with_a_high_rate(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        if at[0] == 2 and at[2] >= 1 and self.config.optimiser.learning_rate == 0.2:
+            return diverge()
+        return step(self, context, places, at)
+
+    monkeypatch.setattr(Trainer, "_step", fails_with_a_high_rate)
+    with pytest.raises(DivergedError, match="the checkpoint after epoch 2"):
+        oc.embed(facts, config, out=run)
+    before = (run / "record.json").read_bytes(), (run / "config.json").read_bytes()
+    for same in ({}, {"epochs": 9, "patience": 2, "checkpoint_seconds": 1.0}):
+        with pytest.raises(InvalidError) as caught:
+            oc.embed.resume(run, **same)
+        assert str(caught.value) == (
+            f"run `{run}` failed: expected a finite loss, found inf; it would do so again\n"
+            f"hint: `outercore embed --resume {run} --learning-rate LOWER` goes on from its last "
+            f"checkpoint, `outercore embed {facts} --from {run} --learning-rate LOWER` with its "
+            "other options begins with its tables"
+        )
+    assert before == ((run / "record.json").read_bytes(), (run / "config.json").read_bytes())
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "fit", lambda self: diverge())
+        with pytest.raises(DivergedError):
+            # Killed, as it were, when the lower rate is on disk.
+            oc.embed.resume(run, learning_rate=0.05)
+    result = oc.embed.resume(run)
+    assert result.record["status"] == "finished"
+    changes = [{"epoch": 2, "triples": 0, "values": {"optimiser.learning_rate": [0.2, 0.05]}}]
+    assert result.record["changes"] == changes
+    oc.embed(facts, small(budget=budget, optimiser={"epochs": 2}), out=other)
+    oc.embed.resume(other, epochs=4, learning_rate=0.05)
+    assert_same_bits(run, other)
+
+
+def test_a_falling_rate_of_a_run_that_diverged_is_lower_with_other_epochs(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(optimiser={"schedule": "linear"}, regulariser={"kind": "n3", "weight": 0.1})
+    for name in ("epochs", "weight"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Trainer, "_step", until((2, 0, 0), diverge))
+            with pytest.raises(DivergedError):
+                oc.embed(facts, config, out=tmp_path / name)
+    assert len(oc.embed.resume(tmp_path / "epochs", epochs=3).record["epochs"]) == 3
+    oc.embed.resume(tmp_path / "weight", regulariser_weight=0.2)
 
 
 @pytest.mark.parametrize("what", ["entities", "relations"])

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from outercore.embed.store import Progress
 
 _PLACES = [PLACES[name] for name in CHANGEABLE]
-_STEPS = {PLACES[name] for name in CHANGEABLE if name.endswith(("rate", "weight"))}
+_STEPS = (
+    "learning_rate",
+    "relation_learning_rate",
+    "regulariser_weight",
+    "relation_regulariser_weight",
+)
 """What decides how far a batch moves the rows."""
 
 
@@ -57,6 +62,13 @@ class Change:
             for group, key in _PLACES
             if before[group][key] != after[group][key]
         }
+
+    @property
+    def steps(self) -> bool:
+        """Whether batches move the rows otherwise than they would have."""
+        falling = self.before.optimiser.schedule != "constant"
+        decisive = (*_STEPS, "epochs") if falling else _STEPS
+        return any(".".join(PLACES[name]) in self.values for name in decisive)
 
     def require_more(self, progress: Progress) -> None:
         """Errors: `InvalidError` where the run is over with the new values as it was before, or

@@ -123,7 +123,8 @@ def resume(
 ) -> EmbedResult:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
-    A finished run goes on after its last epoch, if it is given more of them or more patience.
+    A finished run goes on after its last epoch, if it is given more of them or more patience; one
+    that diverged, with another learning rate or weight of the regulariser.
 
     Args:
         run: its directory.
@@ -135,7 +136,8 @@ def resume(
 
     Raises:
         InvalidError: the data set or the score function changed since; an option that a run
-            keeps, or with which there is nothing more to train. Else as `embed`.
+            keeps, or with which there is nothing more to train; the run diverged, and would again.
+            Else as `embed`.
         NotFoundError: no such run.
 
     Example:
@@ -153,6 +155,8 @@ def resume(
             if change.values:
                 raise _no_table(directory)
             return EmbedResult(directory.path, directory.record())
+        if not change.steps:
+            _require_unfailed(directory)
         own = _same_score(directory, score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
@@ -194,6 +198,18 @@ def _run(
             for name, (before, after) in change.values.items():
                 watch.note(f"{name} is {after} from here on, {before} before")
         return EmbedResult(run.path, session.fit())
+
+
+def _require_unfailed(run: EmbedDirectory) -> None:
+    """Errors: `InvalidError` where the run diverged, as it would again to the bit."""
+    if (error := run.failed) is None:
+        return
+    where = "goes on from its last checkpoint" if run.begun else "begins anew"
+    hint = f"`{run.lowered}` {where}"
+    if run.description.exists():
+        again = f"outercore embed {run.data_set} --from {run.path} --learning-rate LOWER"
+        hint += f", `{again}` with its other options begins with its tables"
+    raise InvalidError(f"run `{run.path}` failed: {error}; it would do so again\nhint: {hint}")
 
 
 def _no_table(run: EmbedDirectory) -> InvalidError:

@@ -335,9 +335,20 @@ class Session:
             which = f"the best tables, of epoch {1 + (self._best_epoch() or 0)},"
         again = f"outercore embed {self._graph.root} --from {run} --learning-rate LOWER"
         return DivergedError(
-            f"{message}; {which} are in `{run}`\n"
-            f"hint: {hint}; `{again}` with the run's other options goes on from them"
+            f"{message}; {which} are in `{run}`\nhint: {hint}; {self._lowered()}, "
+            f"`{again}` with the run's other options begins with these tables"
         )
+
+    def _lowered(self) -> str:
+        """How the run goes on with a lower rate, and from where."""
+        saved = self._epochs.saved
+        if saved.batches:
+            where = f"goes on from the checkpoint in epoch {saved.epoch + 1}"
+        elif saved.epoch:
+            where = f"goes on from the checkpoint after epoch {saved.epoch}"
+        else:
+            where = "begins anew"
+        return f"`{self._run.lowered}` {where}"
 
     def _finite(self) -> bool:
         """Whether all rows are; one pass over the table."""
