@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, assert_same_bits, circle, small, tables
+from outercore.embed.observe import Observer
 from outercore.embed.scoring import Scoring
 from outercore.embed.session import Session
 from outercore.embed.trainer import DivergedError, Trainer
@@ -71,6 +73,19 @@ def until(place: tuple[int, int, int], then: Callable[[], float]) -> Any:
 
 def diverge() -> float:
     raise DivergedError("expected a finite loss, found inf\nhint: less")
+
+
+def overflow(place: tuple[int, int, int], then: Callable[[], float]) -> Any:
+    """A `Trainer._step` that at this batch (epoch, pool, batch) leaves a row that is not finite."""
+    step = Trainer._step
+
+    def overflows(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        if at != place:
+            return step(self, context, places, at)
+        context.pool.entities[context.pool.ranges[0][0], 2] = float("inf")
+        return then()
+
+    return overflows
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e6], ids=["checkpoints", "no checkpoint"])
@@ -153,19 +168,105 @@ def test_first_values_that_overflow_stop_the_run_and_leave_nothing(
 def test_rows_that_are_not_finite_are_not_kept_but_the_run_is(
     facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Trainer._step
-
-    def overflows(self: Trainer, context: Any, places: Any, at: Any) -> float:
-        if at == (1, 0, 3):
-            context.pool.entities[7, 2] = float("inf")
-            return diverge()
-        return step(self, context, places, at)
-
-    monkeypatch.setattr(Trainer, "_step", overflows)
+    monkeypatch.setattr(Trainer, "_step", overflow((1, 0, 3), diverge))
     with pytest.raises(DivergedError, match="no finite rows were trained before\nhint: less"):
         oc.embed(facts, small(), out=tmp_path / "run")
     record = json.loads((tmp_path / "run/record.json").read_text())
     assert (record["status"], len(record["epochs"])) == ("failed", 1)
+    assert not (tmp_path / "run/embedding.json").exists()
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_where_rows_are_not_finite_those_of_the_last_checkpoint_are_kept(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
+) -> None:
+    run = tmp_path / "run"
+    budget = {**budget, "sweeps": 1} if budget else budget
+    options = {"validate_every": 5}
+    config = small(budget=budget, optimiser=options, run={"checkpoint_seconds": 0.0})
+    expected = oc.embed(
+        facts, small(budget=budget, optimiser={**options, "epochs": 2}), out=tmp_path / "good"
+    )
+    notes: list[str] = []
+    watch = Observer()
+    monkeypatch.setattr(watch, "note", notes.append)
+    lost: list[weakref.ref[Any]] = []
+    still_there: list[bool] = []
+    begin = Session.__init__
+
+    def noted(self: Session, *arguments: Any) -> None:
+        still_there.extend(table() is not None for table in lost)
+        begin(self, *arguments)
+        lost.append(weakref.ref(vars(self._store)["_entities" if budget else "entities"]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "__init__", noted)
+        patched.setattr(Trainer, "_step", overflow((2, 0, 0), diverge))
+        with pytest.raises(DivergedError) as caught:
+            oc.embed(facts, config, out=run, observer=watch)
+    assert str(caught.value).startswith(
+        "expected a finite loss, found inf; rows are not finite any more: those of the checkpoint "
+        f"after epoch 2 are in `{run}`\nhint: less; "
+    )
+    assert "goes on from the checkpoint after epoch 2" in str(caught.value)
+    # Of two tables in memory there is no word in the plan.
+    assert still_there == [False]
+    assert notes == ["rows are not finite any more: going back to the checkpoint after epoch 2"]
+    assert_same_bits(run, tmp_path / "good")
+    record = json.loads((run / "record.json").read_text())
+    assert record["status"] == "failed"
+    assert len(record["epochs"]) == 2
+    assert record["result"] == {
+        "metrics": expected.record["result"]["metrics"],
+        "best_epoch": 1,
+        "error": "expected a finite loss, found inf",
+    }
+    assert oc.Embedding.open(run).metrics == expected.metrics
+    on = oc.embed.resume(run, learning_rate=0.1)
+    assert (on.record["status"], len(on.record["epochs"])) == ("finished", 4)
+
+
+def test_the_best_tables_of_the_last_checkpoint_are_kept_before_its_last_ones(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    config = small(optimiser={"validate_every": 1, "epochs": 4}, run={"checkpoint_seconds": 0.0})
+    oc.embed(facts, small(optimiser={"epochs": 1}), out=tmp_path / "good")
+    scores = iter((0.3, 0.2))
+    monkeypatch.setattr(Scoring, "validate", lambda _: next(scores))
+    finite, asked = Session._finite, []
+
+    def finds_what_was_kept_lost(self: Session) -> bool:
+        # As where a later validation had kept tables with a row that it did not look at.
+        asked.append(True)
+        return len(asked) > 1 and finite(self)
+
+    monkeypatch.setattr(Session, "_finite", finds_what_was_kept_lost)
+    monkeypatch.setattr(Trainer, "_step", overflow((2, 0, 0), diverge))
+    with pytest.raises(DivergedError, match="the best tables, of epoch 1, of the checkpoint"):
+        oc.embed(facts, config, out=run)
+    assert_same_bits(run, tmp_path / "good")
+
+
+@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
+def test_a_checkpoint_with_rows_that_are_not_finite_is_not_kept(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int]
+) -> None:
+    budget = {**budget, "sweeps": 1} if budget else budget
+    config = small(budget=budget, optimiser={"validate_every": 5}, run={"checkpoint_seconds": 0.0})
+
+    step = overflow((1, 0, 0), lambda: 0.0)
+
+    def diverges_late(self: Trainer, context: Any, places: Any, at: Any) -> float:
+        if at >= (2, 0, 0):
+            return diverge()
+        return step(self, context, places, at) if at <= (1, 0, 0) else 0.0
+
+    monkeypatch.setattr(Trainer, "_step", diverges_late)
+    with pytest.raises(DivergedError, match="no finite rows were trained before\nhint: less"):
+        oc.embed(facts, config, out=tmp_path / "run")
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert (record["status"], len(record["epochs"])) == ("failed", 2)
     assert not (tmp_path / "run/embedding.json").exists()
 
 

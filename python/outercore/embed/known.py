@@ -87,7 +87,7 @@ class KnownAnswers:
             self._starts[asked + 1] += counts
 
     def finish(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        """Puts the answers in order, and those that stand twice once.
+        """Puts the answers in order, and those that stand twice once; they are the caller's then.
 
         Returns: the questions' keys, anchor x relations + relation, ascending, int64 [questions];
         where the answers to each begin, int64 [questions + 1]; the answers, ascending, each once.
@@ -95,6 +95,8 @@ class KnownAnswers:
         if self._answers is None:
             self._answers = np.empty(0, self._kept_as)
         answers, starts = self._answers, self._starts
+        # Whoever has counted may keep this longer than the answers are wanted.
+        self._answers = None
         for question in range(len(self._keys)):
             answers[starts[question] : starts[question + 1]].sort()
         ends = slice(int(np.searchsorted(starts, len(answers))), None)

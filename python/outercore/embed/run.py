@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from outercore.train.run_directory import next_free
 from outercore.train.stopping import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from outercore.embed.session import Planned
+    from outercore.embed.session import Planned, Session
     from outercore.embed.warm_start import WarmStart
     from outercore.graph import Graph
 
@@ -181,6 +182,16 @@ def _run(
 ) -> EmbedResult:
     from outercore.embed.session import Session
 
+    def opened(counted: Planned | None) -> Session:
+        return Session(graph, config, model, run, warm, watch, stop, command, counted)
+
+    def begin(session: Session) -> None:
+        if change is not None and change.values:
+            change.require_more(session.progress)
+            run.change(change, session.progress)
+            for name, (before, after) in change.values.items():
+                watch.note(f"{name} is {after} from here on, {before} before")
+
     config = run.config() if change is None else change.after
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=str(memory)))
@@ -190,14 +201,30 @@ def _run(
         stack.enter_context(stop_on_signals(stop))
         model = build_model(config.model, own and own.function)
         watch = observer or Observer()
-        session = Session(graph, config, model, run, warm, watch, stop, command, counted)
-        stack.callback(session.close)
-        if change is not None and change.values:
-            change.require_more(session.progress)
-            run.change(change, session.progress)
-            for name, (before, after) in change.values.items():
-                watch.note(f"{name} is {after} from here on, {before} before")
-        return EmbedResult(run.path, session.fit())
+        return EmbedResult(run.path, _fit(opened, begin, counted))
+
+
+def _fit(
+    opened: Callable[[Planned | None], Session],
+    begin: Callable[[Session], None],
+    counted: Planned | None,
+) -> dict[str, Any]:
+    """The record of a run trained to its end; where its rows are lost, those of its last checkpoint
+    are kept, which is opened as after a crash."""
+    from outercore.embed.session import RowsLostError
+
+    with closing(opened(counted)) as session:
+        begin(session)
+        try:
+            return session.fit()
+        except RowsLostError as error:
+            # Another one: with this one's frames the lost tables would stay in memory.
+            lost = RowsLostError(str(error))
+    del session
+    # A session is a cycle: what it does after epochs is a method of its own.
+    gc.collect()
+    with closing(opened(None)) as session:
+        raise session.keep_checkpoint(lost)
 
 
 def _require_unfailed(run: EmbedDirectory) -> None:

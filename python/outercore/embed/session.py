@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from outercore.graph import Graph
 
 
+class RowsLostError(DivergedError):
+    """Training ended with rows that are not finite, and there is a checkpoint to go back to."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """What is embedded, and where everything will be."""
@@ -224,10 +228,13 @@ class Session:
 
         Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
         for a loss or a score that is not finite, with the best tables so far in the run, or the
-        last ones where none were validated.
+        last ones where none were validated; `RowsLostError` where these are not finite either.
         """
+        with self._writing_scalars():
+            return self._fit()
+
+    def _fit(self) -> dict[str, Any]:
         progress = self._epochs.progress
-        self._scalars = Scalars(self._run.scalars, first_epoch=progress.epoch)
         self._observer.started(self._described["description"])
         if (note := self._unvalidated()) is not None:
             self._observer.note(note)
@@ -244,8 +251,18 @@ class Session:
             ) from error
         except DivergedError as error:
             raise self._diverged(error) from error
-        finally:
-            self._scalars.close()
+
+    def keep_checkpoint(self, lost: RowsLostError) -> DivergedError:
+        """Saves the tables of the checkpoint, the best ones before the last, instead of the lost
+        ones; the error that says so."""
+        message, _, hint = str(lost).partition("\nhint: ")
+        self._observer.note(f"rows are not finite any more: going back to {self._checkpoint()}")
+        self._store.restore()
+        if not self._finite():
+            return _no_rows(message, hint)
+        which = f"rows are not finite any more: {self._best() or 'those'} of {self._checkpoint()}"
+        with self._writing_scalars():
+            return self._kept(message, hint, which)
 
     @property
     def progress(self) -> Progress:
@@ -255,6 +272,14 @@ class Session:
     def close(self) -> None:
         """Lets go of the table."""
         self._store.close()
+
+    @contextmanager
+    def _writing_scalars(self) -> Iterator[None]:
+        self._scalars = Scalars(self._run.scalars, first_epoch=self.progress.epoch)
+        try:
+            yield
+        finally:
+            self._scalars.close()
 
     def _after_epoch(self, report: EpochReport) -> None:
         self._scalars.epoch(report)
@@ -321,34 +346,46 @@ class Session:
                 raise
             raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
 
-    def _diverged(self, error: DivergedError) -> InvalidError:
+    def _diverged(self, error: DivergedError) -> DivergedError:
         """Saves the best tables so far, or the last ones where no validation has seen any."""
         message, _, hint = str(error).partition("\nhint: ")
-        progress, run = self._epochs.progress, self._run.path
         self._store.restore()
-        if not (progress.epoch or progress.batches) or not self._finite():
+        if not self.progress.begun or not self._finite():
             self._write_record("failed", {"error": message})
-            return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
+            if self._epochs.saved.begun:
+                return RowsLostError(str(error))
+            return _no_rows(message, hint)
+        which = self._best() or "no epoch was validated before: the last tables"
+        return self._kept(message, hint, which)
+
+    def _kept(self, message: str, hint: str, which: str) -> DivergedError:
+        """Saves the tables as they are, which the error says."""
         self._finish("failed", error=message)
-        which = "no epoch was validated before: the last tables"
-        if progress.best is not None:
-            which = f"the best tables, of epoch {1 + (self._best_epoch() or 0)},"
+        run = self._run.path
         again = f"outercore embed {self._graph.root} --from {run} --learning-rate LOWER"
         return DivergedError(
             f"{message}; {which} are in `{run}`\nhint: {hint}; {self._lowered()}, "
             f"`{again}` with the run's other options begins with these tables"
         )
 
+    def _best(self) -> str | None:
+        """The best tables so far, as a message names them."""
+        if self.progress.best is None:
+            return None
+        return f"the best tables, of epoch {1 + (self._best_epoch() or 0)},"
+
     def _lowered(self) -> str:
         """How the run goes on with a lower rate, and from where."""
+        begun = self._epochs.saved.begun
+        where = f"goes on from {self._checkpoint()}" if begun else "begins anew"
+        return f"`{self._run.lowered}` {where}"
+
+    def _checkpoint(self) -> str:
+        """The last one, as a message names it."""
         saved = self._epochs.saved
         if saved.batches:
-            where = f"goes on from the checkpoint in epoch {saved.epoch + 1}"
-        elif saved.epoch:
-            where = f"goes on from the checkpoint after epoch {saved.epoch}"
-        else:
-            where = "begins anew"
-        return f"`{self._run.lowered}` {where}"
+            return f"the checkpoint in epoch {saved.epoch + 1}"
+        return f"the checkpoint after epoch {saved.epoch}"
 
     def _finite(self) -> bool:
         """Whether all rows are; one pass over the table."""
@@ -431,6 +468,10 @@ class Session:
         }
         self._run.write_record(record)
         return record
+
+
+def _no_rows(message: str, hint: str) -> DivergedError:
+    return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
 
 
 def device_of(name: str, placement: Placement) -> torch.device:
