@@ -49,14 +49,14 @@ _LEAST_GROUP, _GROUP_BYTES = 128, 64 << 20
 """Triples of a chunk that have gradients of candidates of their own where scores are distances that
 no product computes, and what all of these may take."""
 _SPREAD = 1.5
-"""A state's pool is no larger than its even share by this factor: partitions are shuffled. Until
-the buckets are there and say it, see `with_pools`."""
+"""A state's pool is no larger than its even share by this factor: partitions are shuffled. Where
+they say otherwise once they are counted, `skewed` finds room."""
 _KNOWN = 96
 """Bytes that known targets of both ends take of a triple while the second of them are made: 64 to
 80 of 10 M triples, and what is freed and not given back."""
 _BUCKET_BYTES = 32
 """What the core knows of a bucket."""
-_READ_TOGETHER = 1 << 16
+READ_TOGETHER = 1 << 16
 """Triples of buckets that the core reads together where parts of them are wanted."""
 _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
@@ -209,7 +209,7 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     asked = config.budget.partitions
     if asked == 1 or (asked == 0 and config.budget.slots == 0):
         if whole.needed <= budget:
-            return _filled(whole)
+            return filled(whole)
         if asked == 1:
             raise _too_small(budget, whole.needed, "everything in memory")
     _require_parts(config, size)
@@ -230,12 +230,17 @@ def place(config: EmbedConfig, size: Size) -> Placement:
     if not large:
         fewest = min(one.partitions for one in fitting)
         large = [one for one in fitting if one.partitions == fewest]
-    seconds = {id(one): _seconds(config, size, one) for one in large}
-    fast = [one for one in large if seconds[id(one)] <= _NEARLY * min(seconds.values())]
-    best = min(fast, key=lambda one: (one.partitions, seconds[id(one)]))
-    if config.budget.swap == "auto" and best.swap == "in-place":
-        best = _in_turn(config, size, best) or best
-    return _filled(replace(best, sweeps=config.budget.sweeps or _sweeps(config, size, best)))
+    best = fastest(large, [_seconds(config, size, one) for one in large])
+    best = in_turn(config, size, best) or best
+    return filled(replace(best, sweeps=config.budget.sweeps or hidden_sweeps(config, size, best)))
+
+
+def fastest(fitting: list[Placement], seconds: list[float]) -> Placement:
+    """The one by which an epoch takes the fewest of `seconds`; of several as fast the one with the
+    fewest partitions."""
+    least = min(seconds)
+    fast = [one for one in zip(seconds, fitting, strict=True) if one[0] <= _NEARLY * least]
+    return min(fast, key=lambda one: (one[1].partitions, -one[1].group, one[0]))[1]
 
 
 def _require_parts(config: EmbedConfig, size: Size) -> None:
@@ -274,7 +279,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How the epochs of a run go through its order."""
     return Walks(
         placement.sweeps,
-        spread=_spreads(config),
+        spread=spreads(config),
         rename=config.budget.rename,
         in_turn=placement.in_turn,
         group=placement.group,
@@ -282,7 +287,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     )
 
 
-def _spreads(config: EmbedConfig) -> bool:
+def spreads(config: EmbedConfig) -> bool:
     """Whether a bucket is trained in every state that holds its partitions."""
     return config.budget.spread and not _knows_triples(config)
 
@@ -339,7 +344,7 @@ def partitioned(
     pools = pools or _even_pools(config, size, partitions, there, group)
     rows = _partition_rows(config, size, partitions, group)
     draws = draws_of(config, there * group, swap)
-    kinds = there * group if _spreads(config) else 1
+    kinds = there * group if spreads(config) else 1
     sets = draws if trained_by_core(config) else max(draws, kinds)
     shared = _shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows)
     of_slots = slots * partition_bytes(config, size, partitions, group)
@@ -371,9 +376,9 @@ def _even_pools(config: EmbedConfig, size: Size, partitions: int, there: int, gr
     sweeps = max(1, config.budget.sweeps)
     most = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets * group**2
     # Where pools have parts of buckets, these are read whole, some together.
-    if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
+    if config.budget.sweeps != 1 or spreads(config) or config.budget.rename:
         largest = int(_SPREAD * size.triples / (partitions * group) ** 2) + 1
-        return Pools(most, max(largest, min(_READ_TOGETHER, size.triples)))
+        return Pools(most, max(largest, min(READ_TOGETHER, size.triples)))
     return Pools(most)
 
 
@@ -388,61 +393,12 @@ def trained_bytes(config: EmbedConfig, size: Size) -> int:
     return 24 + 8 + (4 if size.weighted else 0) + known
 
 
-def with_pools(config: EmbedConfig, size: Size, placement: Placement, pools: Pools) -> Placement:
-    """The same partitions with pools as large as the buckets make them: what these take more is
-    taken from evaluation and from what was left.
-
-    Errors: `BudgetError` says how much is enough.
-    """
-    found = _with_pools(config, size, placement, pools)
-    if found.needed > placement.memory:
-        raise _too_large(placement, pools, found.needed)
-    return _filled(found)
-
-
-def with_room(config: EmbedConfig, size: Size, placement: Placement, least: int) -> Placement:
-    """The same partitions where slots, reads and triples of a state need `least` bytes, more than
-    they had. How much of that is the pool in training is known when buckets can be asked.
-
-    Errors: `BudgetError` says how much is enough whatever the buckets are.
-    """
-    table = _BUCKET_BYTES * (placement.partitions * placement.group) ** 2
-    both = max(0, least - placement.parts["slots"] - table) // size.triple_bytes + 1
-    planned = placement.parts["triples in training"] // trained_bytes(config, size)
-    most = min(planned, both)
-    found = _with_pools(config, size, placement, Pools(most, both - most))
-    if found.needed > placement.memory:
-        largest = Pools(both)
-        raise _too_large(placement, largest, _with_pools(config, size, placement, largest).needed)
-    return _filled(found)
-
-
-def _with_pools(config: EmbedConfig, size: Size, placement: Placement, pools: Pools) -> Placement:
-    memory, partitions, slots = placement.memory, placement.partitions, placement.slots
-    found = partitioned(config, size, memory, partitions, slots, placement.swap, pools)
-    return replace(found, sweeps=placement.sweeps, group=placement.group)
-
-
 def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Placement]:
     """For each number of partitions and way to swap the most slots that fit, or else the fewest."""
-    asked = config.budget
-    counts = [asked.partitions] if asked.partitions else _COUNTS
-    for partitions in counts:
-        if partitions * max(asked.group, 1) > min(size.entities, _MOST_PARTITIONS):
-            continue
-        for swap in _SWAPS if asked.swap == "auto" else (asked.swap,):
-            spare = swap == "spare-slot"
-            fewest = 3 if spare else 2
-            if asked.slots and asked.slots < fewest:
-                continue
-            choices = [asked.slots] if asked.slots else range(partitions, fewest - 1, -1)
+    for partitions in numbers_of_partitions(config, size):
+        for swap in swaps_of(config):
             best = None
-            for slots in choices:
-                if slots > partitions or not _exists(config, partitions, slots, spare=spare):
-                    continue
-                # Of two slots little can be trained while one is exchanged, and that alone.
-                turns = asked.swap == "auto" and not spare and slots == 2
-                way = "in-turn" if turns else swap
+            for slots, way in slots_of(config, partitions, swap):
                 best = partitioned(config, size, budget, partitions, slots, way)
                 if best.needed <= budget:
                     break
@@ -450,12 +406,58 @@ def _partitioned(config: EmbedConfig, size: Size, budget: int) -> Iterator[Place
                 yield best
 
 
-def _in_turn(config: EmbedConfig, size: Size, placement: Placement) -> Placement | None:
-    """The same, but with swaps in turn with training, where that fits and waiting costs little.
+def numbers_of_partitions(config: EmbedConfig, size: Size) -> list[int]:
+    """Those that may be chosen."""
+    asked = config.budget
+    counts = [asked.partitions] if asked.partitions else _COUNTS
+    most = min(size.entities, _MOST_PARTITIONS)
+    return [partitions for partitions in counts if partitions * max(asked.group, 1) <= most]
+
+
+def swaps_of(config: EmbedConfig) -> tuple[Swap, ...]:
+    """Ways to swap that may be chosen."""
+    return _SWAPS if config.budget.swap == "auto" else (config.budget.swap,)
+
+
+def groups_of(config: EmbedConfig, size: Size, partitions: int) -> list[int]:
+    """Parts that a partition may have, most first."""
+    most = _group(config, size, partitions)
+    if config.budget.group:
+        return [most]
+    return [group for group in (*_GROUPS, 1) if group <= most]
+
+
+def sweeps_of(config: EmbedConfig) -> list[int]:
+    """Numbers of walks an epoch that may be chosen, fewest first."""
+    if config.budget.sweeps or _knows_triples(config):
+        return [config.budget.sweeps or 1]
+    return [1, *reversed(_SWEEPS)]
+
+
+def slots_of(config: EmbedConfig, partitions: int, swap: Swap) -> Iterator[tuple[int, Swap]]:
+    """Numbers of slots that may be chosen, most first, each with the way to swap that it takes."""
+    asked = config.budget
+    spare = swap == "spare-slot"
+    fewest = 3 if spare else 2
+    if asked.slots and asked.slots < fewest:
+        return
+    for slots in [asked.slots] if asked.slots else range(partitions, fewest - 1, -1):
+        if slots > partitions or not _exists(config, partitions, slots, spare=spare):
+            continue
+        # Of two slots little can be trained while one is exchanged, and that alone.
+        turns = asked.swap == "auto" and not spare and slots == 2
+        yield slots, "in-turn" if turns else swap
+
+
+def in_turn(config: EmbedConfig, size: Size, placement: Placement) -> Placement | None:
+    """The same, but with swaps in turn with training instead of in place, where that is left open
+    and fits, and waiting costs little.
 
     Its pools have all pairs of a state, so that half the walks rank as well, and a chunk has one
     set of negatives.
     """
+    if config.budget.swap != "auto" or placement.swap != "in-place":
+        return None
     memory, partitions, slots = placement.memory, placement.partitions, placement.slots
     found = partitioned(config, size, memory, partitions, slots, "in-turn")
     if found.needed > memory:
@@ -465,7 +467,7 @@ def _in_turn(config: EmbedConfig, size: Size, placement: Placement) -> Placement
     return found if plan.epoch_seconds <= _HIDDEN * plan.compute_seconds else None
 
 
-def _sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
+def hidden_sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
     """Most walks an epoch that training hides, but for what they take of the cores themselves, by
     nominal rates."""
     if _knows_triples(config):
@@ -524,7 +526,7 @@ def _no_order(config: EmbedConfig, size: Size) -> InvalidError:
     return InvalidError(f"{what}\nhint: choose other `partitions`, `slots` or `group`")
 
 
-def _filled(placement: Placement) -> Placement:
+def filled(placement: Placement) -> Placement:
     """Of what is left, some goes to larger groups of questions: fewer passes over the table."""
     parts = dict(placement.parts)
     most = max(_EVALUATION, int(placement.memory * _SHARE_FOR_EVALUATION))
@@ -575,11 +577,11 @@ def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
     """Draws of negatives for a chunk, of which so many parts of the table are in memory: anchors
     share one if their answers are in the same partitions, and as likely in each or a bias says how
     likely."""
-    if _spreads(config) and not config.bias_weighs:
+    if spreads(config) and not config.bias_weighs:
         return there
     # In place the anchors in the partition that leaves have answers in all, others in that alone;
     # so have those in one that has come, where a bucket is trained at once.
-    return 1 if _spreads(config) and swap != "in-place" else 2
+    return 1 if spreads(config) and swap != "in-place" else 2
 
 
 def trained_by_core(config: EmbedConfig) -> bool:
@@ -637,7 +639,7 @@ def _group(config: EmbedConfig, size: Size, partitions: int) -> int:
     """
     asked = config.budget.group
     shared = config.bias_weighs and trained_by_core(config)
-    if asked or not config.budget.rename or (_spreads(config) and not shared):
+    if asked or not config.budget.rename or (spreads(config) and not shared):
         return asked or 1
     most = _PADDED * _partition_rows(config, size, partitions, 1)
     for group in _GROUPS:
@@ -676,6 +678,13 @@ def _seconds(config: EmbedConfig, size: Size, placement: Placement) -> float:
     return plan.epoch_seconds + 0.3 * plan.swap_seconds
 
 
+def seconds_with_pools(config: EmbedConfig, size: Size, placement: Placement) -> float:
+    """The same with what pools take, which are many where there are many walks."""
+    order = order_of(config, placement, work=_SEARCH)
+    steps = len(order) * placement.sweeps * (2 if placement.swap == "in-place" else 1)
+    return _seconds(config, size, placement) + _NOMINAL_POOL * steps
+
+
 def _triple_seconds(config: EmbedConfig, size: Size) -> float:
     """Of training: both sides' scores, and gradients of queries and of negatives."""
     negatives = size.entities if config.negatives.kind == "all" else config.negatives.count
@@ -693,17 +702,6 @@ def _plan(config: EmbedConfig, size: Size, order: PartitionOrder, walks: Walks) 
         write_bandwidth=_NOMINAL_BANDWIDTH,
         walks=walks,
         partition_bytes=partition_bytes(config, size, order.partitions, walks.group),
-    )
-
-
-def _too_large(placement: Placement, pools: Pools, enough: int) -> BudgetError:
-    """For pools that are larger than those of triples that are spread evenly."""
-    return BudgetError(
-        f"{placement.partitions} partitions within {format_size(placement.memory)}: some have up "
-        f"to {pools.most:,} triples in one pool, for which {format_size(enough)} is enough, which "
-        f"is {enough} bytes\n"
-        f"hint: give that `--memory` with `--partitions {placement.partitions} --slots "
-        f"{placement.slots} --swap {placement.swap}`, or choose more partitions or fewer slots"
     )
 
 

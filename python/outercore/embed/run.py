@@ -105,7 +105,7 @@ def embed(
             more["started_from_data"] = str(Path(from_data).resolve())
         if own is not None:
             more |= {"score": own.place, "score_digest": own.digest}
-        run = EmbedDirectory.create(Path(out), graph, planned.config, more=more)
+        run = EmbedDirectory.create(Path(out), graph, chosen, more=more)
         try:
             return _run(graph, run, warm, own, observer, command, counted=planned)
         except OutercoreError:
@@ -129,7 +129,8 @@ def resume(
 
     Args:
         run: its directory.
-        memory: another budget than the run had; partitions and slots stay as they are.
+        memory: another budget than the run had; partitions and slots stay as they are once there is
+            a table.
         score: the run's score function, if it is of one's own.
         observer: told what happens.
         command: for the record.

@@ -121,6 +121,11 @@ class EmbedDirectory(AnyRunDirectory):
         budget = {"group": 1, **values.get("budget", {})}
         return EmbedConfig.from_dict({**values, "budget": budget})
 
+    def settle(self, config: EmbedConfig) -> None:
+        """Writes the configuration with the numbers that were chosen, before there is a table."""
+        described = {**self._described(), "config": config.to_dict()}
+        self._replace(self._config, described)
+
     @property
     def changes(self) -> list[dict[str, Any]]:
         """What the run went on with that it did not have before, one entry for each time.
@@ -161,9 +166,7 @@ class EmbedDirectory(AnyRunDirectory):
 
     def describe(self, values: dict[str, Any]) -> None:
         """Replaces `embedding.json`."""
-        text = json.dumps({"version": DESCRIPTION_VERSION, **values}, indent=1, allow_nan=False)
-        with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
-            replace_file(self._storage, self.description, (text + "\n").encode())
+        self._replace(self.description, {"version": DESCRIPTION_VERSION, **values})
 
     def withdraw(self) -> None:
         """Removes `embedding.json` before other tables are written than it is about."""
@@ -177,6 +180,11 @@ class EmbedDirectory(AnyRunDirectory):
         trained = self._record.exists() and self.record()["epochs"]
         if not trained and not self.description.exists():
             super().discard_if_unused()
+
+    def _replace(self, path: Path, values: dict[str, Any]) -> None:
+        text = json.dumps(values, indent=1, allow_nan=False)
+        with device_errors(f"`{path}`", "run `outercore embed --resume RUN`"):
+            replace_file(self._storage, path, (text + "\n").encode())
 
 
 def _is_fact(key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from outercore import record as records
+from outercore.embed.bucket_counter import place_new
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import EmbedData, data_of, has_triples
 from outercore.embed.epochs import LOWER, Epochs
@@ -28,18 +29,16 @@ from outercore.embed.planning import (
     place,
     resolved,
     trained_bytes,
-    with_pools,
-    with_room,
 )
 from outercore.embed.record_of import describe
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scalars import Scalars
 from outercore.embed.scoring import Answers, HeldOut, Scoring, choose, count_answers
+from outercore.embed.skewed import instead_of, with_pools
 from outercore.embed.store import Progress, Store, TableLayout
 from outercore.embed.stores import open_store
 from outercore.embed.trainer import DivergedError, Trainer, table_layout
 from outercore.errors import BudgetError, InterruptError, InvalidError
-from outercore.storage import Storage
 from outercore.train.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -104,6 +103,29 @@ def plan_session(
     return Planned(data, size, placement, resolved(config, placement), held_out, known)
 
 
+def _placed_anew(
+    planned: Planned,
+    config: EmbedConfig,
+    run: EmbedDirectory,
+    observer: Observer,
+    stop: StopRequest,
+) -> Planned:
+    """The plan of a run that has no table yet, with room for the pools that its triples make.
+
+    Tells the observer of another placement than was planned, and writes down what `config` leaves
+    open, so that the run goes on with it.
+
+    Errors: as `place_new`.
+    """
+    first = planned.placement
+    found = place_new(run, planned.data, config, planned.size, first, stop)
+    if (note := instead_of(found, first)) is not None:
+        observer.note(note)
+    chosen = resolved(config, found)
+    run.settle(chosen)
+    return replace(planned, placement=found, config=chosen)
+
+
 def _open_fitting(
     run: EmbedDirectory,
     planned: Planned,
@@ -114,12 +136,9 @@ def _open_fitting(
 ) -> tuple[Store, Placement]:
     """The store of a run, and the placement with pools as large as they are.
 
-    How large is known once the store is there. Too little memory for them leaves no new table.
-
-    Errors: as `open_store`; `BudgetError` says how much memory is enough.
+    Errors: as `open_store`; `BudgetError` says the least memory.
     """
     config, size, placement = planned.config, planned.size, planned.placement
-    begun = run.begun
 
     def opened() -> Store:
         return open_store(run, planned.data, config, placement, layout, device, warm, told)
@@ -128,24 +147,20 @@ def _open_fitting(
         store = opened()
     except BudgetError as error:
         # The core knows its own share of the budget only.
-        if placement.in_memory or error.needed is None:
+        if placement.in_memory or error.needed is None or not run.begun:
             raise
-        placement = with_room(config, size, placement, error.needed)
-        store = opened()
-    if not isinstance(store, PartitionStore):
-        return store, placement
-    pools = Pools(*store.largest_pool())
-    if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
-        return store, placement
+        store = PartitionStore.open(run.state, error.needed)
+        pools = Pools(*store.largest_pool())
+    else:
+        if not isinstance(store, PartitionStore):
+            return store, placement
+        pools = Pools(*store.largest_pool())
+        if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
+            return store, placement
     store.close()
     # Before there is another one.
     del store
-    try:
-        placement = with_pools(config, size, placement, pools)
-    except BudgetError:
-        if not begun:
-            Storage().remove_tree(run.state)
-        raise
+    placement = with_pools(config, size, placement, pools)
     return opened(), placement
 
 
@@ -180,6 +195,8 @@ class Session:
         told = until_stopped(observer, stop)
         with _stopped_early(run):
             planned = plan_session(graph, config, told, warm, counted)
+            if not run.begun:
+                planned = _placed_anew(planned, config, run, observer, told)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
