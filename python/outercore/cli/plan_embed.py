@@ -74,7 +74,8 @@ def plan_embed(
 
     For each order of partitions: buffer states, bytes that an epoch reads and writes, triples
     that it reads, swaps with something to train meanwhile, expected seconds, and whether the
-    graph is dense enough for computing to hide the I/O (theorem 3 of Legend).
+    graph is dense enough for computing to hide the I/O (theorem 3 of Legend). Triples are taken to
+    be spread evenly; a run that counts others may choose other partitions.
 
     **Examples**
 
