@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 
 import outercore as oc
+from outercore import _core
 from outercore.embed.config import DataConfig, EmbedConfig
 from outercore.embed.data import PARTS, EmbedData, knowledge_graph
 from outercore.embed.held_out import Draw
 from outercore.embed.observe import Observer
 from outercore.embed.options import configuration
-from outercore.embed.partitions import ArraySource, PartitionStore
+from outercore.embed.partitions import ArraySource, PartitionStore, sorting
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.errors import InterruptError, InvalidError
 from outercore.sources.triples import TripleOptions, import_triples
@@ -104,23 +106,31 @@ def test_what_is_held_out_depends_on_the_triple_and_the_seed_alone() -> None:
     assert draw.parts_of(np.arange(60).reshape(20, 3)).tolist() == first
 
 
-def test_of_partitions_the_source_is_files_for_the_while(facts: Path, tmp_path: Path) -> None:
-    data = data_of(facts, 0.4)
-    with data.source("some", tmp_path / "table") as source:
-        assert isinstance(source, ArraySource)
-        assert np.array_equal(np.load(source.path), data.train.read())
-        weights = data.train.read_weights()
-        assert (source.weights is None) == (weights is None)
-        if source.weights is not None:
-            assert np.array_equal(np.load(source.weights), weights)
-        identity = source.identity
-    assert list((tmp_path / "table").iterdir()) == []
-    with data_of(facts, 0.4, seed=1).source("some", tmp_path / "table") as other:
-        assert isinstance(other, ArraySource)
-        assert other.identity != identity
-    with data_of(facts, 0.0).source("some", tmp_path / "table") as whole:
-        assert isinstance(whole, ArraySource)
-        assert whole.identity == "some"
+def test_partitions_have_the_triples_of_their_part(facts: Path, tmp_path: Path) -> None:
+    data, whole = data_of(facts, 0.4), data_of(facts, 0.0)
+    identities = {one.source("some").to_core()["array"]["identity"] for one in (data, whole)}
+    identities.add(data_of(facts, 0.4, seed=1).source("some").to_core()["array"]["identity"])
+    assert len(identities) == 3
+    how: dict[str, Any] = {"entity_count": data.entities, "relation_count": data.relations}
+    how |= {"partitions": 2, "memory": 1 << 20, "seed": 0}
+    trained = {}
+    for part in PARTS:
+        parts = EmbedData(data.entities, data.relations, {"train": data.parts[part]})
+        counts = _core.sort_triples(
+            str(tmp_path), json.dumps(sorting(parts.source(part), **how)), None
+        )
+        assert np.sum(json.loads(counts)["counted"]) == parts.triples
+        trained[part] = (tmp_path / "buckets.bin").read_bytes()
+    # Those of a file in which there are no others.
+    for part in PARTS:
+        np.save(tmp_path / "own.npy", data.parts[part].read())
+        weights = data.parts[part].read_weights()
+        if weights is not None:
+            np.save(tmp_path / "weights.npy", weights)
+        path = None if weights is None else tmp_path / "weights.npy"
+        own = ArraySource(tmp_path / "own.npy", path, f"{part} {Draw(0.2, 0.2, 0)}")
+        _core.sort_triples(str(tmp_path), json.dumps(sorting(own, **how)), None)
+        assert (tmp_path / "buckets.bin").read_bytes() == trained[part]
 
 
 @pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
@@ -131,7 +141,7 @@ def test_held_out_triples_are_ranked_and_not_trained_on(
     create = PartitionStore.create
 
     def watched(*given: Any, **options: Any) -> PartitionStore:
-        trained.append(np.load(given[1].path))
+        trained.append(given[1].part.read())
         return create(*given, **options)
 
     monkeypatch.setattr(PartitionStore, "create", watched)
@@ -144,8 +154,6 @@ def test_held_out_triples_are_ranked_and_not_trained_on(
     assert result.metrics == result.embedding.evaluate(parts=["valid", "test"])
     ranked = result.embedding.ranks(part="test").triples
     assert np.array_equal(ranked, data.parts["test"].read())
-    assert not list((tmp_path / "run" / "table").glob("*.npy.tmp"))
-    assert not (tmp_path / "run" / "table" / "train.npy").exists()
 
 
 @pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, small
@@ -29,7 +28,6 @@ from outercore.embed.stores import open_store
 from outercore.embed.trainer import table_layout
 from outercore.errors import BudgetError, InterruptError
 from outercore.sources.triples import TripleOptions, import_triples
-from outercore.train.stopping import StopRequest
 
 ENTITIES = 20_000
 TOO_SMALL, ROOM = 54 << 20, 58 << 20
@@ -113,7 +111,6 @@ def test_a_graph_with_hubs_is_trained_in_the_next_best_partitions(
     oc.embed(hubs, groups(**chosen), out=tmp_path / "asked", observer=observer)
     assert observer.notes == []
     assert_same_bits(tmp_path / "run", tmp_path / "asked")
-    assert not (tmp_path / "run/table/counted").exists()
 
 
 def test_the_least_memory_for_hubs_is_named_and_is_enough(hubs: Path, tmp_path: Path) -> None:
@@ -171,16 +168,16 @@ def test_a_run_that_has_begun_keeps_its_partitions(hubs: Path, tmp_path: Path) -
 def test_counting_that_is_stopped_leaves_nothing(
     hubs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, counted = BucketCounter._count, 0
+    sort, counted = BucketCounter._sort, 0
 
-    def interrupted(counter: BucketCounter, parts: int) -> NDArray[np.int64]:
+    def interrupted(counter: BucketCounter, parts: int, memory: int) -> str:
         nonlocal counted
         counted += 1
         if counted == 2:
             interrupt()
-        return count(counter, parts)
+        return sort(counter, parts, memory)
 
-    monkeypatch.setattr(BucketCounter, "_count", interrupted)
+    monkeypatch.setattr(BucketCounter, "_sort", interrupted)
     with pytest.raises(InterruptError, match="run the same command again"):
         oc.embed(hubs, groups(), memory=TOO_SMALL, out=tmp_path / "run")
     assert counted == 2
@@ -195,17 +192,15 @@ def test_a_run_killed_while_buckets_are_counted_begins_anew(
 
     graph, out = oc.open(hubs), tmp_path / "run"
     with monkeypatch.context() as patched:
-        # A process that is killed removes nothing.
-        patched.setattr(BucketCounter, "__exit__", killed)
+        patched.setattr("outercore.embed.session.instead_of", killed)
         with pytest.raises(KeyboardInterrupt):
             oc.embed(graph.root, groups(), memory=ROOM, out=out)
-    assert (out / "table/counted/journal.json").exists()
+    assert (out / "table/buckets.bin").exists()
     assert not EmbedDirectory.open(out).begun
     observer = Noted(1, interrupt)
     with pytest.raises(InterruptError):
         resume(out, observer=observer)
     assert len(observer.notes) == 1
-    assert not (out / "table/counted").exists()
 
 
 WALKS: list[dict[str, Any]] = [
@@ -233,13 +228,9 @@ def test_pools_of_counted_buckets_are_those_that_the_core_has_room_for(
     store = open_store(run, planned.data, chosen, placement, layout, torch.device("cpu"), None)
     assert isinstance(store, PartitionStore)
     found = Pools(*store.largest_pool())
-    with (
-        planned.data.source("", tmp_path / "part") as source,
-        BucketCounter(
-            tmp_path / "counted", source, planned.size, memory=1 << 20, seed=0, stop=StopRequest()
-        ) as counter,
-    ):
-        counts = counter(placement.partitions * placement.group)
+    store.close()
+    counter = BucketCounter(run, planned.data, planned.size, memory=1 << 20, seed=0)
+    counts = counter(placement.partitions * placement.group)
     if placement.sweeps == 1 and not chosen.budget.rename:
         order = oc.partition_order(
             "optimal",

@@ -15,8 +15,8 @@ pub mod plan;
 pub mod walk;
 
 pub use buckets::{
-    ArrayTriples, Buckets, GraphLinks, GraphTriples, HeldOut, LinkPart, LinkReader, MemoryTriples,
-    OnProgress, Pass, PoolReader, TriplePool, Triples, build_buckets,
+    ArrayTriples, Buckets, GraphLinks, GraphTriples, HeldOut, LinkReader, MemoryTriples,
+    OnProgress, PartTriples, Pass, PoolReader, TriplePart, TriplePool, Triples, build_buckets,
 };
 pub use executor::{
     Executor, ExecutorCounters, ExecutorMemory, Resident, SlotViews, Step, plan_memory,

@@ -6,7 +6,6 @@ Needs no PyTorch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -118,25 +117,18 @@ class EmbedData:
         counts = ((self.parts[part].count, most[part]) for part in self.parts if part != "train")
         return sum(min(count, limit or count) for count, limit in counts)
 
-    @contextmanager
-    def source(self, identity: str, directory: Path) -> Iterator[ArraySource | Links]:
-        """The training triples as partitions take them in; `identity` tells them from others.
-
-        Where others of their array are held out, they are files in `directory` within the block.
-
-        Errors: `NoSpaceError` and `DeviceError`.
-        """
+    def source(self, identity: str) -> ArraySource | Links:
+        """The training triples as partitions take them in; `identity` tells them from others."""
         from outercore.embed.held_out import TriplePart
         from outercore.embed.partitions import ArraySource
 
         train = self.train
         if isinstance(train, Triples):
-            yield ArraySource(train.path, train.weights, identity)
-        elif isinstance(train, TriplePart):
-            with train.files(directory) as (triples, weights):
-                yield ArraySource(triples, weights, f"{identity} {train.draw}")
-        else:
-            yield train
+            return ArraySource(train.path, train.weights, identity)
+        if isinstance(train, TriplePart):
+            array = train.of
+            return ArraySource(array.path, array.weights, f"{identity} {train.draw}", train)
+        return train
 
     def answers(self, what: str, told: Preparing | None = None) -> Iterator[NDArray[np.int64]]:
         """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.

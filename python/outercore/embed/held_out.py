@@ -7,17 +7,14 @@ no PyTorch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.embed.data import PARTS, Part, Triples, fill
 from outercore.embed.observe import Preparing, watched
-from outercore.storage import Storage, device_errors
 
 _CHUNK = 1 << 16
 _STREAM = int.from_bytes(b"held out", "big")
@@ -106,47 +103,14 @@ class TriplePart:
         weights = watched(self.weight_chunks(), "read weights", self.count, told)
         return fill(np.empty(self.count, np.float32), weights)
 
-    @contextmanager
-    def files(self, directory: Path) -> Iterator[tuple[Path, Path | None]]:
-        """Arrays of them and of their weights in `directory`, there within the block.
-
-        Cost: writes 24 bytes a triple, 28 with a weight.
-        Errors: `NoSpaceError` and `DeviceError`.
-        """
-        triples = directory / f"{self.part}.npy"
-        weights = directory / f"{self.part}.weight.npy" if self.weighted else None
-        try:
-            self._write(triples, np.dtype(np.int64), (self.count, 3), self.chunks())
-            if weights is not None:
-                self._write(weights, np.dtype(np.float32), (self.count,), self.weight_chunks())
-            yield triples, weights
-        finally:
-            triples.unlink(missing_ok=True)
-            if weights is not None:
-                weights.unlink(missing_ok=True)
+    def to_core(self) -> dict[str, Any]:
+        """As a part of the array's triples."""
+        held_out = {"valid": self.draw.valid, "test": self.draw.test, "seed": self.draw.seed}
+        return {"held_out": held_out, "part": self.part, "count": self.count}
 
     def _mine(self, triples: NDArray[np.int64]) -> NDArray[np.bool_]:
         mine: NDArray[np.bool_] = self.draw.parts_of(triples) == PARTS.index(self.part)
         return mine
-
-    def _write(
-        self,
-        path: Path,
-        dtype: np.dtype[np.generic],
-        shape: tuple[int, ...],
-        chunks: Iterator[NDArray[np.generic]],
-    ) -> None:
-        from outercore.embed.npy import npy_header
-
-        def pieces() -> Iterator[bytes]:
-            yield npy_header(dtype.str, shape)
-            for chunk in chunks:
-                yield chunk.tobytes()
-
-        with device_errors(f"{self.name}: `{path}`"):
-            storage = Storage()
-            storage.make_directory(path.parent)
-            storage.write_pieces(path, pieces())
 
 
 def divided(triples: Triples, draw: Draw, told: Preparing | None = None) -> dict[Part, TriplePart]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
+from outercore.embed.held_out import TriplePart
 from outercore.embed.links import Links
 from outercore.embed.npy import read_npy, write_npy
 from outercore.embed.observe import Preparing
@@ -40,12 +41,36 @@ class ArraySource:
     weights: Path | None = None
     identity: str = ""
     """What tells them from other triples, the data set's fingerprint for instance."""
+    part: TriplePart | None = None
+    """Of which only these are meant."""
 
     def to_core(self) -> dict[str, Any]:
         """As the core takes it."""
         weights = None if self.weights is None else str(self.weights.absolute())
         path = str(self.path.absolute())
-        return {"array": {"path": path, "weights": weights, "identity": self.identity or path}}
+        part = None if self.part is None else self.part.to_core()
+        identity = self.identity or path
+        return {"array": {"path": path, "weights": weights, "identity": identity, "part": part}}
+
+
+def sorting(
+    source: ArraySource | Links,
+    *,
+    entity_count: int,
+    relation_count: int,
+    partitions: int,
+    memory: int,
+    seed: int,
+) -> dict[str, Any]:
+    """How triples are sorted into buckets, as the core takes it."""
+    return {
+        "nodes": entity_count,
+        "relations": relation_count,
+        "partitions": partitions,
+        "seed": seed,
+        "source": source.to_core(),
+        "memory": memory,
+    }
 
 
 class PartitionStore:
@@ -132,15 +157,17 @@ class PartitionStore:
         rows, state = layout.new_relations(seed, _CPU, relations)
         walks = walks or Walks()
         creation = {
-            "nodes": entity_count,
-            "relations": relation_count,
-            "partitions": order.partitions * walks.group,
-            "seed": seed,
+            "sorting": sorting(
+                source,
+                entity_count=entity_count,
+                relation_count=relation_count,
+                partitions=order.partitions * walks.group,
+                memory=memory,
+                seed=seed,
+            ),
             "dim": layout.width,
             "state_width": layout.state_width,
-            "source": source.to_core(),
             "walks": asdict(walks),
-            "memory": memory,
         }
 
         done = 0

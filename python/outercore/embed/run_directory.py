@@ -138,13 +138,11 @@ class EmbedDirectory(AnyRunDirectory):
     def change(self, change: Change, progress: Progress) -> None:
         """Has the run's configuration other values from here on; all of them, or none."""
         entry = {"epoch": progress.epoch, "triples": progress.triples, "values": change.values}
-        described = {
-            **self._described(),
-            "config": change.after.to_dict(),
-            "changes": [*self.changes, entry],
-        }
-        with device_errors(f"`{self._config}`"):
-            self._describe(described)
+        described = self._described()
+        for place, (_, after) in change.values.items():
+            group, key = place.split(".")
+            described["config"][group][key] = after
+        self._replace(self._config, {**described, "changes": [*self.changes, entry]})
 
     @property
     def started_from(self) -> Path | None:

@@ -108,7 +108,7 @@ def _placed_anew(
     config: EmbedConfig,
     run: EmbedDirectory,
     observer: Observer,
-    stop: StopRequest,
+    told: Preparing,
 ) -> Planned:
     """The plan of a run that has no table yet, with room for the pools that its triples make.
 
@@ -118,7 +118,7 @@ def _placed_anew(
     Errors: as `place_new`.
     """
     first = planned.placement
-    found = place_new(run, planned.data, config, planned.size, first, stop)
+    found = place_new(run, planned.data, config, planned.size, first, told)
     if (note := instead_of(found, first)) is not None:
         observer.note(note)
     chosen = resolved(config, found)

@@ -46,23 +46,22 @@ def open_store(
             return PartitionStore.open(
                 run.state, placement.for_partitions, degrees=degrees, device=device, told=told
             )
-        with data.source(run.fingerprint, run.state) as source:
-            return PartitionStore.create(
-                run.state,
-                source,
-                layout,
-                entity_count=data.entities,
-                relation_count=data.relations,
-                order=order_of(config, placement),
-                walks=walks_of(config, placement),
-                memory=placement.for_partitions,
-                seed=config.run.seed,
-                degrees=degrees,
-                device=device,
-                start=first_rows,
-                relations=relations,
-                told=told,
-            )
+        return PartitionStore.create(
+            run.state,
+            data.source(run.fingerprint),
+            layout,
+            entity_count=data.entities,
+            relation_count=data.relations,
+            order=order_of(config, placement),
+            walks=walks_of(config, placement),
+            memory=placement.for_partitions,
+            seed=config.run.seed,
+            degrees=degrees,
+            device=device,
+            start=first_rows,
+            relations=relations,
+            told=told,
+        )
     chunks = watched(data.train.chunks(), "read triples", data.triples, told)
     triples = torch.from_numpy(fill(np.empty((data.triples, 3), np.int64), chunks))
     weights = data.train.read_weights(told)

@@ -71,7 +71,7 @@ class AnyRunDirectory:
         with device_errors(f"run `{path}`"):
             run._storage.make_directory(path)
             run._storage.make_directory(run.state)
-            run._describe(described)
+            replace_file(run._storage, run._config, _to_json(described))
         return run
 
     @classmethod
@@ -179,10 +179,6 @@ class AnyRunDirectory:
     @property
     def _record(self) -> Path:
         return self.path / "record.json"
-
-    def _describe(self, described: dict[str, Any]) -> None:
-        """Replaces `config.json`."""
-        replace_file(self._storage, self._config, _to_json(described))
 
     def _described(self) -> dict[str, Any]:
         try:

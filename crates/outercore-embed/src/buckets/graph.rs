@@ -3,90 +3,15 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use outercore_core::{Bytes, Context, Error, Result, Stream};
+use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::DType;
 use outercore_format::keys::{EDGE, EDGE_IDS, OFFSETS, SOURCES};
 use outercore_store::dataset::{ArrayRef, DataSet};
-use serde::{Deserialize, Serialize};
 
+use super::held_out::{HeldOut, TriplePart};
 use super::progress::{OnProgress, Pass};
 use super::source::{OnTriples, Triples};
 use super::weights::{LinkWeights, edge_weights};
-
-/// Which links of a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LinkPart {
-    /// Those to train on.
-    Train,
-    /// Held out to choose by.
-    Valid,
-    /// Held out for the final figures.
-    Test,
-}
-
-/// How links are held out: a function of the unordered pair of nodes, so that nothing is stored and
-/// both directions of a link fall together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeldOut {
-    /// Share of the links for validation.
-    pub valid: f64,
-    /// Share of the links for the test.
-    pub test: f64,
-    /// Of the draw.
-    pub seed: u64,
-}
-
-impl HeldOut {
-    /// Tells these draws from others of the same seed.
-    const STREAM: u64 = u64::from_be_bytes(*b"held out");
-
-    /// Checks the shares.
-    ///
-    /// # Errors
-    /// `Invalid`: not between 0 and 1, or nothing is left to train on.
-    pub fn validate(&self) -> Result<()> {
-        let share = |value: f64| (0.0..1.0).contains(&value);
-        if share(self.valid) && share(self.test) && self.valid + self.test < 1.0 {
-            return Ok(());
-        }
-        Err(Error::invalid(format!(
-            "held-out links: shares {} and {}, expected 0 or more and together less than 1",
-            self.valid, self.test
-        )))
-    }
-
-    /// Whether any link is held out.
-    fn any(&self) -> bool {
-        self.valid + self.test > 0.0
-    }
-
-    /// The part that a link belongs to.
-    ///
-    /// # Example
-    /// ```
-    /// use outercore_embed::{HeldOut, LinkPart};
-    /// let held_out = HeldOut { valid: 0.0, test: 0.2, seed: 1 };
-    /// assert_eq!(held_out.part_of(3, 8), held_out.part_of(8, 3));
-    /// let tests = (0..1000).filter(|&node| held_out.part_of(node, 1) == LinkPart::Test);
-    /// assert!((150..250).contains(&tests.count()));
-    /// ```
-    pub fn part_of(&self, source: u64, target: u64) -> LinkPart {
-        if !self.any() {
-            return LinkPart::Train;
-        }
-        let (low, high) = (source.min(target), source.max(target));
-        let draw = Stream::new(self.seed, Self::STREAM).uniform(low, 0, high).unit();
-        if draw < self.test {
-            LinkPart::Test
-        } else if draw < self.test + self.valid {
-            LinkPart::Valid
-        } else {
-            LinkPart::Train
-        }
-    }
-}
 
 /// The links of a homogeneous graph: (source, 0, target) in the order of the targets. Of an
 /// undirected graph every link once, with the lower number first.
@@ -100,7 +25,7 @@ pub struct GraphLinks {
     weights: Option<ArrayRef>,
     undirected: bool,
     held_out: HeldOut,
-    part: LinkPart,
+    part: TriplePart,
 }
 
 impl GraphLinks {
@@ -109,7 +34,7 @@ impl GraphLinks {
     /// # Errors
     /// `Invalid`: shares that are none, or weights that are not one number a row of the edge list.
     /// `NotFound`: a data set without a topology.
-    pub fn open(data_set: &DataSet, held_out: HeldOut, part: LinkPart) -> Result<Self> {
+    pub fn open(data_set: &DataSet, held_out: HeldOut, part: TriplePart) -> Result<Self> {
         held_out.validate()?;
         let edge = data_set.manifest().edge_types.get(EDGE);
         Ok(Self {
@@ -270,7 +195,7 @@ pub struct LinkReader {
     end: u64,
     undirected: bool,
     held_out: HeldOut,
-    part: LinkPart,
+    part: TriplePart,
 }
 
 impl LinkReader {

@@ -3,6 +3,7 @@
 mod ahead;
 mod build;
 mod graph;
+mod held_out;
 mod progress;
 mod source;
 mod weights;
@@ -26,9 +27,10 @@ use crate::walk::{Share, Visit, Walks};
 
 pub use ahead::PoolReader;
 pub use build::build_buckets;
-pub use graph::{GraphLinks, GraphTriples, HeldOut, LinkPart, LinkReader};
+pub use graph::{GraphLinks, GraphTriples, LinkReader};
+pub use held_out::{HeldOut, TriplePart};
 pub use progress::{OnProgress, Pass};
-pub use source::{ArrayTriples, MemoryTriples, OnTriples, Triples};
+pub use source::{ArrayTriples, MemoryTriples, OnTriples, PartTriples, Triples};
 
 const MAGIC: &[u8] = b"outercore buckets\n";
 const VERSION: u32 = 1;

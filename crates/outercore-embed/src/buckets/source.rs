@@ -8,6 +8,8 @@ use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::DType;
 use outercore_store::npy::ArrayReader;
 
+use super::held_out::{HeldOut, TriplePart};
+
 /// Takes consecutive triples: number of the first, the triples, and their weights, if any.
 pub type OnTriples<'a> = &'a mut dyn FnMut(u64, &[[i64; 3]], &[f32]) -> Result<()>;
 
@@ -144,6 +146,56 @@ impl Triples for ArrayTriples {
 
     fn name(&self) -> String {
         format!("triples `{}`", self.path.display())
+    }
+}
+
+/// Those triples of an array that belong to one part, as a draw divides them.
+///
+/// **Memory**: 512 KiB while they are gone through.
+#[derive(Debug)]
+pub struct PartTriples {
+    array: ArrayTriples,
+    held_out: HeldOut,
+    part: TriplePart,
+    count: u64,
+}
+
+impl PartTriples {
+    /// So many of the array are in the part.
+    pub fn new(array: ArrayTriples, held_out: HeldOut, part: TriplePart, count: u64) -> Self {
+        Self { array, held_out, part, count }
+    }
+}
+
+impl Triples for PartTriples {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn weighted(&self) -> bool {
+        self.array.weighted()
+    }
+
+    fn for_each(&mut self, take: OnTriples<'_>) -> Result<()> {
+        let (mut first, mut mine, mut of_mine) = (0, Vec::new(), Vec::new());
+        let Self { array, held_out, part, .. } = self;
+        array.for_each(&mut |_, triples, weights| {
+            mine.clear();
+            of_mine.clear();
+            for (at, triple) in triples.iter().enumerate() {
+                if held_out.part_of_triple(triple) == *part {
+                    mine.push(*triple);
+                    of_mine.extend(weights.get(at));
+                }
+            }
+            take(first, &mine, &of_mine)?;
+            first += mine.len() as u64;
+            Ok(())
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("{:?} part of {}", self.part, self.array.name()).to_lowercase()
     }
 }
 

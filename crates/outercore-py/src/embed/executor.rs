@@ -30,20 +30,66 @@ const FILL_NUMBERS: usize = 1 << 21;
 /// Staging while the buckets' table is read, before the memory is planned.
 const LEAST_STAGING: Bytes = Bytes::kib(128);
 
-/// What a table is made from, as JSON.
+/// What buckets are made from, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Creation {
+struct Sorting {
     nodes: u64,
     relations: u64,
     partitions: usize,
     seed: u64,
+    source: TripleSource,
+    memory: Bytes,
+}
+
+/// What a table is made from, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Creation {
+    sorting: Sorting,
     dim: usize,
     state_width: usize,
-    source: TripleSource,
     #[serde(default)]
     walks: WalkConfig,
-    memory: Bytes,
+}
+
+impl Sorting {
+    fn partitioning(&self) -> Result<Partitioning> {
+        Partitioning::new(self.nodes, self.partitions, self.seed)
+    }
+
+    /// Makes the buckets in a directory, if they are not there yet.
+    fn make(&self, directory: &Path, callback: &mut Callback) -> Result<PathBuf> {
+        let source = Source {
+            partitioning: self.partitioning()?,
+            relations: self.relations,
+            identity: self.source.identity()?,
+        };
+        let mut triples = self.source.open()?;
+        let path = directory.join(BUCKETS);
+        let mut told = callback.of_triples();
+        build_buckets(&RealDisk, &path, &mut *triples, &source, self.memory, &mut told)?;
+        Ok(path)
+    }
+}
+
+/// Sorts triples into the buckets of a table that is to be created in a directory; gives how many
+/// there are in each, as JSON.
+#[pyfunction]
+#[pyo3(signature = (directory, sorting, progress))]
+pub fn sort_triples(
+    py: Python<'_>,
+    directory: PathBuf,
+    sorting: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let counted = py.detach(|| {
+        let sorting: Sorting = parse("buckets", sorting)?;
+        let path = sorting.make(&directory, &mut callback)?;
+        to_json(&Buckets::open(&path, engine(LEAST_STAGING))?.edges())
+    });
+    callback.settle(counted, to_python)
 }
 
 /// Creates a table of partitions in a directory, with its buckets.
@@ -66,13 +112,13 @@ pub fn create_partitions(
     let result = py.detach(|| {
         let creation: Creation = parse("table of partitions", creation)?;
         let order: Order = parse("order of partitions", order)?;
-        let partitioning = Partitioning::new(creation.nodes, creation.partitions, creation.seed)?;
-        let layout = TableLayout::new(partitioning, creation.dim, creation.state_width)?;
+        let layout =
+            TableLayout::new(creation.sorting.partitioning()?, creation.dim, creation.state_width)?;
         let mut prepare = || {
-            make_buckets(&directory, &creation, partitioning, &mut callback)?;
+            creation.sorting.make(&directory, &mut callback)?;
             // So that too little memory is said before a table is written.
             let walks = Walks::new(order.clone(), creation.walks)?;
-            plan(&directory, &layout, &walks, creation.memory).map(|_| ())
+            plan(&directory, &layout, &walks, creation.sorting.memory).map(|_| ())
         };
         let mut fill = |partition: usize, embeddings: &mut [f32], _: &mut [f32]| {
             fill_rows(&layout, partition, embeddings, &rows, &mut raised)
@@ -94,23 +140,6 @@ pub fn create_partitions(
         Some(error) => Err(error),
         None => callback.settle(result, to_python),
     }
-}
-
-fn make_buckets(
-    directory: &Path,
-    creation: &Creation,
-    partitioning: Partitioning,
-    callback: &mut Callback,
-) -> Result<()> {
-    let source = Source {
-        partitioning,
-        relations: creation.relations,
-        identity: creation.source.identity()?,
-    };
-    let mut triples = creation.source.open()?;
-    let path = directory.join(BUCKETS);
-    let mut told = callback.of_triples();
-    build_buckets(&RealDisk, &path, &mut *triples, &source, creation.memory, &mut told)
 }
 
 /// Asks Python for the rows of a partition, some at a time.

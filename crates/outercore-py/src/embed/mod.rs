@@ -29,6 +29,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<executor::PartitionExecutor>()?;
     module.add_class::<sources::GraphLinks>()?;
     module.add_class::<sources::GraphLinkReader>()?;
+    module.add_function(wrap_pyfunction!(executor::sort_triples, module)?)?;
     module.add_function(wrap_pyfunction!(executor::create_partitions, module)?)
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use outercore_core::{Bytes, Result};
 use outercore_embed::{
-    ArrayTriples, GraphLinks as Links, GraphTriples, HeldOut, LinkPart, LinkReader, Pass, Triples,
+    ArrayTriples, GraphLinks as Links, GraphTriples, HeldOut, LinkReader, PartTriples, Pass,
+    TriplePart, Triples,
 };
 use outercore_format::keys::{EDGE_IDS, EDGE_WEIGHTS, OFFSETS, SOURCES};
 use outercore_store::dataset::DataSet;
@@ -29,6 +30,8 @@ pub enum TripleSource {
         weights: Option<PathBuf>,
         /// What tells it from other triples.
         identity: String,
+        /// Of which only these are meant.
+        part: Option<ArrayPart>,
     },
     /// Links of a plain graph.
     Graph {
@@ -39,6 +42,15 @@ pub enum TripleSource {
     },
 }
 
+/// Triples of an array that belong to one part, as JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayPart {
+    held_out: HeldOut,
+    part: TriplePart,
+    count: u64,
+}
+
 /// Links of a plain graph, as JSON.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +58,7 @@ pub struct GraphSource {
     /// The data set.
     path: PathBuf,
     held_out: HeldOut,
-    part: LinkPart,
+    part: TriplePart,
 }
 
 impl GraphSource {
@@ -85,8 +97,14 @@ impl TripleSource {
     /// The triples, to be gone through.
     pub fn open(&self) -> Result<Box<dyn Triples>> {
         match self {
-            Self::Array { path, weights, .. } => {
-                Ok(Box::new(ArrayTriples::open(path, weights.as_deref())?))
+            Self::Array { path, weights, part, .. } => {
+                let array = ArrayTriples::open(path, weights.as_deref())?;
+                Ok(match *part {
+                    None => Box::new(array),
+                    Some(ArrayPart { held_out, part, count }) => {
+                        Box::new(PartTriples::new(array, held_out, part, count))
+                    }
+                })
             }
             Self::Graph { links, count } => Ok(Box::new(GraphTriples::new(links.open()?, *count))),
         }
