@@ -214,6 +214,14 @@ def placement(**parts: int) -> Placement:
     return Placement(memory=1 << 30, partitions=4, slots=2, spare=False, parts=parts)
 
 
+def test_of_training_and_ranking_a_gpu_has_one_at_a_time() -> None:
+    tables: dict[str, int] = {"slots": 90, "relations": 10, "the process": 7}
+    training = {"a batch": 20, "score function": 5}
+    assert placement(**tables, **training).on_device == 125
+    assert placement(**tables, **training, evaluation=24).on_device == 125
+    assert placement(**tables, **training, evaluation=26).on_device == 126
+
+
 def test_the_gpu_is_taken_where_it_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = placement(slots=90, relations=10), placement(slots=90, relations=11)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -61,7 +61,10 @@ READ_TOGETHER = 1 << 16
 _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
-_ON_DEVICE = ("embeddings", "optimiser", "slots", "relations", "a batch")
+_ON_DEVICE = ("embeddings", "optimiser", "slots", "relations")
+"""Parts that a GPU has all the time; those of training and of ranking take turns beside them."""
+_IN_TRAINING = ("a batch", "score function")
+_IN_RANKING = ("evaluation",)
 _STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
@@ -153,7 +156,11 @@ class Placement:
     @property
     def on_device(self) -> int:
         """Bytes that a GPU needs where the tables, or the partitions in memory, are on it."""
-        return sum(self.parts.get(name, 0) for name in _ON_DEVICE)
+        tables, training, ranking = (
+            sum(self.parts.get(name, 0) for name in names)
+            for names in (_ON_DEVICE, _IN_TRAINING, _IN_RANKING)
+        )
+        return tables + max(training, ranking)
 
     @property
     def for_evaluation(self) -> int:
