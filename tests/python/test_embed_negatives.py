@@ -132,11 +132,9 @@ def test_known_targets_are_those_of_a_dictionary(
 ) -> None:
     table = torch.tensor(known, dtype=torch.int64).reshape(-1, 3)
     questions = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2)
-    rows, targets = KnownTargets(*table.unbind(1)).of(*questions.unbind(1))
     found: list[list[int]] = [[] for _ in asked]
-    for row, target in zip(rows.tolist(), targets.tolist(), strict=True):
+    for row, target in among(KnownTargets(*table.unbind(1)), questions, torch.arange(8)):
         found[row].append(target)
-    assert rows.tolist() == sorted(rows.tolist())
     assert found == [
         sorted({tail for head, relation, tail in known if (head, relation) == pair})
         for pair in asked
@@ -148,24 +146,46 @@ def test_known_targets_are_those_of_a_dictionary(
     known=triples_of_few,
     asked=some.lists(some.tuples(some.integers(0, 6), some.integers(0, 4))),
     candidates=some.lists(some.integers(0, 7), max_size=12),
+    together=some.sampled_from([1, 3, 1 << 16]),
 )
-def test_known_targets_among_candidates_are_those_of_all_that_are_there(
-    known: list[tuple[int, int, int]], asked: list[tuple[int, int]], candidates: list[int]
+def test_known_targets_among_candidates_are_found_some_at_a_time(
+    known: list[tuple[int, int, int]],
+    asked: list[tuple[int, int]],
+    candidates: list[int],
+    together: int,
 ) -> None:
     targets = KnownTargets(*torch.tensor(known, dtype=torch.int64).reshape(-1, 3).unbind(1))
-    anchors, relations = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2).unbind(1)
+    questions = torch.tensor(asked, dtype=torch.int64).reshape(-1, 2)
     candidates.sort()
-    found = targets.among(anchors, relations, torch.tensor(candidates, dtype=torch.int64))
-    rows, every = targets.of(anchors, relations)
-    expected = {
+    looked_up: list[int] = []
+
+    def watched(counts: Tensor) -> tuple[Tensor, Tensor]:
+        looked_up.append(int(counts.sum()))
+        return repeat_ranges(counts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outercore.embed.negatives._TOGETHER", together)
+        patch.setattr("outercore.embed.negatives.repeat_ranges", watched)
+        found = among(targets, questions, torch.tensor(candidates, dtype=torch.int64))
+    expected = [
         (row, column)
-        for row, target in zip(rows.tolist(), every.tolist(), strict=True)
+        for row, pair in enumerate(asked)
         for column, candidate in enumerate(candidates)
-        if candidate == target
-    }
-    pairs = torch.stack([found.rows, found.columns], 1).tolist()
-    assert sorted(map(tuple, pairs)) == sorted(expected)
-    assert found.rows.tolist() == sorted(found.rows.tolist())
+        if (*pair, candidate) in known
+    ]
+    assert sorted(found) == expected
+    # Those of a row that begins a piece, and as many again.
+    assert max(looked_up, default=0) <= 2 * together
+
+
+def among(known: KnownTargets, questions: Tensor, candidates: Tensor) -> list[tuple[int, int]]:
+    """Pairs (row, column), of all pieces; rows of a piece ascend."""
+    found = []
+    for piece in known.among(*questions.unbind(1), candidates):
+        rows = piece.rows.tolist()
+        assert rows == sorted(rows)
+        found += zip(rows, piece.columns.tolist(), strict=True)
+    return found
 
 
 @settings(max_examples=100, deadline=None)

@@ -201,6 +201,17 @@ def test_candidates_by_degree_take_a_running_sum_of_each() -> None:
         assert way(by_degree).needed - way(plain).needed == 8 * LARGE.entities
 
 
+def test_known_negatives_take_a_flag_each_and_what_looks_for_them() -> None:
+    own = EmbedConfig.from_dict({"optimiser": {"chunk_size": 300, "batch_size": 600}})
+    rotate = replace(own, model=replace(own.model, kind="rotate"))
+    filtered = NegativesConfig(filter="known")
+    for chosen, of_pair in ((own, 1), (rotate, 33)):
+        known = replace(chosen, negatives=filtered)
+        parts = in_memory(known, LARGE, 0).parts
+        assert parts["known negatives"] == (14 << 20) + of_pair * 449 * 1000
+        assert "known negatives" not in in_memory(chosen, LARGE, 0).parts
+
+
 def test_a_commit_has_another_copy_of_relations_in_partitions() -> None:
     plain, many = config(1024 * MIB), replace(LARGE, relations=200_000)
     parts = partitioned(plain, many, 0, 16, 4, "in-place").parts

@@ -291,6 +291,27 @@ def test_first_rows_in_memory_come_some_at_a_time(monkeypatch: pytest.MonkeyPatc
         assert max(asked) == min(rows, 40)
 
 
+@pytest.mark.parametrize("kind", ["distmult", "rotate"])
+def test_known_negatives_of_a_hub_are_never_listed_for_all_its_triples(kind: str) -> None:
+    """Each of its triples knows all of them: their pairs are squares."""
+    links = 6000
+    triples = torch.zeros(links, 3, dtype=torch.int64)
+    triples[:, 2] = torch.arange(1, links + 1)
+    config = EmbedConfig.from_dict(
+        {
+            "model": {"kind": kind, "dim": 4},
+            "negatives": {"filter": "known", "count": 40},
+            "optimiser": {"batch_size": links, "chunk_size": 600},
+        }
+    )
+    trainer = trainer_of(config, triples)
+    (pool,) = trainer.store.pools(0)
+    with _Largest() as largest:
+        trainer.train_pool(pool, 0, after_batch=lambda *_: True)
+    # The largest is made for every pair of a triple and a negative, or for triples.
+    assert largest.bytes <= 24 * 900 * 40 < 600 * links
+
+
 def test_an_epoch_is_all_pools_even_those_without_a_triple() -> None:
     whole = trainer_of(config_of(), shifts())
     pieces = trainer_of(config_of(), shifts())

@@ -28,8 +28,6 @@ from outercore.errors import InvalidError
 
 _SIDES: tuple[Side, ...] = ("tail", "head")
 _BLOCK_NUMBERS = 1 << 21
-_LOOKED_UP = 1 << 16
-"""Known answers that are looked for in a block together, some 100 bytes each, give or take."""
 
 
 @dataclass(frozen=True)
@@ -276,37 +274,16 @@ class _Questions:
             self._compare_some(some, entities, rows, out.between(some.start, some.stop))
 
     def _known_among(self, entities: Tensor, some: slice) -> Iterator[Masked]:
-        """Where the other true answers of some questions stand among `entities`, some at a time.
-
-        Made anew for each block and few questions: all answers of all questions of a hub are as
-        many as the square of its degree.
-        """
+        """Where the other true answers of some questions stand among `entities`, some at a time."""
         if self._known is None:
             return
-        anchors, relations = self._asked_for.anchors[some], self._relation_ids[some]
-        counts = self._known.counts(anchors, relations, entities)
-        # Only those of a hub are so many in a block that they are divided themselves.
-        width = len(entities) if int(counts.max()) <= _LOOKED_UP else _LOOKED_UP
-        for first in range(0, len(entities), width):
-            among = entities[first : first + width]
-            if len(among) < len(entities):
-                counts = self._known.counts(anchors, relations, among)
-            before, start = counts.cumsum(0) // _LOOKED_UP, some.start
-            for size in before.unique_consecutive(return_counts=True)[1].tolist():
-                found = self._others_among(among, slice(start, start + size))
-                yield Masked(found.rows + (start - some.start), found.columns + first)
-                start += size
-
-    def _others_among(self, entities: Tensor, some: slice) -> Masked:
-        """The same, at once."""
-        assert self._known is not None
-        anchors = self._asked_for.anchors[some]
-        found = self._known.among(anchors, self._relation_ids[some], entities)
-        others = entities[found.columns]
-        rest = others != self._asked_for.targets[some][found.rows]
-        if not self._loops:
-            rest &= others != anchors[found.rows]
-        return Masked(found.rows[rest], found.columns[rest])
+        anchors, targets = self._asked_for.anchors[some], self._asked_for.targets[some]
+        for found in self._known.among(anchors, self._relation_ids[some], entities):
+            others = entities[found.columns]
+            rest = others != targets[found.rows]
+            if not self._loops:
+                rest &= others != anchors[found.rows]
+            yield Masked(found.rows[rest], found.columns[rest])
 
     def _compare_some(self, some: slice, entities: Tensor, rows: Tensor, out: Masked) -> None:
         scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)

@@ -324,6 +324,37 @@ class Masked(NamedTuple):
         """The same pairs on a device."""
         return Masked(self.rows.to(device), self.columns.to(device))
 
+    def pairs(self) -> Masked:
+        """The pairs."""
+        return self
+
+    def hide(self, scores: Tensor) -> None:
+        """Gives their scores, [rows, candidates], the value minus infinity."""
+        scores[self.rows, self.columns] = -torch.inf
+
+
+class MaskMatrix(NamedTuple):
+    """The same where they may be most of all pairs: a byte each, whether it counts or not."""
+
+    hidden: Tensor
+    """bool [rows, candidates]"""
+
+    def between(self, start: int, stop: int) -> MaskMatrix:
+        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
+        return MaskMatrix(self.hidden[start:stop])
+
+    def to(self, device: torch.device) -> MaskMatrix:
+        """The same pairs on a device."""
+        return MaskMatrix(self.hidden.to(device))
+
+    def pairs(self) -> Masked:
+        """The pairs, 16 bytes each, and as many again while they are found."""
+        return Masked(*self.hidden.nonzero(as_tuple=True))
+
+    def hide(self, scores: Tensor) -> None:
+        """Gives their scores, [rows, candidates], the value minus infinity."""
+        scores.masked_fill_(self.hidden, -torch.inf)
+
 
 def query_gradients(
     similarity: Similarity,
@@ -333,7 +364,7 @@ def query_gradients(
     candidates: Tensor,
     weights: Tensor,
     *,
-    masked: Masked | None,
+    masked: Masked | MaskMatrix | None,
     bias: Tensor | None,
     to_candidates: Tensor,
     workspace: Workspace,
@@ -357,7 +388,7 @@ def query_gradients(
             candidates,
             positives,
             weights,
-            masked,
+            None if masked is None else masked.pairs(),
             bias,
             to_candidates,
         )
@@ -376,8 +407,7 @@ def query_gradients(
         if bias is not None:
             scores.add_(bias)
         if masked is not None:
-            hidden = masked.between(start, stop)
-            scores[hidden.rows, hidden.columns] = -torch.inf
+            masked.between(start, stop).hide(scores)
         if options is None:
             work = workspace.take("work", shape, queries)
             found = loss.gradients(positives[rows], scores, weights[rows], work)

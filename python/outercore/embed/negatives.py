@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,10 @@ from outercore import _core
 from outercore.embed.config import NegativesConfig
 from outercore.embed.kernels import Masked
 from outercore.errors import InvalidError
+
+_TOGETHER = 1 << 15
+"""Pairs of a question and a known target that are looked for together, some 100 bytes each, give
+or take: those of a question that begins a piece, and as many again."""
 
 
 class Negatives(NamedTuple):
@@ -107,37 +112,46 @@ class KnownTargets:
         made._keys, made._starts, made._targets = keys, starts, targets
         return made
 
-    def counts(self, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
-        """How many known targets each row has among distinct `candidates`, which ascend, at most.
+    def among(self, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Iterator[Masked]:
+        """Where the known targets of each row stand among `candidates`, which ascend, every time
+        if several; some pairs at a time.
 
-        Shapes: all int64, [rows], [rows], [candidates], one at least; the result int64 [rows].
+        All targets of all rows of a hub are as many as the square of its degree: so they are made
+        anew for few rows and few candidates.
+
+        Shapes: int64 [rows], [rows], [candidates].
+        Cost: memory for some times `_TOGETHER` pairs, and some numbers for each row; rows with the
+        same anchor and relation that are looked up together are looked up once.
         """
+        if not (self._keys.numel() and anchors.numel()):
+            return
+        for first in range(0, len(candidates), _TOGETHER):
+            some = candidates[first : first + _TOGETHER]
+            starts, stops = self._within(anchors, relations, some)
+            often = int(some.unique_consecutive(return_counts=True)[1].max())
+            most = (stops - starts).mul_(often).clamp_max_(len(some))
+            row = 0
+            pieces = (most.cumsum(0) // _TOGETHER).unique_consecutive(return_counts=True)[1]
+            for count in pieces.tolist():
+                rows = slice(row, row + count)
+                found = self._among(starts[rows], stops[rows], some)
+                yield Masked(found.rows + row, found.columns + first)
+                row += count
+
+    def _within(
+        self, anchors: Tensor, relations: Tensor, candidates: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Where each row's targets begin and end that are not below or above all `candidates`."""
         starts, stops = self._ranges(anchors, relations)
         first, last = candidates[[0, -1]]
         starts = self._lower_bounds(starts, stops, first)
-        stops = self._lower_bounds(starts, stops, last + 1)
-        return (stops - starts).clamp_max_(len(candidates))
+        return starts, self._lower_bounds(starts, stops, last + 1)
 
-    def of(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The known targets of each row: (number of the row, target), rows ascending."""
-        starts, stops = self._ranges(anchors, relations)
-        return self._pairs(starts, stops)
-
-    def among(self, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Masked:
-        """Where the known targets of each row stand among `candidates`, which ascend.
-
-        Cost: memory for rows x candidates at most, however many targets are known; rows with the
-        same anchor and relation are looked up once.
-        """
-        if not (self._keys.numel() and candidates.numel() and anchors.numel()):
-            nothing = anchors.new_empty(0)
-            return Masked(nothing, nothing)
-        kinds = max(self._relations, int(relations.max()) + 1)
-        keys, key_of_row = torch.unique(anchors * kinds + relations, return_inverse=True)
-        starts, stops = self._ranges(keys // kinds, keys % kinds)
-        first, last = candidates[[0, -1]]
-        starts = self._lower_bounds(starts, stops, first)
-        stops = self._lower_bounds(starts, stops, last + 1)
+    def _among(self, starts: Tensor, stops: Tensor, candidates: Tensor) -> Masked:
+        """The same as `among` of rows' targets by where they begin and end, all at once."""
+        starts, of_row = torch.where(starts < stops, starts, -1).unique(return_inverse=True)
+        # Rows of one key end alike; of those without a target nothing is looked up.
+        stops = starts.scatter(0, of_row, stops).where(starts >= 0, -1)
         # What is fewer is looked up in the other: a key's targets or the candidates.
         few = stops - starts <= len(candidates)
         found = occurrences(candidates, *self._pairs(starts, torch.where(few, stops, starts)))
@@ -149,10 +163,10 @@ class KnownTargets:
         hits &= self._targets[places.clamp_max(len(self._targets) - 1)] == candidates[columns]
         owners, order = torch.cat([found.rows, owners[hits]]).sort(stable=True)
         columns = torch.cat([found.columns, columns[hits]])[order]
-        counts = torch.bincount(owners, minlength=len(keys))
+        counts = torch.bincount(owners, minlength=len(starts))
         before = torch.cumsum(counts, 0) - counts
-        rows, offsets = repeat_ranges(counts[key_of_row])
-        return Masked(rows, columns[before[key_of_row[rows]] + offsets])
+        rows, offsets = repeat_ranges(counts[of_row])
+        return Masked(rows, columns[before[of_row[rows]] + offsets])
 
     def _ranges(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where each row's targets begin and end."""

@@ -54,6 +54,12 @@ they say otherwise once they are counted, `skewed` finds room."""
 _KNOWN = 96
 """Bytes that known targets of both ends take of a triple while the second of them are made: 64 to
 80 of 10 M triples, and what is freed and not given back."""
+_LOOKING_UP = 14 << 20
+"""Bytes that known targets among a chunk's negatives take while they are looked for, however many
+there are."""
+_A_FLAG, _A_PAIR = 1, 32
+"""Bytes of a triple and a negative: whether it counts; what says so where scores are distances that
+no product computes, if all are known."""
 _BUCKET_BYTES = 32
 """What the core knows of a bucket."""
 READ_TOGETHER = 1 << 16
@@ -574,6 +580,7 @@ def _shared(
         "ranked triples": _ranked(config, size),
         "evaluation": max(_LEAST_EVALUATION, LEAST_QUESTIONS * question_bytes(config)),
         **_autograd(config, chunk, negatives),
+        **_known_negatives(config, chunk, negatives),
         **_candidates(config, size),
         **({"another run's rows": size.first_rows} if size.first_rows else {}),
         "the process": _WORKING,
@@ -599,11 +606,24 @@ def trained_by_core(config: EmbedConfig) -> bool:
 def _group_bytes(config: EmbedConfig, chunk: int, negatives: int) -> int:
     """What groups of a chunk's triples need for gradients of candidates of their own, which they
     have where no matrix product makes these."""
-    model = config.model
-    if model.kind != "rotate" and (model.kind, model.norm) != ("transe", 1):
+    if not _loops(config):
         return 0
+    model = config.model
     of_one = 4 * model.dim * negatives
     return min(max(chunk // _LEAST_GROUP, 1) * of_one, max(_GROUP_BYTES, of_one))
+
+
+def _loops(config: EmbedConfig) -> bool:
+    """Whether scores are distances that no matrix product computes."""
+    return config.model.kind == "rotate" or (config.model.kind, config.model.norm) == ("transe", 1)
+
+
+def _known_negatives(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]:
+    """Which negatives of a chunk's triples are known, if that is asked for: a hub's may be all."""
+    if not _knows_triples(config):
+        return {}
+    of_pair = _A_FLAG + (_A_PAIR if _loops(config) else 0)
+    return {"known negatives": _LOOKING_UP + of_pair * chunk * negatives}
 
 
 def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]:

@@ -84,7 +84,8 @@ def chunk_gradients(
         negatives = negatives + chunk.bias
     if chunk.masked is not None:
         hidden = torch.zeros_like(negatives, dtype=torch.bool)
-        hidden[chunk.masked.rows, chunk.masked.columns] = True
+        masked = chunk.masked.pairs()
+        hidden[masked.rows, masked.columns] = True
         negatives = negatives.masked_fill(hidden, -torch.inf)
     value = loss(objective, positives, negatives, chunk.weights)
     found = torch.autograd.grad(value, leaves, allow_unused=True)

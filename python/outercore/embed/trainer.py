@@ -13,7 +13,7 @@ from torch import Tensor
 
 from outercore.embed.batches import CoreBatches
 from outercore.embed.config import EmbedConfig
-from outercore.embed.kernels import Masked, Workspace
+from outercore.embed.kernels import Masked, MaskMatrix, Workspace
 from outercore.embed.losses import build_loss
 from outercore.embed.models import Chunk, Model, RowGradients, Side, build_model
 from outercore.embed.native import gather_rows
@@ -293,28 +293,33 @@ class Trainer:
         triples: Tensor,
         question: Ask,
         negatives: Negatives,
-    ) -> Masked | None:
+    ) -> Masked | MaskMatrix | None:
+        device = context.pool.entities.device
         match self.config.negatives.filter:
             case "none":
                 return None
             case "own":
-                rows, targets = torch.arange(len(triples)), question.targets
+                rows = torch.arange(len(triples))
+                return occurrences(negatives.rows, rows, question.targets).to(device)
             case "known":
-                rows, targets = self._known_targets(context, side, question.anchors, triples[:, 1])
-        return occurrences(negatives.rows, rows, targets).to(context.pool.entities.device)
+                asked = (question.anchors, triples[:, 1], negatives.rows)
+                return self._known_among(context, side, *asked).to(device)
 
-    def _known_targets(
-        self, context: _PoolContext, side: Side, anchors: Tensor, relations: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The entities that complete each anchor to a triple of the pool; rows ascending."""
-        rows, targets = context.known[side].of(anchors, relations)
-        if not self._undirected:
-            return rows, targets
+    def _known_among(
+        self,
+        context: _PoolContext,
+        side: Side,
+        anchors: Tensor,
+        relations: Tensor,
+        candidates: Tensor,
+    ) -> MaskMatrix:
+        """Which candidates complete each anchor to a triple of the pool."""
+        hidden = torch.zeros(len(anchors), len(candidates), dtype=torch.bool)
         # The reverses need no maps of their own: what is known of an anchor as the other end.
-        other: Side = "head" if side == "tail" else "tail"
-        more, reverse = context.known[other].of(anchors, relations)
-        rows, order = torch.cat([rows, more]).sort(stable=True)
-        return rows, torch.cat([targets, reverse])[order]
+        for known in context.known.values() if self._undirected else (context.known[side],):
+            for found in known.among(anchors, relations, candidates):
+                hidden[found.rows, found.columns] = True
+        return MaskMatrix(hidden)
 
     def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
         if self._regulariser is None:

@@ -10,6 +10,7 @@ from outercore.embed.kernels import (
     ChunkGradients,
     Inner,
     Masked,
+    MaskMatrix,
     Similarity,
     Workspace,
     fuses,
@@ -36,7 +37,7 @@ class Chunk(NamedTuple):
     """[negatives, width]"""
     weights: Tensor
     """[rows]"""
-    masked: Masked | None
+    masked: Masked | MaskMatrix | None
     bias: Tensor | None
     """[negatives], added to their scores."""
     own: tuple[Tensor, Tensor] | None = None

@@ -81,7 +81,7 @@ class CustomModel:
         if chunk.bias is not None:
             scores.add_(chunk.bias)
         if chunk.masked is not None:
-            scores[chunk.masked.rows, chunk.masked.columns] = -torch.inf
+            chunk.masked.hide(scores)
         work = workspace.take("work", tuple(scores.shape), scores)
         found = loss.gradients(positives, scores, chunk.weights, work)
         with torch.enable_grad():
