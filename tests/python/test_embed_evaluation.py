@@ -11,10 +11,18 @@ import torch
 from torch import Tensor
 
 from outercore.embed import evaluate as evaluation
-from outercore.embed import negatives, reference
+from outercore.embed import negatives, ranks, reference
 from outercore.embed.config import ModelConfig, ModelName
-from outercore.embed.evaluate import Candidates, Evaluation, RankMetrics, evaluate
+from outercore.embed.evaluate import (
+    Asked,
+    Candidates,
+    Evaluation,
+    RankMetrics,
+    evaluate,
+    rank_together,
+)
 from outercore.embed.models import CustomModel, build_model
+from outercore.embed.ranks import SIDES
 from outercore.embed.store import MemoryStore
 from outercore.errors import InvalidError
 
@@ -159,8 +167,50 @@ def run(**options: Any) -> Evaluation:
 def test_neither_blocks_nor_groups_change_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(block_rows=100)
     for block_rows, group, numbers in itertools.product((1, 7, 23), (1, 13), (1, 40)):
-        monkeypatch.setattr(evaluation, "_BLOCK_NUMBERS", numbers)
+        monkeypatch.setattr(ranks, "_BLOCK_NUMBERS", numbers)
         assert run(block_rows=block_rows, group=group) == expected
+
+
+class Read(MemoryStore):
+    """Counts passes over the table, and rows that are read besides."""
+
+    passes = others = 0
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        self.passes += 1
+        return super().blocks()
+
+    def rows(self, entities: Tensor) -> Tensor:
+        self.others += len(entities)
+        return super().rows(entities)
+
+
+@pytest.mark.parametrize("group", [1, 7, 25, 45, 100])
+def test_parts_and_kinds_of_candidates_are_ranked_in_the_same_passes(group: int) -> None:
+    config = ModelConfig(dim=DIM, reciprocal=True)
+    model, store = build_model(config), a_store(config)
+    every, drawn = Candidates(), Candidates("uniform", 9)
+    parts = [random_triples(count, seed) for seed, count in ((3, 30), (5, 15))]
+    kinds = [[every, drawn], [every]]
+    known = [store.triples, *parts]
+    answers = {side: evaluation._known(torch.cat(known), side) for side in SIDES}
+    store.__class__ = Read
+    found = rank_together(
+        store,
+        model,
+        [Asked(some, of, answers) for some, of in zip(parts, kinds, strict=True)],
+        reciprocal=True,
+        group=group,
+    )
+    assert isinstance(store, Read)
+    # Both sides share the rows of their ends, and all groups the candidates that are drawn.
+    assert (store.passes, store.others) == (-(-45 // group), 2 * 45 + 9)
+    for triples, of, rankings in zip(parts, kinds, found, strict=True):
+        for candidates, ranking in zip(of, rankings, strict=True):
+            alone = evaluate(
+                store, model, triples, known=known, candidates=candidates, reciprocal=True
+            )
+            assert ranking.evaluation() == alone
 
 
 class Scattered(MemoryStore):
@@ -193,7 +243,7 @@ def test_the_answers_of_a_hub_are_never_in_memory_for_all_its_questions(
         return ranges(counts)
 
     monkeypatch.setattr(negatives, "repeat_ranges", watched)
-    monkeypatch.setattr(evaluation, "_BLOCK_NUMBERS", 30)
+    monkeypatch.setattr(ranks, "_BLOCK_NUMBERS", 30)
     assert evaluate(store, model, hub, known=[hub], candidates=candidates) == expected
     assert seen
     assert max(seen) <= 30
@@ -213,7 +263,6 @@ def test_sampled_candidates_count_every_time_they_are_drawn(kind: Any) -> None:
         degree_sums=store.degrees.cumsum(0),
     )
     sampled = evaluation._sample(store, candidates, store.degrees.cumsum(0))
-    assert sampled is not None
     drawn = sampled[0].tolist()
     assert len(drawn) == 60 > len(set(drawn))
     known = {tuple(triple) for triple in store.triples.tolist()}
@@ -229,7 +278,6 @@ def test_candidates_are_drawn_by_degree() -> None:
     store = MemoryStore(torch.tensor([[1, 0, 4], [4, 0, 4], [4, 0, 2]]), 6, 1)
     store.entities = torch.zeros(6, DIM)
     sampled = evaluation._sample(store, Candidates("degree", 6000), store.degrees.cumsum(0))
-    assert sampled is not None
     counts = torch.bincount(sampled[0], minlength=6).tolist()
     assert counts == pytest.approx([0, 1000, 1000, 0, 4000, 0], abs=150)
 

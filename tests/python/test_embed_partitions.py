@@ -437,9 +437,12 @@ def test_known_triples_of_a_pool_end_with_it(
             yield pool
 
     monkeypatch.setattr(store, "pools", watched)
-    Trainer(store, setting.config).train_epoch(0)
+    trainer = Trainer(store, setting.config)
+    trainer.train_epoch(0)
     assert len(alive) > 2
     assert not any(alive)
+    # Nor is what is known of the last pool there when its end is followed by ranking.
+    assert not trainer._known
 
 
 def test_known_triples_in_memory_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,11 +184,32 @@ def test_a_resolved_configuration_gives_the_same_placement_again() -> None:
 def test_ranked_triples_and_their_answers_are_counted() -> None:
     ranked = Size(LARGE.entities, LARGE.relations, LARGE.triples, held_out=100_000)
     more = least_of(ranked) - least_of(LARGE)
-    # 40 bytes a triple, 16 an end, 4 an answer: at least the other triples of both ends.
-    assert more >= 100_000 * (40 + 2 * 16 + 4 * 2 * 16)
+    # 40 bytes a triple and 64 its ranks, 16 an end, 4 an answer: at least the other triples of
+    # both ends.
+    assert more >= 100_000 * (40 + 64 + 2 * 16 + 4 * 2 * 16)
     # Once they are counted, so many: a hub's may be most of all triples.
     hubs = replace(ranked, answers=30_000_000)
-    assert least_of(hubs) - least_of(LARGE) == 100_000 * (40 + 2 * 16) + 4 * 30_000_000
+    counted = least_of(hubs) - least_of(LARGE)
+    assert counted == 100_000 * (40 + 64 + 2 * 16) + 4 * 30_000_000
+
+
+def test_ranks_among_further_candidates_are_counted_with_these() -> None:
+    ranked = replace(LARGE, held_out=100_000)
+    plain = config(1024 * MIB)
+    more = replace(plain, evaluation=EvaluationConfig(also=("all", "uniform"), count=500))
+    parts, of_one = in_memory(more, ranked, 0).parts, in_memory(plain, ranked, 0).parts
+    assert parts["ranked triples"] - of_one["ranked triples"] == 2 * 64 * 100_000
+    assert parts["candidates"] == 2 * 500 * (4 * 64 + 16)
+
+
+def test_questions_have_the_memory_of_a_pool_in_training() -> None:
+    placed = place(config(200 * MIB), LARGE)
+    assert not placed.in_memory
+    lent = placed.parts["triples in training"]
+    assert lent > 0
+    assert placed.for_evaluation == placed.parts["evaluation"] + lent
+    whole = place(config(4096 * MIB), LARGE)
+    assert whole.for_evaluation == whole.parts["evaluation"]
 
 
 def test_candidates_by_degree_take_a_running_sum_of_each() -> None:
@@ -198,7 +219,9 @@ def test_candidates_by_degree_take_a_running_sum_of_each() -> None:
         lambda config: in_memory(config, LARGE, 0),
         lambda config: partitioned(config, LARGE, 0, 16, 4, "in-place"),
     ):
-        assert way(by_degree).needed - way(plain).needed == 8 * LARGE.entities
+        found = way(by_degree).parts
+        assert found["degrees of candidates"] == 8 * LARGE.entities
+        assert "degrees of candidates" not in way(plain).parts
 
 
 def test_known_negatives_take_a_flag_each_and_what_looks_for_them() -> None:

@@ -118,7 +118,7 @@ def ranks(
     with _scoring(embedding, (part,), evaluation, seed, memory, observer) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
-        found = scoring.ranking(part, scoring.candidates(part), part)
+        found = scoring.ranking(part, part)
         held_out = scoring.triples(part)
     return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
 

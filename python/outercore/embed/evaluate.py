@@ -2,32 +2,26 @@
 
 The table of entities is streamed once for each group of triples: blocks of it are compared with
 all of the group's questions, and only counts are kept. So evaluation needs no more of the table in
-memory than a block, whether it lies in memory or in partitions on disk.
-
-A rank counts the candidates with a higher score, and half of those with the same one: the mean of
-the optimistic and the pessimistic rank, so that a model that says the same of all gains nothing.
-Scores closer than their rounding are the same.
+memory than a block, whether it lies in memory or in partitions on disk. A group may have triples
+of several parts, and be ranked among candidates of several kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from outercore.embed.kernels import Masked
 from outercore.embed.models import Model, Side
-from outercore.embed.negatives import KnownTargets, occurrences
+from outercore.embed.negatives import KnownTargets
+from outercore.embed.passes import groups_of
 from outercore.embed.randomness import Purpose, generator
+from outercore.embed.ranks import SIDES, Questions, Ranks, Tally, questions_of
 from outercore.embed.store import Store, check_triples
-from outercore.embed.trainer import ask
 from outercore.errors import InvalidError
-
-_SIDES: tuple[Side, ...] = ("tail", "head")
-_BLOCK_NUMBERS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -101,15 +95,6 @@ class Evaluation:
         return "\n".join(lines)
 
 
-class Ranks(NamedTuple):
-    """Ranks, float64, and numbers of candidates, [questions] each."""
-
-    raw: Tensor
-    raw_candidates: Tensor
-    filtered: Tensor
-    filtered_candidates: Tensor
-
-
 @dataclass(frozen=True)
 class Ranking:
     """Where the true end of every triple stands: what figures are made of."""
@@ -121,7 +106,7 @@ class Ranking:
 
     def reciprocal(self) -> Tensor:
         """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads."""
-        both = (self.by_side[side] for side in _SIDES)
+        both = (self.by_side[side] for side in SIDES)
         ranks = [ranks.filtered if self.filtered else ranks.raw for ranks in both]
         return torch.stack(ranks, dim=1).reciprocal()
 
@@ -178,138 +163,114 @@ def rank(
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degree_sums` int64
     [entities], the running sums of their degrees, for candidates by degree.
-    Cost: one pass over the table for each `group` triples, two rows in memory for each of them,
-    and questions x entities scores.
+    Cost: one pass over the table for each `group` triples, three rows in memory for each of them,
+    or four of reciprocal relations, and questions x entities scores.
     Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
     """
-    check_triples("triples", triples, store.entity_count, store.relation_count)
-    if not len(triples):
-        raise InvalidError("evaluation: expected at least one triple, found none")
-    candidates = candidates or Candidates()
     if known:
         every = torch.cat(list(known))
-        answers = {side: _known(every, side) for side in _SIDES}
-    found: dict[Side, Ranks] = {}
+        answers = {side: _known(every, side) for side in SIDES}
+    asked = Asked(triples, (candidates or Candidates(),), answers)
+    [[found]] = rank_together(
+        store,
+        model,
+        [asked],
+        reciprocal=reciprocal,
+        loops=loops,
+        degree_sums=degree_sums,
+        group=group,
+        after_block=after_block,
+    )
+    return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Triples whose ends are ranked."""
+
+    triples: Tensor
+    """int64 [m, 3], entities by number."""
+    candidates: Sequence[Candidates]
+    """Among what, each for itself."""
+    answers: Mapping[Side, KnownTargets] | None = None
+    """Other true answers, by side; `None` where nothing is filtered."""
+
+
+def rank_together(
+    store: Store,
+    model: Model,
+    asked: Sequence[Asked],
+    *,
+    reciprocal: bool = False,
+    loops: bool = True,
+    degree_sums: Tensor | None = None,
+    group: int = 1 << 16,
+    after_block: Callable[[int], None] | None = None,
+) -> list[list[Ranking]]:
+    """What `rank` finds of each, among each kind of its candidates, in as few passes as there are
+    groups of all triples together.
+
+    Cost: beside the passes one read of the rows of each group's ends, and of candidates that are
+    drawn.
+    Errors: as `rank`.
+    """
+    for one in asked:
+        check_triples("triples", one.triples, store.entity_count, store.relation_count)
+        if not len(one.triples):
+            raise InvalidError("evaluation: expected at least one triple, found none")
+    drawn = dict.fromkeys(candidates for one in asked for candidates in one.candidates)
+    found = [
+        [{side: Ranks.empty(len(one.triples)) for side in SIDES} for _ in one.candidates]
+        for one in asked
+    ]
     with torch.no_grad():
-        sampled = _sample(store, candidates, degree_sums)
-        parts: dict[Side, list[Ranks]] = {side: [] for side in _SIDES}
-        for some in triples.split(group):
-            sides = [
-                _Questions(
-                    store,
-                    model,
-                    some,
-                    side,
-                    None if answers is None else answers[side],
-                    reciprocal=reciprocal,
-                    loops=loops,
-                )
-                for side in _SIDES
-            ]
-            for entities, rows in store.blocks() if sampled is None else [sampled]:
-                _require_finite(entities, rows)
-                for questions in sides:
-                    questions.compare(entities, rows)
-                if after_block is not None:
-                    after_block(len(rows))
-            for questions in sides:
-                parts[questions.side].append(questions.ranks())
-        for side in _SIDES:
-            found[side] = Ranks(*(torch.cat(column) for column in zip(*parts[side], strict=True)))
-    filtered = answers is not None
-    protocol = _protocol(store, candidates, len(triples), filtered=filtered, loops=loops)
-    return Ranking(protocol, found, filtered)
+        sampled = {one: _sample(store, one, degree_sums) for one in drawn if one.kind != "all"}
+        for pieces in groups_of([len(one.triples) for one in asked], group):
+            parts = [(asked[part].triples[place], asked[part].answers) for part, place in pieces]
+            questions = questions_of(store, model, parts, reciprocal=reciprocal, loops=loops)
+            compared: dict[Candidates, list[_Counted]] = {}
+            for (part, place), sides in zip(pieces, questions, strict=True):
+                for candidates, ranks in zip(asked[part].candidates, found[part], strict=True):
+                    compared.setdefault(candidates, []).extend(
+                        _Counted(some, Tally(len(some)), ranks[side], place) for side, some in sides
+                    )
+            for candidates, counted in compared.items():
+                blocks = store.blocks() if candidates.kind == "all" else [sampled[candidates]]
+                _count(blocks, counted, after_block)
+            # Before the next group's rows are there.
+            del questions, compared, counted
+    return [
+        [
+            Ranking(_protocol(store, candidates, one, loops=loops), ranks, one.answers is not None)
+            for candidates, ranks in zip(one.candidates, ranks_of, strict=True)
+        ]
+        for one, ranks_of in zip(asked, found, strict=True)
+    ]
 
 
-class _Questions:
-    """A group of triples with one end asked for, and what was counted so far."""
+class _Counted(NamedTuple):
+    """Questions, what is counted of them, and where their ranks go."""
 
-    def __init__(
-        self,
-        store: Store,
-        model: Model,
-        triples: Tensor,
-        side: Side,
-        known: KnownTargets | None,
-        *,
-        reciprocal: bool,
-        loops: bool,
-    ) -> None:
-        self.side: Side = side
-        self._model = model
-        question = ask(triples, side, store.relation_count, reciprocal=reciprocal)
-        self._asked = question.side
-        self._anchors = store.rows(question.anchors)
-        device = self._anchors.device
-        self._relations = store.relations[question.relations.to(device)]
-        self._targets = question.targets
-        targets = store.rows(question.targets)
-        score = model.paired(question.side, self._anchors, self._relations, targets)
-        slack = model.rounding(question.side, self._anchors, self._relations, targets)
-        if not bool(score.isfinite().all()):
-            row = int((~score.isfinite()).nonzero()[0])
-            raise InvalidError(f"triple {triples[row].tolist()}: its score is not finite")
-        self._above, self._below = score + slack, score - slack
-        count = len(triples)
-        self._higher = torch.zeros(2, count, dtype=torch.int64)
-        self._not_lower = torch.zeros(2, count, dtype=torch.int64)
-        self._compared = torch.zeros(2, count, dtype=torch.int64)
-        # What is no candidate, whatever is filtered: (question, entity).
-        self._out_rows, self._out = torch.arange(count), question.targets
-        if not loops:
-            others = (question.anchors != question.targets).nonzero().squeeze(1)
-            self._out_rows, order = torch.cat([self._out_rows, others]).sort(stable=True)
-            self._out = torch.cat([self._out, question.anchors[others]])[order]
-        self._known = known
-        self._asked_for, self._relation_ids = question, triples[:, 1]
-        self._loops = loops
+    questions: Questions
+    tally: Tally
+    ranks: Ranks
+    place: slice
 
-    def compare(self, entities: Tensor, rows: Tensor) -> None:
-        """Counts a block of candidates; `entities` ascend and may repeat."""
-        device = self._anchors.device
-        out = occurrences(entities, self._out_rows, self._out).to(device)
-        step = max(1, _BLOCK_NUMBERS // max(1, len(rows)))
-        for start in range(0, len(self._targets), step):
-            some = slice(start, min(start + step, len(self._targets)))
-            self._compare_some(some, entities, rows, out.between(some.start, some.stop))
 
-    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Masked]:
-        """Where the other true answers of some questions stand among `entities`, some at a time."""
-        if self._known is None:
-            return
-        anchors, targets = self._asked_for.anchors[some], self._asked_for.targets[some]
-        for found in self._known.among(anchors, self._relation_ids[some], entities):
-            others = entities[found.columns]
-            rest = others != targets[found.rows]
-            if not self._loops:
-                rest &= others != anchors[found.rows]
-            yield Masked(found.rows[rest], found.columns[rest])
-
-    def _compare_some(self, some: slice, entities: Tensor, rows: Tensor, out: Masked) -> None:
-        scores = self._model.scores(self._asked, self._anchors[some], self._relations[some], rows)
-        above, below = self._above[some], self._below[some]
-        scores[out.rows, out.columns] = -torch.inf
-        count = len(above)
-        higher = (scores > above.unsqueeze(1)).sum(dim=1)
-        not_lower = (scores >= below.unsqueeze(1)).sum(dim=1)
-        compared = len(rows) - torch.bincount(out.rows, minlength=count)
-        counts = ((self._higher, higher), (self._not_lower, not_lower), (self._compared, compared))
-        for total, all_of_them in counts:
-            total[:, some] += all_of_them.cpu()
-        for found in self._known_among(entities, some):
-            known = found.to(scores.device)
-            of_known = scores[known.rows, known.columns]
-            for total, rows_of_known in (
-                (self._higher, known.rows[of_known > above[known.rows]]),
-                (self._not_lower, known.rows[of_known >= below[known.rows]]),
-                (self._compared, known.rows),
-            ):
-                total[1, some] -= torch.bincount(rows_of_known, minlength=count).cpu()
-
-    def ranks(self) -> Ranks:
-        """The ranks, once all candidates are counted."""
-        ranks = 1.0 + (self._higher + self._not_lower).double() / 2.0
-        return Ranks(ranks[0], self._compared[0], ranks[1], self._compared[1])
+def _count(
+    blocks: Iterable[tuple[Tensor, Tensor]],
+    counted: Sequence[_Counted],
+    after_block: Callable[[int], None] | None,
+) -> None:
+    """Ranks all questions among candidates that come in blocks."""
+    for entities, rows in blocks:
+        _require_finite(entities, rows)
+        for one in counted:
+            one.questions.compare(one.tally, entities, rows)
+        if after_block is not None:
+            after_block(len(rows))
+    for one in counted:
+        one.ranks.put(one.place, one.tally.ranks())
 
 
 def _known(triples: Tensor, side: Side) -> KnownTargets:
@@ -321,10 +282,8 @@ def _known(triples: Tensor, side: Side) -> KnownTargets:
 
 def _sample(
     store: Store, candidates: Candidates, degree_sums: Tensor | None
-) -> tuple[Tensor, Tensor] | None:
-    """The candidates and their rows, `None` for all."""
-    if candidates.kind == "all":
-        return None
+) -> tuple[Tensor, Tensor]:
+    """Candidates that are drawn, and their rows."""
     random = generator(candidates.seed, Purpose.CANDIDATES)
     if candidates.kind == "uniform":
         drawn = torch.randint(store.entity_count, (candidates.count,), generator=random)
@@ -347,17 +306,17 @@ def _require_finite(entities: Tensor, rows: Tensor) -> None:
         raise InvalidError(f"entity {int(entities[row])}: its embedding is not finite")
 
 
-def _protocol(
-    store: Store, candidates: Candidates, triples: int, *, filtered: bool, loops: bool
-) -> str:
+def _protocol(store: Store, candidates: Candidates, asked: Asked, *, loops: bool) -> str:
     among = f"all {store.entity_count:,} entities"
     if candidates.kind != "all":
         how = "uniformly" if candidates.kind == "uniform" else "by degree"
         among = f"{candidates.count:,} entities drawn {how} (seed {candidates.seed})"
-    both = "filtered and raw" if filtered else "raw, other true answers count as wrong"
+    both = "filtered and raw"
+    if asked.answers is None:
+        both = "raw, other true answers count as wrong"
     if not loops:
         among += ", the node itself left out"
     return (
-        f"{triples:,} triples, heads and tails, among {among}; {both}; "
+        f"{len(asked.triples):,} triples, heads and tails, among {among}; {both}; "
         "ties: mean of the optimistic and the pessimistic rank"
     )

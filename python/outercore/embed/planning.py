@@ -79,8 +79,12 @@ _LEAST_EVALUATION, _EVALUATION = 4 << 20, 64 << 20
 _SHARE_FOR_EVALUATION = 0.1
 _SKEW = 2
 """Entities of triples have so many times the degree of entities, give or take."""
-_HELD_OUT, _QUESTION = 40, 16
-"""Bytes of a triple that is ranked, with its ranks; of what tells the answers of an end apart."""
+_HELD_OUT, _RANKS, _QUESTION = 40, 64, 16
+"""Bytes of a triple that is ranked; of the ranks of both ends among candidates of one kind; of what
+tells the answers of an end apart."""
+_ASKED, _TALLY = 320, 96
+"""Bytes of a triple in a group that is ranked besides its rows; of what is counted of both ends
+among candidates of one kind."""
 LEAST_QUESTIONS = 256
 """That are ranked in one pass over the table."""
 _NOMINAL_RATE, _NOMINAL_TRIPLE, _NOMINAL_POOL = 1e11, 5e-7, 2e-3
@@ -170,8 +174,9 @@ class Placement:
 
     @property
     def for_evaluation(self) -> int:
-        """Bytes for a group of questions."""
-        return self.parts["evaluation"]
+        """Bytes for a group of questions: those kept for it, and those of a pool in training, none
+        of which is there meanwhile."""
+        return self.parts["evaluation"] + self.parts.get("triples in training", 0)
 
     @property
     def for_partitions(self) -> int:
@@ -271,9 +276,10 @@ def _require_parts(config: EmbedConfig, size: Size) -> None:
 
 
 def question_bytes(config: EmbedConfig) -> int:
-    """Memory for a triple that is ranked: anchors, relations, targets and what is computed of
-    them, for both sides; counts and ids."""
-    return 2 * (5 * 4 * config.model.dim + 160)
+    """Memory for a triple that is ranked: the rows of both ends and of its relation, or relations,
+    which both sides share; ids, scores and counts."""
+    relations = (2 if config.model.reciprocal else 1) * relation_width(config.model)
+    return 4 * (2 * config.model.dim + relations) + _ASKED + _TALLY * _candidate_kinds(config)
 
 
 def order_of(config: EmbedConfig, placement: Placement, work: int | None = None) -> PartitionOrder:
@@ -636,21 +642,29 @@ def _autograd(config: EmbedConfig, chunk: int, negatives: int) -> dict[str, int]
 
 
 def _candidates(config: EmbedConfig, size: Size) -> dict[str, int]:
-    """Running sums of all degrees, where candidates are drawn by them."""
-    kinds = (config.evaluation.candidates, *config.evaluation.also)
-    return {"degrees of candidates": 8 * size.entities} if "degree" in kinds else {}
+    """Candidates that are or may be drawn, and running sums of all degrees, where it is by them."""
+    kinds = {config.evaluation.candidates, *config.evaluation.also}
+    drawn = len(kinds - {"all"}) * config.evaluation.count * (4 * config.model.dim + 16)
+    found = {"candidates": drawn} if drawn else {}
+    return {**found, "degrees of candidates": 8 * size.entities} if "degree" in kinds else found
+
+
+def _candidate_kinds(config: EmbedConfig) -> int:
+    """Kinds of candidates that a triple is ranked among."""
+    return len({config.evaluation.candidates, *config.evaluation.also})
 
 
 def _ranked(config: EmbedConfig, size: Size) -> int:
     """Held-out triples, the questions that they are, and true answers to these: about both ends'
     triples, if no more than there are, where they are not counted."""
+    ranks = (_HELD_OUT + _RANKS * _candidate_kinds(config)) * size.held_out
     if not config.evaluation.filtered:
-        return _HELD_OUT * size.held_out
+        return ranks
     answers = size.answers
     if answers is None:
         degree = 2 * size.triples / max(size.entities, 1)
         answers = int(min(2 * size.held_out * _SKEW * degree, 2 * size.triples))
-    return (_HELD_OUT + 2 * _QUESTION) * size.held_out + answer_bytes(size.entities) * answers
+    return ranks + 2 * _QUESTION * size.held_out + answer_bytes(size.entities) * answers
 
 
 def answer_bytes(entities: int) -> int:

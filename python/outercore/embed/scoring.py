@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig
-from outercore.embed.evaluate import Candidates, Evaluation, Ranking, rank
+from outercore.embed.evaluate import Asked, Candidates, Evaluation, Ranking, rank_together
 from outercore.embed.known import KnownAnswers
 from outercore.embed.models import Model, Side
 from outercore.embed.negatives import KnownTargets
 from outercore.embed.observe import Observer, Preparing
-from outercore.embed.planning import LEAST_QUESTIONS, question_bytes
+from outercore.embed.passes import group_size, kinds_of, rows_compared
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import Store
 from outercore.train.stopping import StopRequest
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from outercore.embed.held_out import TriplePart
     from outercore.embed.links import Links
 
-_MOST_PRODUCTS = 1e13
-"""Of numbers, for `auto` to rank among all: some minutes of two cores."""
-_MOST_GROUP = 1 << 16
 _FEW, _SPARSE = 1 << 20, 4
 """Of so many places, or so many times those that are drawn, a permutation is made at most."""
 
@@ -180,65 +177,82 @@ class Scoring:
 
     def validate(self) -> float:
         """The mean reciprocal rank of the validation triples."""
-        return self.of("valid", self.candidates("valid"), "validation").mrr
+        return self.ranking("valid", "validation").evaluation().mrr
 
     def final(self) -> list[dict[str, Any]]:
         """The figures of all parts by all protocols asked for, each with its protocol."""
-        found = []
-        for part in self._held_out:
-            kinds: list[CandidateKind] = [self.candidates(part), *self._config.evaluation.also]
-            for kind in dict.fromkeys(kinds):
-                evaluation = self.of(part, kind, f"{part}, among {_AMONG[kind]}")
-                found.append(described(evaluation, part, kind))
-        return found
+        kinds = {part: self._kinds(part) for part in self._held_out}
+        among = dict.fromkeys(_AMONG[kind] for some in kinds.values() for kind in some)
+        found = self._rank(kinds, f"{' and '.join(kinds)}, among {' and '.join(among)}")
+        return [
+            described(ranking.evaluation(), part, kind)
+            for part, rankings in found.items()
+            for kind, ranking in rankings.items()
+        ]
 
-    def candidates(self, part: Part) -> CandidateKind:
+    def ranking(self, part: Part, title: str) -> Ranking:
+        """Ranks a part's triples among the candidates that validation takes.
+
+        Errors: `InterruptError` where somebody asked to stop.
+        """
+        kind = self._kinds(part)[0]
+        return self._rank({part: [kind]}, title)[part][kind]
+
+    def _kinds(self, part: Part) -> list[CandidateKind]:
         """Among which entities a part is ranked."""
-        chosen = self._config.evaluation.candidates
-        if chosen != "auto":
-            return chosen
-        rows = 2 * len(self._held_out[part].triples)
-        products = rows * self._store.entity_count * self._config.model.dim
-        return "all" if products <= _MOST_PRODUCTS else "uniform"
+        count = len(self._held_out[part].triples)
+        return kinds_of(self._config, count, self._store.entity_count)
 
-    def of(self, part: Part, kind: CandidateKind, title: str = "ranking") -> Evaluation:
-        """The figures of a part among `kind` of candidates.
+    def _rank(
+        self, kinds: Mapping[Part, list[CandidateKind]], title: str
+    ) -> dict[Part, dict[CandidateKind, Ranking]]:
+        """Ranks parts among kinds of candidates, all in the same passes over the table.
 
         Errors: `InterruptError` where somebody asked to stop.
         """
-        return self.ranking(part, kind, title).evaluation()
-
-    def ranking(self, part: Part, kind: CandidateKind, title: str = "ranking") -> Ranking:
-        """Ranks a part's triples among `kind` of candidates.
-
-        Errors: `InterruptError` where somebody asked to stop.
-        """
-        held, evaluation = self._held_out[part], self._config.evaluation
-        groups = -(-len(held.triples) // self._group)
-        rows = self._store.entity_count if kind == "all" else evaluation.count
-        self._observer.evaluation_started(title, rows * groups)
+        evaluation, entities = self._config.evaluation, self._store.entity_count
+        parts = [self._held_out[part] for part in kinds]
+        counts = [len(held.triples) for held in parts]
+        rows = rows_compared(self._config, counts, list(kinds.values()), entities, self._group)
+        self._observer.evaluation_started(title, sum(rows))
 
         def after_block(compared: int) -> None:
             self._observer.evaluation_rows(compared)
             self._stop.check()
 
-        found = rank(
+        found = rank_together(
             self._store,
             self._model,
-            held.triples,
+            [
+                Asked(
+                    held.triples,
+                    [Candidates(kind, evaluation.count, self._config.run.seed) for kind in some],
+                    self._known[held.part] if evaluation.filtered else None,
+                )
+                for held, some in zip(parts, kinds.values(), strict=True)
+            ],
             reciprocal=self._config.model.reciprocal,
-            answers=self._known[part] if evaluation.filtered else None,
             loops=self._loops,
-            candidates=Candidates(kind, evaluation.count, self._config.run.seed),
             degree_sums=self._degree_sums,
             group=self._group,
             after_block=after_block,
         )
-        count = len(held.triples)
-        if count == held.of:
-            return found
-        drawn = found.protocol.removeprefix(f"{count:,} triples")
-        return replace(found, protocol=f"{count:,} of {held.of:,} triples{drawn}")
+        return {
+            held.part: {
+                kind: _of_all(ranking, held)
+                for kind, ranking in zip(kinds[held.part], rankings, strict=True)
+            }
+            for held, rankings in zip(parts, found, strict=True)
+        }
+
+
+def _of_all(ranking: Ranking, held: HeldOut) -> Ranking:
+    """The same, whose protocol says if only some of a part's triples are ranked."""
+    count = len(held.triples)
+    if count == held.of:
+        return ranking
+    rest = ranking.protocol.removeprefix(f"{count:,} triples")
+    return replace(ranking, protocol=f"{count:,} of {held.of:,} triples{rest}")
 
 
 _AMONG: dict[CandidateKind, str] = {
@@ -251,8 +265,3 @@ _AMONG: dict[CandidateKind, str] = {
 def described(evaluation: Evaluation, part: Part, kind: CandidateKind) -> dict[str, Any]:
     """An evaluation as plain JSON values."""
     return {"part": part, "candidates": kind, "mrr": evaluation.mrr, **asdict(evaluation)}
-
-
-def group_size(config: EmbedConfig, memory: int) -> int:
-    """How many triples can be ranked in one pass over the table."""
-    return max(LEAST_QUESTIONS, min(_MOST_GROUP, memory // question_bytes(config)))

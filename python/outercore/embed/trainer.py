@@ -184,13 +184,12 @@ class Trainer:
         made = self._known_of is not None and self._known_of() is pool.triples
         if self.config.negatives.filter == "known" and not made:
             # Before the new ones are made: they are as large as the triples.
-            self._known = {}
-            self._known_of = weakref.ref(pool.triples)
+            self._known = known = {}
             heads, relations, tails = pool.triples.unbind(1)
-            self._known = {
-                "tail": KnownTargets(heads, relations, tails),
-                "head": KnownTargets(tails, relations, heads),
-            }
+            known["tail"] = KnownTargets(heads, relations, tails)
+            known["head"] = KnownTargets(tails, relations, heads)
+            # They go with the triples: ranking has their memory.
+            self._known_of = weakref.ref(pool.triples, lambda _: known.clear())
         return _PoolContext(pool, negatives, self._known)
 
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
