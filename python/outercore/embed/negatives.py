@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -155,18 +156,30 @@ class KnownTargets:
         # What is fewer is looked up in the other: a key's targets or the candidates.
         few = stops - starts <= len(candidates)
         found = occurrences(candidates, *self._pairs(starts, torch.where(few, stops, starts)))
-        many = (~few).nonzero().squeeze(1)
-        owners, columns = repeat_ranges(torch.full_like(many, len(candidates)))
-        owners = many[owners]
-        places = self._lower_bounds(starts[owners], stops[owners], candidates[columns])
-        hits = places < stops[owners]
-        hits &= self._targets[places.clamp_max(len(self._targets) - 1)] == candidates[columns]
-        owners, order = torch.cat([found.rows, owners[hits]]).sort(stable=True)
-        columns = torch.cat([found.columns, columns[hits]])[order]
+        hits = [found, *self._hits(starts, stops, (~few).nonzero().squeeze(1), candidates)]
+        owners, order = torch.cat([some.rows for some in hits]).sort(stable=True)
+        columns = torch.cat([some.columns for some in hits])[order]
         counts = torch.bincount(owners, minlength=len(starts))
         before = torch.cumsum(counts, 0) - counts
         rows, offsets = repeat_ranges(counts[of_row])
         return Masked(rows, columns[before[of_row[rows]] + offsets])
+
+    def _hits(
+        self, starts: Tensor, stops: Tensor, some: Tensor, candidates: Tensor
+    ) -> Iterator[Masked]:
+        """Which candidates are targets of some keys, one key after the other."""
+        targets = self._targets.numpy()
+        # Of one type: else all of a hub's targets were copied into the other.
+        wanted = candidates.numpy().astype(targets.dtype)
+        for key, start, stop in zip(
+            some.tolist(), starts[some].tolist(), stops[some].tolist(), strict=True
+        ):
+            own = targets[start:stop]
+            places = np.searchsorted(own, wanted)
+            # One above all is not the first either.
+            places[places == len(own)] = 0
+            columns = torch.from_numpy(np.flatnonzero(own[places] == wanted))
+            yield Masked(torch.full_like(columns, key), columns)
 
     def _ranges(self, anchors: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where each row's targets begin and end."""
@@ -180,8 +193,7 @@ class KnownTargets:
         return starts, torch.where(found, self._starts[place + 1], starts)
 
     def _lower_bounds(self, starts: Tensor, stops: Tensor, targets: Tensor) -> Tensor:
-        """Within each range of ascending targets, the first place of one not below its own of
-        `targets`, or below the only one."""
+        """Within each range of ascending targets, the first place of one not below `targets`."""
         low, high = starts, stops
         while bool((unsure := low < high).any()):
             middle = torch.where(unsure, (low + high) // 2, 0)
