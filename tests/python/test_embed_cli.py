@@ -66,6 +66,54 @@ def test_a_plan_takes_what_changes_the_placement(facts: Path, outcome: Any) -> N
     assert needed[0] < needed[1]
 
 
+def test_a_plan_says_what_ranking_takes(facts: Path, outcome: Any) -> None:
+    words = ("--triples-per-second", "1e5", "--dim", "16")
+    code, out, err = outcome("plan", "embed", facts, *words)
+    assert code == 0, err
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    found = {
+        title: line
+        for line in lines
+        for title in ("one validation", "final figures")
+        if line.startswith(title)
+    }
+    assert found["one validation"].endswith("s, 2 triples, 1 pass over the table")
+    assert found["final figures"].endswith("s, 4 triples, 1 pass over the table")
+    # One to each end of two triples in either part, which stand in all three.
+    assert "true answers 24, 96 B" in lines
+    code, out, err = outcome("plan", "embed", facts, *words, "--no-count-answers")
+    assert code == 0, err
+    assert ", estimated" in out
+    cut = (
+        "--partitions",
+        "5",
+        "--slots",
+        "3",
+        "--read-bandwidth",
+        "1GB",
+        "--write-bandwidth",
+        "1GB",
+    )
+    code, out, err = outcome("plan", "embed", facts, *words, *cut)
+    assert code == 0, err
+    assert "1 pass over the table, reads " in out
+
+
+def test_a_plan_counts_the_rows_that_from_gives(facts: Path, outcome: Any) -> None:
+    code, _, err = outcome("embed", facts, *SMALL, "--out", "run")
+    assert code == 0, err
+    words = ("--dim", "16", "--triples-per-second", "1e5", "--json")
+    needed = []
+    for more in ((), ("--from", "run"), ("--from", "run", "--from-data", facts)):
+        code, out, err = outcome("plan", "embed", facts, *words, *more)
+        assert code == 0, err
+        needed.append(json.loads(out)["needed_memory"])
+    assert needed[1] == needed[2] > needed[0]
+    code, _, err = outcome("plan", "embed", facts, *words, "--from-data", facts)
+    assert code == 1
+    assert "--from-data" in err
+
+
 @pytest.fixture
 def friends(tmp_path: Path, outcome: Any) -> Path:
     code, _, err = outcome(

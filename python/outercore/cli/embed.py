@@ -29,14 +29,8 @@ def embed(
             "`--patience`, learning rates, weights of the regulariser and `--checkpoint-seconds`."
         ),
     ] = None,
-    start_from: Annotated[
-        Path | None,
-        typer.Option("--from", help="Begin with the rows of this run, where both have the entity."),
-    ] = None,
-    from_data: Annotated[
-        Path | None,
-        typer.Option(help="With `--from`: where the data set of that run is now, if it was moved."),
-    ] = None,
+    start_from: embed_options.StartFrom = None,
+    from_data: embed_options.FromData = None,
     model: embed_options.Model = None,
     score: embed_options.Score = None,
     relation_dim: embed_options.RelationDim = None,

@@ -49,6 +49,14 @@ Recipe = Annotated[
 Config = Annotated[
     Path | None, typer.Option(help="JSON file of a configuration, as `config.json` of a run.")
 ]
+StartFrom = Annotated[
+    Path | None,
+    typer.Option("--from", help="Begin with the rows of this run, where both have the entity."),
+]
+FromData = Annotated[
+    Path | None,
+    typer.Option(help="With `--from`: where the data set of that run is now, if it was moved."),
+]
 Model = Annotated[
     str | None,
     typer.Option(

@@ -20,6 +20,8 @@ def plan_embed(
     data_set: options.DataSet,
     recipe: embed_options.Recipe = None,
     config: embed_options.Config = None,
+    start_from: embed_options.StartFrom = None,
+    from_data: embed_options.FromData = None,
     model: embed_options.Model = None,
     score: embed_options.Score = None,
     relation_dim: embed_options.RelationDim = None,
@@ -53,6 +55,14 @@ def plan_embed(
     test_triples: embed_options.TestTriples = None,
     seed: embed_options.Seed = None,
     threads: embed_options.Threads = None,
+    count_answers: Annotated[
+        bool | None,
+        typer.Option(
+            "--count-answers/--no-count-answers",
+            help="Count the true answers to held-out triples, as a run does, by a pass over all "
+            "triples; by default those of 10 million triples at most.",
+        ),
+    ] = None,
     triples_per_second: Annotated[
         float | None,
         typer.Option(help="What this machine trains; measured for a second by default."),
@@ -72,7 +82,8 @@ def plan_embed(
 ) -> None:
     """Say what a memory budget will buy for embedding, before anything is embedded.
 
-    For each order of partitions: buffer states, bytes that an epoch reads and writes, triples
+    How long a validation and the final figures take, and how often they read the table. For each
+    order of partitions: buffer states, bytes that an epoch reads and writes, triples
     that it reads, swaps with something to train meanwhile, expected seconds, and whether the
     graph is dense enough for computing to hide the I/O (theorem 3 of Legend). Triples are taken to
     be spread evenly; a run that counts others may choose other partitions.
@@ -89,7 +100,9 @@ def plan_embed(
     from outercore.embed.data import has_triples
     from outercore.embed.forecast import forecast
     from outercore.embed.options import configuration
+    from outercore.embed.warm_start import require_its_run, warm_start
 
+    require_its_run(start_from, from_data)
     graph = open_graph(data_set)
     with embed_options.named(context):
         chosen = configuration(
@@ -129,6 +142,9 @@ def plan_embed(
             seed=seed,
             threads=threads,
         )
+    warm = None
+    if start_from is not None:
+        warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
     planned = forecast(
         graph,
         chosen,
@@ -136,6 +152,8 @@ def plan_embed(
         read_bandwidth=_rate(read_bandwidth),
         write_bandwidth=_rate(write_bandwidth),
         score=None if score is None else own_score(score).function,
+        warm=warm,
+        count=count_answers,
     )
     if json:
         console.json_data(planned)
@@ -185,7 +203,26 @@ def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:
         how = ", measured" if rates.get("write_measured") else ""
         rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
     rows.append(("expected epoch", _seconds(planned["epoch_seconds"])))
+    for name, title in (("validation", "one validation"), ("final", "final figures")):
+        if (ranking := planned["ranking"].get(name)) is not None:
+            rows.append((title, _of_ranking(ranking)))
+    if (answers := planned.get("answers")) is not None:
+        how = "" if answers["counted"] else ", estimated"
+        memory = format_size(answers["memory"])
+        rows.append(("true answers", f"{answers['count']:,}, {memory}{how}"))
     return rows
+
+
+def _of_ranking(ranking: dict[str, Any]) -> str:
+    passes = ranking["passes"]
+    parts = [
+        _seconds(ranking["seconds"]),
+        f"{ranking['triples']:,} triples",
+        f"{passes:,} {'pass' if passes == 1 else 'passes'} over the table",
+    ]
+    if ranking["bytes_read"]:
+        parts.append(f"reads {format_size(ranking['bytes_read'])}")
+    return ", ".join(parts)
 
 
 def _table(orders: list[dict[str, Any]]) -> Table:

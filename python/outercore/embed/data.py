@@ -113,9 +113,13 @@ class EmbedData:
 
     def ranked(self, config: EvaluationConfig) -> int:
         """How many triples of all held-out parts are ranked."""
+        return sum(self.ranked_by_part(config).values())
+
+    def ranked_by_part(self, config: EvaluationConfig) -> dict[Part, int]:
+        """How many triples of each held-out part are ranked, of those that have some."""
         most = {"valid": config.valid_triples, "test": config.test_triples}
-        counts = ((self.parts[part].count, most[part]) for part in self.parts if part != "train")
-        return sum(min(count, limit or count) for count, limit in counts)
+        counts = {part: some.count for part, some in self.parts.items() if part != "train"}
+        return {part: min(count, most[part] or count) for part, count in counts.items() if count}
 
     def source(self, identity: str) -> ArraySource | Links:
         """The training triples as partitions take them in; `identity` tells them from others."""

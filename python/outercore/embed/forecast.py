@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outercore.embed.config import EmbedConfig
-from outercore.embed.data import data_of
+from outercore.embed.data import EmbedData, data_of
 from outercore.embed.order import ORDER_KINDS, partition_order
+from outercore.embed.passes import kinds_of, plan_ranking
 from outercore.embed.planning import (
     Placement,
     Size,
+    answer_bytes,
+    answers_of,
     in_memory,
     partition_bytes,
     place,
@@ -22,7 +25,11 @@ from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.embed.models import ScoreFunction
+    from outercore.embed.warm_start import WarmStart
     from outercore.graph import Graph
+
+_FEW_TRIPLES = 10_000_000
+"""Of a data set whose true answers are counted unasked: some seconds."""
 
 
 def forecast(
@@ -33,19 +40,23 @@ def forecast(
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
     score: ScoreFunction | None = None,
+    warm: WarmStart | None = None,
+    count: bool | None = None,
 ) -> dict[str, Any]:
-    """What lives where, and what an epoch costs by every order of partitions.
+    """What lives where, and what an epoch, a validation and the final figures cost, the epoch by
+    every order of partitions.
 
     Rates that are not given are measured: training for a second (which needs PyTorch), the device
     by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
     it reads. Triples are taken to be spread evenly over the buckets. `score` is the function of
-    the model `custom`.
+    the model `custom`, `warm` the run that is gone on from. `count` says whether true answers to
+    what is ranked are counted, as a run does, by a pass over all triples (which needs PyTorch); by
+    default those of 10 M triples at most are. Else they are estimated.
 
     Errors: `BudgetError` with the least that would do.
     """
     data = data_of(graph, config)
-    ranked = data.ranked(config.evaluation)
-    size = Size(data.entities, data.relations, data.triples, data.weighted, ranked)
+    size = _size(data, config, warm, count)
     placement = place(config, size)
     rates: dict[str, Any] = {}
     if triples_per_second is None:
@@ -66,8 +77,15 @@ def forecast(
         "rates": rates,
         "epoch_seconds": size.triples / triples_per_second,
     }
+    if size.held_out and config.evaluation.filtered:
+        answers = answers_of(size)
+        planned["answers"] = {
+            "count": answers,
+            "memory": answer_bytes(size.entities) * answers,
+            "counted": size.answers is not None,
+        }
     if placement.in_memory:
-        return planned
+        return {**planned, "ranking": _ranking(config, data, size, placement, rates)}
     read_bandwidth, write_bandwidth = _device(
         Path(graph.root), read_bandwidth, write_bandwidth, rates
     )
@@ -77,6 +95,7 @@ def forecast(
     chosen = next(one for one in orders if one["chosen"])
     return {
         **planned,
+        "ranking": _ranking(config, data, size, placement, rates),
         "epoch_seconds": chosen["epoch_seconds"],
         "partitions": placement.partitions,
         "slots": placement.slots,
@@ -85,6 +104,59 @@ def forecast(
         "walks": asdict(walks_of(config, placement)),
         "orders": orders,
         "no_orders": missing_orders(config, placement),
+    }
+
+
+def _size(data: EmbedData, config: EmbedConfig, warm: WarmStart | None, count: bool | None) -> Size:
+    """What is embedded, with true answers counted where that is wanted or done soon."""
+    evaluation, answers = config.evaluation, None
+    if count is None:
+        count = sum(part.count for part in data.parts.values()) <= _FEW_TRIPLES
+    if count and evaluation.filtered:
+        from outercore.embed.scoring import answers_in, choose_parts, count_answers
+
+        answers = answers_in(count_answers(data, choose_parts(data, config)))
+    return Size(
+        data.entities,
+        data.relations,
+        data.triples,
+        data.weighted,
+        held_out=data.ranked(evaluation),
+        answers=answers,
+        first_rows=0 if warm is None else warm.memory,
+    )
+
+
+def _ranking(
+    config: EmbedConfig,
+    data: EmbedData,
+    size: Size,
+    placement: Placement,
+    rates: dict[str, Any],
+) -> dict[str, Any]:
+    """What one validation costs, and what the final figures do, where there is something to rank.
+
+    By the rates, of which nothing is read from a device where all is in memory.
+    """
+    parts = data.ranked_by_part(config.evaluation)
+    kinds = {part: kinds_of(config, count, size.entities) for part, count in parts.items()}
+    asked = {"final": (parts, kinds)}
+    if "valid" in parts:
+        asked["validation"] = ({"valid": parts["valid"]}, {"valid": kinds["valid"][:1]})
+    return {
+        name: asdict(
+            plan_ranking(
+                config,
+                size,
+                placement,
+                list(counts.values()),
+                list(some.values()),
+                triples_per_second=rates["triples_per_second"],
+                read_bandwidth=rates.get("read_bandwidth", float("inf")),
+            )
+        )
+        for name, (counts, some) in asked.items()
+        if counts
     }
 
 

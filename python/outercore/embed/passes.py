@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp
 from typing import NamedTuple
 
 from outercore.embed.config import CandidateKind, EmbedConfig
-from outercore.embed.planning import LEAST_QUESTIONS, question_bytes
+from outercore.embed.planning import (
+    LEAST_QUESTIONS,
+    Placement,
+    Size,
+    question_bytes,
+    score_seconds,
+)
 
 _MOST_PRODUCTS = 1e13
 """Of numbers, for `auto` to rank among all: some minutes of two cores."""
 _MOST_GROUP = 1 << 18
+_GAP = 64 << 10
+"""Rows closer than so many bytes are read together with what lies between, see the core's
+`rows_of_nodes`."""
 
 
 def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[CandidateKind]:
@@ -71,3 +82,57 @@ def rows_compared(
         sum(rows[kind] for kind in {kind for piece in pieces for kind in kinds[piece.part]})
         for pieces in groups_of(counts, group)
     ]
+
+
+@dataclass(frozen=True)
+class RankingPlan:
+    """What a ranking costs."""
+
+    triples: int
+    passes: int
+    """Over the whole table."""
+    bytes_read: int
+    """From partitions that are not in memory, rows of what is asked included."""
+    seconds: float
+
+
+def plan_ranking(
+    config: EmbedConfig,
+    size: Size,
+    placement: Placement,
+    counts: Sequence[int],
+    kinds: Sequence[Sequence[CandidateKind]],
+    *,
+    triples_per_second: float,
+    read_bandwidth: float,
+) -> RankingPlan:
+    """What it costs to rank parts of so many triples among these kinds of candidates.
+
+    Rates in triples that are trained and in bytes a second.
+    """
+    group = group_size(config, placement.for_evaluation)
+    count, table = config.evaluation.count, 4 * config.model.dim * size.entities
+    rows = {"all": size.entities, "uniform": count, "degree": count}
+    drawn = {kind for some in kinds for kind in some} - {"all"}
+    passes = scores = 0
+    read = sum(_scattered(config, size, count) for _ in drawn)
+    for pieces in groups_of(counts, group):
+        triples = [piece.place.stop - piece.place.start for piece in pieces]
+        read += _scattered(config, size, 2 * sum(triples))
+        passes += any("all" in kinds[piece.part] for piece in pieces)
+        for piece, some in zip(pieces, triples, strict=True):
+            scores += 2 * some * sum(rows[kind] for kind in kinds[piece.part])
+    away = 1.0 - (placement.slots - placement.spare) / placement.partitions
+    bytes_read = int(away * (read + passes * table))
+    seconds = scores * score_seconds(config, size, triples_per_second) + bytes_read / read_bandwidth
+    return RankingPlan(sum(counts), passes, bytes_read, seconds)
+
+
+def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:
+    """Bytes that are read for so many rows that lie anywhere in the table."""
+    row_bytes = 4 * config.model.dim
+    table = row_bytes * size.entities
+    mean = table / max(rows, 1)
+    # Gaps are longer the rarer: what lies in those that are read, a row.
+    between = mean * (1.0 - (1.0 + _GAP / mean) * exp(-_GAP / mean))
+    return int(min(table, rows * (row_bytes + between)))

@@ -90,6 +90,8 @@ LEAST_QUESTIONS = 256
 _NOMINAL_RATE, _NOMINAL_TRIPLE, _NOMINAL_POOL = 1e11, 5e-7, 2e-3
 """FLOP/s of training, seconds of a triple and of a pool besides, and bytes a second of a device,
 for the choice of partitions only: the choice should not depend on the machine."""
+_NOMINAL_SCORE = 2e-9
+"""Seconds of a score in ranking besides its product."""
 _NOMINAL_BANDWIDTH = 1e9
 _NOMINAL_MOVED = 6e9
 """Bytes of partitions a second that the cores copy and check, where they do nothing else."""
@@ -655,16 +657,20 @@ def _candidate_kinds(config: EmbedConfig) -> int:
 
 
 def _ranked(config: EmbedConfig, size: Size) -> int:
-    """Held-out triples, the questions that they are, and true answers to these: about both ends'
-    triples, if no more than there are, where they are not counted."""
+    """Held-out triples, their ranks, the questions that they are, and true answers to these."""
     ranks = (_HELD_OUT + _RANKS * _candidate_kinds(config)) * size.held_out
     if not config.evaluation.filtered:
         return ranks
-    answers = size.answers
-    if answers is None:
-        degree = 2 * size.triples / max(size.entities, 1)
-        answers = int(min(2 * size.held_out * _SKEW * degree, 2 * size.triples))
-    return ranks + 2 * _QUESTION * size.held_out + answer_bytes(size.entities) * answers
+    answers = answer_bytes(size.entities) * answers_of(size)
+    return ranks + 2 * _QUESTION * size.held_out + answers
+
+
+def answers_of(size: Size) -> int:
+    """True answers to what is ranked, as they were counted, or about as many as there may be."""
+    if size.answers is not None:
+        return size.answers
+    degree = 2 * size.triples / max(size.entities, 1)
+    return int(min(2 * size.held_out * _SKEW * degree, 2 * size.triples))
 
 
 def answer_bytes(entities: int) -> int:
@@ -730,6 +736,13 @@ def _triple_seconds(config: EmbedConfig, size: Size) -> float:
     """Of training: both sides' scores, and gradients of queries and of negatives."""
     negatives = size.entities if config.negatives.kind == "all" else config.negatives.count
     return 2 * 6 * config.model.dim * negatives / _NOMINAL_RATE + _NOMINAL_TRIPLE
+
+
+def score_seconds(config: EmbedConfig, size: Size, triples_per_second: float) -> float:
+    """Of a question and a candidate in ranking: nominal ones, as far off as those of training are
+    where so many triples a second are trained."""
+    nominal = 2 * config.model.dim / _NOMINAL_RATE + _NOMINAL_SCORE
+    return nominal / (triples_per_second * _triple_seconds(config, size))
 
 
 def _plan(config: EmbedConfig, size: Size, order: PartitionOrder, walks: Walks) -> OrderPlan:

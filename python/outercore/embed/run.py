@@ -21,6 +21,7 @@ from outercore.embed.observe import Observer
 from outercore.embed.options import configuration
 from outercore.embed.result import EmbedResult
 from outercore.embed.run_directory import EmbedDirectory
+from outercore.embed.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError, OutercoreError
 from outercore.lock import only_one
 from outercore.train.run_directory import next_free
@@ -74,10 +75,7 @@ def embed(
         >>> result.entities.shape, result.metrics[0]["part"]
         ((200, 8), 'valid')
     """
-    if from_data is not None and start_from is None:
-        raise InvalidError(
-            "from_data (`--from-data`): expected with start_from (`--from`), whose data set it is"
-        )
+    require_its_run(start_from, from_data)
     graph = outercore.open(data_set)
     own = None if score is None else own_score(score)
     if own is not None:
@@ -94,7 +92,7 @@ def embed(
         # Refused before anything is written.
         warm = None
         if start_from is not None:
-            warm = _warm_start(start_from, graph, chosen, from_data)
+            warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
         watch = observer or Observer()
         planned = plan_session(graph, chosen, watch.preparing, warm)
         model = build_model(chosen.model, own and own.function)
@@ -166,7 +164,8 @@ def resume(
         other = None if directory.begun else directory.started_from
         warm = None
         if other is not None:
-            warm = _warm_start(other, graph, directory.config(), directory.started_from_data)
+            old_data = directory.started_from_data
+            warm = warm_start(other, graph, directory.config().model, data_set=old_data)
         return _run(graph, directory, warm, own, observer, command, memory, change=change)
 
 
@@ -265,14 +264,6 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     own = own_score(score)
     require_same(f"run `{run.path}`", str(place), digest, own)
     return own
-
-
-def _warm_start(
-    run: str | Path, graph: Graph, config: EmbedConfig, data_set: str | Path | None
-) -> WarmStart:
-    from outercore.embed.warm_start import warm_start
-
-    return warm_start(run, graph, config.model, data_set=data_set)
 
 
 @contextmanager

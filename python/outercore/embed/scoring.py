@@ -59,6 +59,17 @@ def choose(part: Part, triples: Triples | TriplePart | Links, most: int, seed: i
     return HeldOut(part, torch.from_numpy(np.ascontiguousarray(chosen)), count)
 
 
+def choose_parts(data: EmbedData, config: EmbedConfig) -> list[HeldOut]:
+    """What a run ranks of each held-out part; see `choose`."""
+    limits = config.evaluation
+    most = {"valid": limits.valid_triples, "test": limits.test_triples}
+    return [
+        choose(part, triples, most[part], config.run.seed)
+        for part, triples in data.parts.items()
+        if part != "train"
+    ]
+
+
 def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
     """So many of `count` places, each as likely, ascending: int64 [most].
 
@@ -113,6 +124,11 @@ def count_answers(
             sides["tail"].count(heads, relations, tails)
             sides["head"].count(tails, relations, heads)
     return known
+
+
+def answers_in(known: Answers) -> int:
+    """How many true answers there are to all that is ranked."""
+    return sum(one.counted for sides in known.values() for one in sides.values())
 
 
 class Scoring:

@@ -33,7 +33,14 @@ from outercore.embed.planning import (
 from outercore.embed.record_of import describe
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scalars import Scalars
-from outercore.embed.scoring import Answers, HeldOut, Scoring, choose, count_answers
+from outercore.embed.scoring import (
+    Answers,
+    HeldOut,
+    Scoring,
+    answers_in,
+    choose_parts,
+    count_answers,
+)
 from outercore.embed.skewed import instead_of, with_pools
 from outercore.embed.store import Progress, Store, TableLayout
 from outercore.embed.stores import open_store
@@ -83,12 +90,7 @@ def plan_session(
         data, held_out, known = counted.data, counted.held_out, counted.known
     else:
         data = data_of(graph, config, told)
-        most = {"valid": limits.valid_triples, "test": limits.test_triples}
-        held_out = [
-            choose(part, triples, most[part], config.run.seed)
-            for part, triples in data.parts.items()
-            if part != "train"
-        ]
+        held_out = choose_parts(data, config)
         known = count_answers(data, held_out, told) if limits.filtered else {}
     size = Size(
         data.entities,
@@ -96,7 +98,7 @@ def plan_session(
         data.triples,
         data.weighted,
         held_out=data.ranked(limits),
-        answers=sum(one.counted for sides in known.values() for one in sides.values()),
+        answers=answers_in(known),
         first_rows=0 if warm is None else warm.memory,
     )
     placement = place(config, size)

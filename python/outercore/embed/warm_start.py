@@ -95,6 +95,16 @@ class WarmStart:
         return rows
 
 
+def require_its_run(
+    run: str | os.PathLike[str] | None, data_set: str | os.PathLike[str] | None
+) -> None:
+    """Raises `InvalidError` where only the data set of another run is given."""
+    if data_set is not None and run is None:
+        raise InvalidError(
+            "from_data (`--from-data`): expected with start_from (`--from`), whose data set it is"
+        )
+
+
 def warm_start(
     run: str | os.PathLike[str],
     graph: Graph,
