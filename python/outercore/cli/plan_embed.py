@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from outercore.cli import console, embed_options, options
+from outercore.cli.embed_watch import EmbedWatch
 from outercore.sizes import format_size, parse_size
 
 _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
@@ -145,16 +146,18 @@ def plan_embed(
     warm = None
     if start_from is not None:
         warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-    planned = forecast(
-        graph,
-        chosen,
-        triples_per_second=triples_per_second,
-        read_bandwidth=_rate(read_bandwidth),
-        write_bandwidth=_rate(write_bandwidth),
-        score=None if score is None else own_score(score).function,
-        warm=warm,
-        count=count_answers,
-    )
+    with EmbedWatch(quiet=json) as watch:
+        planned = forecast(
+            graph,
+            chosen,
+            triples_per_second=triples_per_second,
+            read_bandwidth=_rate(read_bandwidth),
+            write_bandwidth=_rate(write_bandwidth),
+            score=None if score is None else own_score(score).function,
+            warm=warm,
+            count=count_answers,
+            told=watch.preparing,
+        )
     if json:
         console.json_data(planned)
         return

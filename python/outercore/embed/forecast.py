@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.embed.config import EmbedConfig
 from outercore.embed.data import EmbedData, data_of
+from outercore.embed.observe import Preparing
 from outercore.embed.order import ORDER_KINDS, partition_order
 from outercore.embed.passes import kinds_of, plan_ranking
 from outercore.embed.planning import (
@@ -42,6 +43,7 @@ def forecast(
     score: ScoreFunction | None = None,
     warm: WarmStart | None = None,
     count: bool | None = None,
+    told: Preparing | None = None,
 ) -> dict[str, Any]:
     """What lives where, and what an epoch, a validation and the final figures cost, the epoch by
     every order of partitions.
@@ -51,12 +53,13 @@ def forecast(
     it reads. Triples are taken to be spread evenly over the buckets. `score` is the function of
     the model `custom`, `warm` the run that is gone on from. `count` says whether true answers to
     what is ranked are counted, as a run does, by a pass over all triples (which needs PyTorch); by
-    default those of 10 M triples at most are. Else they are estimated.
+    default those of 10 M triples at most are. Else they are estimated. `told` hears of passes over
+    the triples.
 
     Errors: `BudgetError` with the least that would do.
     """
-    data = data_of(graph, config)
-    size = _size(data, config, warm, count)
+    data = data_of(graph, config, told)
+    size = _size(data, config, warm, count, told)
     placement = place(config, size)
     rates: dict[str, Any] = {}
     if triples_per_second is None:
@@ -107,7 +110,13 @@ def forecast(
     }
 
 
-def _size(data: EmbedData, config: EmbedConfig, warm: WarmStart | None, count: bool | None) -> Size:
+def _size(
+    data: EmbedData,
+    config: EmbedConfig,
+    warm: WarmStart | None,
+    count: bool | None,
+    told: Preparing | None,
+) -> Size:
     """What is embedded, with true answers counted where that is wanted or done soon."""
     evaluation, answers = config.evaluation, None
     if count is None:
@@ -115,7 +124,7 @@ def _size(data: EmbedData, config: EmbedConfig, warm: WarmStart | None, count: b
     if count and evaluation.filtered:
         from outercore.embed.scoring import answers_in, choose_parts, count_answers
 
-        answers = answers_in(count_answers(data, choose_parts(data, config)))
+        answers = answers_in(count_answers(data, choose_parts(data, config), told))
     return Size(
         data.entities,
         data.relations,
