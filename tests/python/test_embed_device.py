@@ -220,6 +220,8 @@ def test_of_training_and_ranking_a_gpu_has_one_at_a_time() -> None:
     assert placement(**tables, **training).on_device == 125
     assert placement(**tables, **training, evaluation=24).on_device == 125
     assert placement(**tables, **training, evaluation=26).on_device == 126
+    ranked = {"evaluation": 20, "triples in training": 8}
+    assert placement(**tables, **training, **ranked).on_device == 128
 
 
 def test_the_gpu_is_taken_where_it_has_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,8 @@ _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
 _ON_DEVICE = ("embeddings", "optimiser", "slots", "relations")
-"""Parts that a GPU has all the time; those of training and of ranking take turns beside them."""
+"""Parts that a GPU has all the time; a batch and a group of questions take turns beside them."""
 _IN_TRAINING = ("a batch", "score function")
-_IN_RANKING = ("evaluation",)
 _STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
@@ -168,17 +167,16 @@ class Placement:
     @property
     def on_device(self) -> int:
         """Bytes that a GPU needs where the tables, or the partitions in memory, are on it."""
-        tables, training, ranking = (
-            sum(self.parts.get(name, 0) for name in names)
-            for names in (_ON_DEVICE, _IN_TRAINING, _IN_RANKING)
+        tables, training = (
+            sum(self.parts.get(name, 0) for name in names) for names in (_ON_DEVICE, _IN_TRAINING)
         )
-        return tables + max(training, ranking)
+        return tables + max(training, self.for_evaluation)
 
     @property
     def for_evaluation(self) -> int:
         """Bytes for a group of questions: those kept for it, and those of a pool in training, none
         of which is there meanwhile."""
-        return self.parts["evaluation"] + self.parts.get("triples in training", 0)
+        return sum(self.parts.get(name, 0) for name in ("evaluation", "triples in training"))
 
     @property
     def for_partitions(self) -> int:
