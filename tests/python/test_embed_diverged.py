@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from embed_runs import IN_PARTITIONS, assert_same_bits, circle, small, tables
+from embed_runs import IN_PARTITIONS, assert_same_bits, circle, interrupt, small, tables
 from outercore.embed.observe import Observer
 from outercore.embed.scoring import Scoring
 from outercore.embed.session import Session
@@ -316,8 +316,8 @@ def test_a_run_that_diverged_goes_on_with_a_lower_rate(
         assert str(caught.value) == (
             f"run `{run}` failed: expected a finite loss, found inf; it would do so again\n"
             f"hint: `outercore embed --resume {run} --learning-rate LOWER` goes on from its last "
-            f"checkpoint, `outercore embed {facts} --from {run} --learning-rate LOWER` with its "
-            "other options begins with its tables"
+            f"checkpoint, or anew where there is none, `outercore embed {facts} --from {run} "
+            "--learning-rate LOWER` with its other options begins with its tables"
         )
     assert before == ((run / "record.json").read_bytes(), (run / "config.json").read_bytes())
     with monkeypatch.context() as patched:
@@ -384,3 +384,61 @@ def test_final_figures_that_are_not_finite_leave_the_tables(
         oc.embed(facts, small(), out=tmp_path / "run")
     assert_same_bits(tmp_path / "run", tmp_path / "good")
     assert json.loads((tmp_path / "run/embedding.json").read_text())["metrics"] == []
+
+
+def test_a_lower_rate_is_not_taken_in_before_it_counts(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stop(Observer):
+        def preparing(self, what: str, done: int, total: int, unit: str) -> None:
+            if what == "read triples":
+                interrupt()
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_step", until((1, 0, 0), diverge))
+        with pytest.raises(DivergedError):
+            oc.embed(facts, small(run={"checkpoint_seconds": 1e6}), out=run)
+    for _ in range(2):
+        # Not refused as a run that would diverge again.
+        with pytest.raises(InterruptError, match="run the same command again"):
+            oc.embed.resume(run, learning_rate=0.1, observer=Stop())
+    with pytest.raises(InvalidError, match="it would do so again"):
+        oc.embed.resume(run)
+    result = oc.embed.resume(run, learning_rate=0.1)
+    assert result.record["changes"] == [
+        {"epoch": 0, "triples": 0, "values": {"optimiser.learning_rate": [0.2, 0.1]}}
+    ]
+    oc.embed(facts, small(optimiser={"learning_rate": 0.1}), out=tmp_path / "whole")
+    assert_same_bits(run, tmp_path / "whole")
+
+
+def test_a_run_stopped_on_its_way_back_to_the_checkpoint_comes_there_again(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    config = small(optimiser={"validate_every": 5}, run={"checkpoint_seconds": 0.0})
+
+    def stopped(self: Session, lost: Exception) -> Exception:
+        raise InterruptError("stopped")
+
+    monkeypatch.setattr(Trainer, "_step", overflow((2, 0, 0), diverge))
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "keep_checkpoint", stopped)
+        with pytest.raises(InterruptError):
+            oc.embed(facts, config, out=run)
+    assert not (run / "embedding.json").exists()
+    with pytest.raises(DivergedError, match="those of the checkpoint after epoch 2 are in"):
+        oc.embed.resume(run)
+    assert oc.Embedding.open(run).metrics
+
+
+def test_a_run_whose_last_figures_diverge_is_told_to_give_it_more_epochs(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def infinite(self: Scoring) -> list[dict[str, Any]]:
+        raise InvalidError("its score is not finite")
+
+    monkeypatch.setattr(Scoring, "final", infinite)
+    with pytest.raises(DivergedError, match=r"--learning-rate LOWER --epochs MORE` goes on"):
+        oc.embed(facts, small(), out=tmp_path / "run")

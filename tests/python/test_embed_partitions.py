@@ -591,6 +591,9 @@ def test_links_of_a_graph_are_there_once_and_held_out_by_their_ends(tmp_path: Pa
         answers = np.concatenate(list(data.answers("test")))
         assert len(answers) == ways * len(edges)
         assert {tuple(sorted(pair)) for pair in answers[:, [0, 2]].tolist()} == set(edges)
+    for wrong in (len(edges) - 1, len(edges) + 1):
+        with pytest.raises(CorruptError, match=f"found .*, expected {wrong}"):
+            Links(both, counted=wrong).read()
     chunks = list(Links(both).chunks(7))
     assert {len(some) for some in chunks[:-1]} == {7}
     assert np.array_equal(np.concatenate(chunks), Links(both).read())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -201,6 +202,30 @@ def test_a_run_killed_while_buckets_are_counted_begins_anew(
     with pytest.raises(InterruptError):
         resume(out, observer=observer)
     assert len(observer.notes) == 1
+
+
+def test_until_there_is_a_table_a_run_may_be_given_another_budget(
+    hubs: Path, tmp_path: Path
+) -> None:
+    class Stop(After):
+        def preparing(self, what: str, done: int, total: int, unit: str) -> None:
+            if what == "read triples":
+                # As if it were killed: a run without a table is removed when it is stopped.
+                shutil.copytree(out, tmp_path / "killed", dirs_exist_ok=True)
+                interrupt()
+
+    out, killed = tmp_path / "run", tmp_path / "killed"
+    with pytest.raises(InterruptError):
+        oc.embed(hubs, groups(), memory="1GiB", out=out, observer=Stop())
+    assert json.loads((killed / "config.json").read_text())["config"]["budget"]["partitions"] == 1
+    # Its directory may have been deleted, too.
+    (killed / "table").rmdir()
+    result = resume(killed, memory=ROOM)
+    assert result.record["plan"]["partitions"] > 1
+    oc.embed(hubs, groups(), memory=ROOM, out=tmp_path / "whole")
+    assert_same_bits(killed, tmp_path / "whole")
+    # From then on it keeps its partitions.
+    assert EmbedDirectory.open(killed).config().budget.partitions > 1
 
 
 WALKS: list[dict[str, Any]] = [

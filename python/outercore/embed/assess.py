@@ -161,7 +161,7 @@ def _scoring(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
     held_out = [
-        choose(part, data.parts[part], evaluation.test_triples, config.run.seed)
+        choose(part, data.parts[part], evaluation.test_triples, config.run.seed, told)
         for part in dict.fromkeys(parts)
     ]
     degrees = None

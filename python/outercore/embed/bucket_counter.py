@@ -15,6 +15,10 @@ from outercore.embed.planning import Placement, Size
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.skewed import BucketCounts, place_counted
 from outercore.errors import BudgetError
+from outercore.storage import Storage
+
+BUCKETS = "buckets.bin"
+"""The core's file of them."""
 
 
 def place_new(
@@ -32,8 +36,13 @@ def place_new(
 
     Errors: as `place_counted` and `BucketCounter`.
     """
+    buckets = run.state / BUCKETS
     if first.in_memory:
+        # Of a run that was to have partitions when it was stopped.
+        buckets.unlink(missing_ok=True)
         return first
+    # Somebody may have deleted it.
+    Storage().make_directory(run.state)
     counter = BucketCounter(run, data, size, first.for_partitions, config.run.seed, told)
     return place_counted(config, size, first, counter)
 
@@ -65,6 +74,9 @@ class BucketCounter:
         `DeviceError`.
         """
         if parts not in self._found:
+            if self._found:
+                # There may be no room for these and for others.
+                (self._run.state / BUCKETS).unlink(missing_ok=True)
             try:
                 found = self._sort(parts, self._memory)
             except BudgetError as error:

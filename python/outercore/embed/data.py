@@ -289,11 +289,18 @@ def _place(root: Path, entry: dict[str, Any]) -> tuple[Path, int]:
 
 
 def fill(found: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:
-    """`found` with the rows of the chunks, as many as it has, one after the other."""
+    """`found` with the rows of the chunks, one after the other.
+
+    Errors: `CorruptError` where they are not as many as it has.
+    """
     start = 0
     for some in chunks:
-        found[start : start + len(some)] = some
+        found[start : start + len(some)] = some[: len(found) - start]
         start += len(some)
+    if start != len(found):
+        raise CorruptError(
+            f"triples: found {start:,}, expected {len(found):,}\nhint: run `outercore check`"
+        )
     return found
 
 

@@ -124,7 +124,7 @@ def _size(
     if count and evaluation.filtered:
         from outercore.embed.scoring import answers_in, choose_parts, count_answers
 
-        answers = answers_in(count_answers(data, choose_parts(data, config), told))
+        answers = answers_in(count_answers(data, choose_parts(data, config, told), told))
     return Size(
         data.entities,
         data.relations,

@@ -119,9 +119,18 @@ class PartitionStore:
         self._kept = self._committed = saved.kept
         self._degrees: Tensor | None = None
         if degrees:
-            self._degrees = torch.from_numpy(self._core.degrees(told).astype(np.int32))
+            self._degrees = self._count_degrees(told)
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
+
+    def _count_degrees(self, told: Preparing | None) -> Tensor:
+        """Of every row, those of a partition one after the other."""
+        try:
+            return torch.from_numpy(self._core.degrees(told).astype(np.int32))
+        except BaseException:
+            # Whoever keeps the exception would keep the table's lock with it.
+            self.close()
+            raise
 
     @classmethod
     def create(

@@ -67,9 +67,15 @@ READ_TOGETHER = 1 << 16
 _DEALING, _A_DEALT_BUCKET = 512 << 10, 72
 """Bytes to deal triples into buckets, and of each of these at least."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
-_ON_DEVICE = ("embeddings", "optimiser", "slots", "relations")
-"""Parts that a GPU has all the time; a batch and a group of questions take turns beside them."""
-_IN_TRAINING = ("a batch", "score function")
+_ON_DEVICE = (
+    "embeddings",
+    "optimiser",
+    "slots",
+    "relations",
+    "a batch",
+    "score function",
+    "known negatives",
+)
 _STAGING, _MOST_STAGING = 4 << 20, 16 << 20
 _BLOCK = 16 << 20
 _WORKING = 16 << 20
@@ -167,10 +173,8 @@ class Placement:
     @property
     def on_device(self) -> int:
         """Bytes that a GPU needs where the tables, or the partitions in memory, are on it."""
-        tables, training = (
-            sum(self.parts.get(name, 0) for name in names) for names in (_ON_DEVICE, _IN_TRAINING)
-        )
-        return tables + max(training, self.for_evaluation)
+        # What a batch is computed in stays while questions are ranked.
+        return sum(self.parts.get(name, 0) for name in _ON_DEVICE) + self.for_evaluation
 
     @property
     def for_evaluation(self) -> int:
@@ -298,7 +302,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How the epochs of a run go through its order."""
     return Walks(
         placement.sweeps,
-        spread=spreads(config),
+        spread=_spreads(config),
         rename=config.budget.rename,
         in_turn=placement.in_turn,
         group=placement.group,
@@ -306,7 +310,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     )
 
 
-def spreads(config: EmbedConfig) -> bool:
+def _spreads(config: EmbedConfig) -> bool:
     """Whether a bucket is trained in every state that holds its partitions."""
     return config.budget.spread and not _knows_triples(config)
 
@@ -363,7 +367,7 @@ def partitioned(
     pools = pools or _even_pools(config, size, partitions, there, group)
     rows = _partition_rows(config, size, partitions, group)
     draws = draws_of(config, there * group, swap)
-    kinds = there * group if spreads(config) else 1
+    kinds = there * group if _spreads(config) else 1
     sets = draws if trained_by_core(config) else max(draws, kinds)
     shared = _shared(config, size, pool=pools.most, sets=sets, kinds=kinds, rows=there * rows)
     of_slots = slots * partition_bytes(config, size, partitions, group)
@@ -395,7 +399,7 @@ def _even_pools(config: EmbedConfig, size: Size, partitions: int, there: int, gr
     sweeps = max(1, config.budget.sweeps)
     most = int(_SPREAD * size.triples * buckets / partitions**2 / sweeps) + buckets * group**2
     # Where pools have parts of buckets, these are read whole, some together.
-    if config.budget.sweeps != 1 or spreads(config) or config.budget.rename:
+    if config.budget.sweeps != 1 or _spreads(config) or config.budget.rename:
         largest = int(_SPREAD * size.triples / (partitions * group) ** 2) + 1
         return Pools(most, max(largest, min(READ_TOGETHER, size.triples)))
     return Pools(most)
@@ -597,11 +601,11 @@ def draws_of(config: EmbedConfig, there: int, swap: Swap) -> int:
     """Draws of negatives for a chunk, of which so many parts of the table are in memory: anchors
     share one if their answers are in the same partitions, and as likely in each or a bias says how
     likely."""
-    if spreads(config) and not config.bias_weighs:
+    if _spreads(config) and not config.bias_weighs:
         return there
     # In place the anchors in the partition that leaves have answers in all, others in that alone;
     # so have those in one that has come, where a bucket is trained at once.
-    return 1 if spreads(config) and swap != "in-place" else 2
+    return 1 if _spreads(config) and swap != "in-place" else 2
 
 
 def trained_by_core(config: EmbedConfig) -> bool:
@@ -684,7 +688,7 @@ def _group(config: EmbedConfig, size: Size, partitions: int) -> int:
     """
     asked = config.budget.group
     shared = config.bias_weighs and trained_by_core(config)
-    if asked or not config.budget.rename or (spreads(config) and not shared):
+    if asked or not config.budget.rename or (_spreads(config) and not shared):
         return asked or 1
     most = _PADDED * _partition_rows(config, size, partitions, 1)
     for group in _GROUPS:

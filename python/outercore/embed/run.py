@@ -231,8 +231,7 @@ def _require_unfailed(run: EmbedDirectory) -> None:
     """Errors: `InvalidError` where the run diverged, as it would again to the bit."""
     if (error := run.failed) is None:
         return
-    where = "goes on from its last checkpoint" if run.begun else "begins anew"
-    hint = f"`{run.lowered}` {where}"
+    hint = f"`{run.lowered}` goes on from its last checkpoint, or anew where there is none"
     if run.description.exists():
         again = f"outercore embed {run.data_set} --from {run.path} --learning-rate LOWER"
         hint += f", `{again}` with its other options begins with its tables"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outercore.embed.config import EmbedConfig
+from outercore.embed.config import BudgetConfig, EmbedConfig
 from outercore.embed.data import has_triples
 from outercore.storage import device_errors, replace_file
 from outercore.train.run_directory import AnyRunDirectory, fingerprint
@@ -101,6 +102,8 @@ class EmbedDirectory(AnyRunDirectory):
         words = ["outercore embed --resume", str(self.path), "--learning-rate LOWER"]
         if self.config().optimiser.relation_learning_rate:
             words.append("--relation-learning-rate LOWER")
+        if self._record.exists() and self.config().optimiser.epochs <= len(self.record()["epochs"]):
+            words.append("--epochs MORE")
         if (place := self.own_score[0]) is not None:
             words.append(f"--score {place}")
         return " ".join(words)
@@ -115,15 +118,23 @@ class EmbedDirectory(AnyRunDirectory):
         return (*super()._made, self.entities, self.relations, self.description)
 
     def config(self) -> EmbedConfig:
-        """The run's configuration."""
-        values = self._described()["config"]
+        """The run's configuration; until there is a table, with the budget that was asked for."""
+        described = self._described()
+        values = described["config"]
         # Runs of releases that knew no groups have none.
         budget = {"group": 1, **values.get("budget", {})}
+        if not (self.begun or self.description.exists()):
+            budget = described.get("asked", budget)
         return EmbedConfig.from_dict({**values, "budget": budget})
 
-    def settle(self, config: EmbedConfig) -> None:
-        """Writes the configuration with the numbers that were chosen, before there is a table."""
-        described = {**self._described(), "config": config.to_dict()}
+    def settle(self, chosen: BudgetConfig) -> None:
+        """Writes down the partitions that were chosen, before there is a table of them; what was
+        asked for stays beside them."""
+        described = self._described()
+        config = described["config"]
+        asked = described.get("asked", config["budget"])
+        budget = {**asdict(chosen), "memory": asked["memory"]}
+        described |= {"config": {**config, "budget": budget}, "asked": asked}
         self._replace(self._config, described)
 
     @property

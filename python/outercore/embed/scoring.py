@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embed.config import CandidateKind, EmbedConfig
+from outercore.embed.data import fill
 from outercore.embed.evaluate import Asked, Candidates, Evaluation, Ranking, rank_together
 from outercore.embed.known import KnownAnswers
 from outercore.embed.models import Model, Side
 from outercore.embed.negatives import KnownTargets
-from outercore.embed.observe import Observer, Preparing
+from outercore.embed.observe import Observer, Preparing, watched
 from outercore.embed.passes import group_size, kinds_of, rows_compared
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.store import Store
@@ -42,29 +43,38 @@ class HeldOut:
     """How many there are."""
 
 
-def choose(part: Part, triples: Triples | TriplePart | Links, most: int, seed: int) -> HeldOut:
+def choose(
+    part: Part,
+    triples: Triples | TriplePart | Links,
+    most: int,
+    seed: int,
+    told: Preparing | None = None,
+) -> HeldOut:
     """At most so many of the triples, drawn once by the seed; all where `most` is 0.
 
     Cost: one read of the triples, of which only those that are drawn stay in memory, with 8 bytes
     for the place of each; five times that, or 8 MiB, while they are drawn.
     """
     count = triples.count
+    chunks = watched(triples.chunks(), f"read {part} triples", count, told)
     if most and count > most:
         # Another place of the stream than candidates are drawn from.
         random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
         places = distinct_places(count, most, random)
-        chosen = _rows_at(places.numpy(), triples.chunks())
+        chosen = _rows_at(places.numpy(), chunks)
     else:
-        chosen = triples.read()
-    return HeldOut(part, torch.from_numpy(np.ascontiguousarray(chosen)), count)
+        chosen = fill(np.empty((count, 3), np.int64), chunks)
+    return HeldOut(part, torch.from_numpy(chosen), count)
 
 
-def choose_parts(data: EmbedData, config: EmbedConfig) -> list[HeldOut]:
+def choose_parts(
+    data: EmbedData, config: EmbedConfig, told: Preparing | None = None
+) -> list[HeldOut]:
     """What a run ranks of each held-out part; see `choose`."""
     limits = config.evaluation
     most = {"valid": limits.valid_triples, "test": limits.test_triples}
     return [
-        choose(part, triples, most[part], config.run.seed)
+        choose(part, triples, most[part], config.run.seed, told)
         for part, triples in data.parts.items()
         if part != "train"
     ]
@@ -198,6 +208,8 @@ class Scoring:
     def final(self) -> list[dict[str, Any]]:
         """The figures of all parts by all protocols asked for, each with its protocol."""
         kinds = {part: self._kinds(part) for part in self._held_out}
+        if not kinds:
+            return []
         among = dict.fromkeys(_AMONG[kind] for some in kinds.values() for kind in some)
         found = self._rank(kinds, f"{' and '.join(kinds)}, among {' and '.join(among)}")
         return [

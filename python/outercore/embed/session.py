@@ -90,7 +90,7 @@ def plan_session(
         data, held_out, known = counted.data, counted.held_out, counted.known
     else:
         data = data_of(graph, config, told)
-        held_out = choose_parts(data, config)
+        held_out = choose_parts(data, config, told)
         known = count_answers(data, held_out, told) if limits.filtered else {}
     size = Size(
         data.entities,
@@ -124,7 +124,7 @@ def _placed_anew(
     if (note := instead_of(found, first)) is not None:
         observer.note(note)
     chosen = resolved(config, found)
-    run.settle(chosen)
+    run.settle(chosen.budget)
     return replace(planned, placement=found, config=chosen)
 
 
@@ -278,7 +278,7 @@ class Session:
         self._observer.note(f"rows are not finite any more: going back to {self._checkpoint()}")
         self._store.restore()
         if not self._finite():
-            return _no_rows(message, hint)
+            return self._no_rows(message, hint)
         which = f"rows are not finite any more: {self._best() or 'those'} of {self._checkpoint()}"
         with self._writing_scalars():
             return self._kept(message, hint, which)
@@ -370,12 +370,17 @@ class Session:
         message, _, hint = str(error).partition("\nhint: ")
         self._store.restore()
         if not self.progress.begun or not self._finite():
-            self._write_record("failed", {"error": message})
+            # Nothing is recorded before these are saved: stopped there, the run is resumed, and
+            # comes here again.
             if self._epochs.saved.begun:
                 return RowsLostError(str(error))
-            return _no_rows(message, hint)
+            return self._no_rows(message, hint)
         which = self._best() or "no epoch was validated before: the last tables"
         return self._kept(message, hint, which)
+
+    def _no_rows(self, message: str, hint: str) -> DivergedError:
+        self._write_record("failed", {"error": message})
+        return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
 
     def _kept(self, message: str, hint: str, which: str) -> DivergedError:
         """Saves the tables as they are, which the error says."""
@@ -487,10 +492,6 @@ class Session:
         }
         self._run.write_record(record)
         return record
-
-
-def _no_rows(message: str, hint: str) -> DivergedError:
-    return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
 
 
 def device_of(name: str, placement: Placement) -> torch.device:

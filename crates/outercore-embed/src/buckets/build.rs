@@ -51,19 +51,41 @@ pub fn build_buckets(
         .needs(Bytes(least))
         .hint("give more memory, or choose fewer partitions"));
     }
-    let mut header = Header::new(source, triples.count(), triples.weighted());
+    let header = Header::new(source, triples.count(), triples.weighted());
     if Header::load(path).is_ok_and(|(found, _)| found.same_source(&header)) {
         return Ok(());
     }
     // Half of what there is: the rest makes the writes longer.
     let taken = triples.take_memory(Bytes((memory.0 - least) / 2));
-    let mut entries = count(triples, source, on_progress)?;
+    let entries = count(triples, source, on_progress)?;
     let temporary = path.with_extension("tmp");
-    let mut file = disk.create(&temporary)?;
+    let memory = memory.0 - fixed - taken.0;
+    let written = write(disk, &temporary, triples, header, entries, memory, on_progress)
+        .and_then(|()| disk.rename(&temporary, path));
+    if written.is_err() {
+        // On a full device half of them would only be in the way; the first error counts.
+        let _ = disk.remove_file(&temporary);
+    }
+    written?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Deals triples into a file of as many as `entries` say.
+fn write(
+    disk: &dyn Disk,
+    path: &Path,
+    triples: &mut dyn Triples,
+    mut header: Header,
+    mut entries: Vec<Entry>,
+    memory: u64,
+    on_progress: OnProgress<'_>,
+) -> Result<()> {
+    let mut file = disk.create(path)?;
     let places = header.places();
     file.set_len(places.end)?;
-    let mut dealer = Dealing::new(&mut *file, places, &entries, memory.0 - fixed - taken.0);
-    let dealt = source.partitioning.dealer();
+    let mut dealer = Dealing::new(&mut *file, places, &entries, memory);
+    let partitioning = header.source.partitioning;
+    let (dealt, partitions) = (partitioning.dealer(), partitioning.partitions());
     let mut pass = Pass::begin("sort triples", triples.count(), on_progress)?;
     triples.for_each(&mut |_, triples, weights| {
         pass.add(triples.len() as u64)?;
@@ -77,10 +99,7 @@ pub fn build_buckets(
     })?;
     dealer.finish(&mut entries)?;
     header.write(&mut *file, &entries)?;
-    file.sync()?;
-    drop(file);
-    disk.rename(&temporary, path)?;
-    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    file.sync()
 }
 
 /// How many triples each bucket has, and where it begins.
@@ -112,7 +131,8 @@ fn count(
         start += entry.count;
     }
     if start != said {
-        return Err(Error::corrupt(format!("{name}: {start}, expected {said}")));
+        return Err(Error::corrupt(format!("{name}: found {start}, expected {said}"))
+            .hint("run `outercore check`"));
     }
     Ok(entries)
 }
