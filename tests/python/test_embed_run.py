@@ -205,8 +205,10 @@ class Preparing(Observer):
             interrupt()
 
 
+RANKED = ["read valid triples", "read test triples", "count true answers"]
+IN_ORDER = ["count triples", "sort triples", "first rows"]
 PREPARED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
-    "memory": ("facts", {}, ["count true answers", "read triples", "collect true answers"]),
+    "memory": ("facts", {}, [*RANKED, "read triples", "collect true answers"]),
     "partitions": (
         "facts",
         {
@@ -214,36 +216,18 @@ PREPARED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "negatives": {"degree_share": 0.5},
             "evaluation": {"also": ["degree"]},
         },
-        [
-            "count true answers",
-            "count triples",
-            "sort triples",
-            "first rows",
-            "count degrees",
-            "collect true answers",
-        ],
+        [*RANKED, *IN_ORDER, "count degrees", "collect true answers"],
     ),
     "graph": (
         "graph",
         {"budget": IN_PARTITIONS},
-        [
-            "count links",
-            "count true answers",
-            "count triples",
-            "sort triples",
-            "first rows",
-            "collect true answers",
-        ],
+        ["count links", *RANKED, *IN_ORDER, "collect true answers"],
     ),
-    "weights": (
-        "weighted",
-        {},
-        ["count links", "count true answers", "read triples", "read weights"],
-    ),
+    "weights": ("weighted", {}, ["count links", *RANKED, "read triples", "read weights"]),
     "held out": (
         "train alone",
         {"data": {"held_out_triples": 0.2}},
-        ["hold out triples", "count true answers", "read triples"],
+        ["hold out triples", *RANKED, "read triples"],
     ),
 }
 
