@@ -181,6 +181,8 @@ def test_the_command_line_takes_a_file_and_its_function(
     assert outcome(*question)[0] == 1
     code, out, _ = outcome(*question, "--score", f"{scores}:product")
     assert (code, len(out.splitlines())) == (0, 3)
+    code, _, err = outcome(*question, "--score", f"{scores}:product", "--approximate")
+    assert (code, "predictions are exact then" in err) == (1, True)
     code, out, _ = outcome("embedding", "evaluate", "run", "--part", "valid", "--score",
                            f"{scores}:product")  # fmt: skip
     assert code == 0

@@ -239,6 +239,11 @@ def predict(
             "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
             "`--questions FILE`"
         )
+    if approximate and opened.model.kind == "custom":
+        raise InvalidError(
+            "--approximate: an index needs a distance, and a score function of one's own says none\n"
+            "hint: leave it out; predictions are exact then, by a pass over the table"
+        )
     index = _index(opened, "model", recall) if approximate else None
     groups: Iterable[Group] = [Group([1], given)]
     if questions is not None:
