@@ -232,6 +232,14 @@ PREPARED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 }
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C ends Python, whether or not whoever started the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def sets(facts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("sets")
@@ -247,6 +255,7 @@ def sets(facts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     return {"facts": facts, **{path.name: path for path in root.iterdir() if path.is_dir()}}
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("case", "last"), [(case, last) for case in PREPARED for last in ("", *PREPARED[case][2])]
 )
