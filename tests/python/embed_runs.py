@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from outercore.embed.observe import EpochReport, Observer
+from outercore.embed.partitions import PartitionStore
+from outercore.embed.store import Pool
 from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)
@@ -75,6 +79,19 @@ class After(Observer):
 
     def resumed(self, epoch: int, triples: int) -> None:
         self.resumed_at = (epoch, triples)
+
+
+def watch_pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many triples the pools of partitions have from here on."""
+    pools, sizes = PartitionStore.pools, []
+
+    def watched(store: PartitionStore, epoch: int) -> Iterator[Pool]:
+        for pool in pools(store, epoch):
+            sizes.append(len(pool.triples))
+            yield pool
+
+    monkeypatch.setattr(PartitionStore, "pools", watched)
+    return sizes
 
 
 def interrupt() -> None:

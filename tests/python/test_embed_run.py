@@ -30,6 +30,7 @@ from embed_runs import (
     losses,
     small,
     tables,
+    watch_pools,
 )
 from outercore import _native
 from outercore.cli import run as run_cli
@@ -40,11 +41,9 @@ from outercore.embed.forecast import forecast
 from outercore.embed.npy import npy_header
 from outercore.embed.observe import Observer
 from outercore.embed.options import configuration
-from outercore.embed.partitions import PartitionStore
 from outercore.embed.randomness import Purpose, generator
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scoring import Answers, Scoring, choose, distinct_places
-from outercore.embed.store import Pool
 from outercore.embed.trainer import Trainer
 from outercore.errors import (
     BudgetError,
@@ -521,15 +520,7 @@ def test_pools_of_a_skewed_graph_are_within_the_budget_or_refused(
     budget = {**IN_PARTITIONS, "swap": "in-place", "threads": 1, **walks}
     optimiser = {"epochs": 1, "batch_size": 4000, "chunk_size": 4000}
     config = small(budget=budget, negatives={"count": 2}, optimiser=optimiser)
-    pools, largest = PartitionStore.pools, 0
-
-    def watched(store: PartitionStore, epoch: int) -> Iterator[Pool]:
-        nonlocal largest
-        for pool in pools(store, epoch):
-            largest = max(largest, len(pool.triples))
-            yield pool
-
-    monkeypatch.setattr(PartitionStore, "pools", watched)
+    sizes = watch_pools(monkeypatch)
 
     def refused(memory: int) -> int:
         with pytest.raises(BudgetError) as caught:
@@ -544,7 +535,7 @@ def test_pools_of_a_skewed_graph_are_within_the_budget_or_refused(
     result = oc.embed(skewed, config, memory=enough, out=tmp_path / "run")
     plan = result.record["plan"]
     assert sum(plan["parts"].values()) <= enough
-    assert 0 < 32 * largest <= plan["parts"]["triples in training"]
+    assert 0 < 32 * max(sizes) <= plan["parts"]["triples in training"]
     with pytest.raises(BudgetError):
         resume(tmp_path / "run", memory=least)
     assert (tmp_path / "run/entities.npy").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,15 @@ import pytest
 import torch
 
 import outercore as oc
-from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, small
+from embed_runs import (
+    IN_PARTITIONS,
+    After,
+    assert_same_bits,
+    circle,
+    interrupt,
+    small,
+    watch_pools,
+)
 from outercore.embed import resume
 from outercore.embed.bucket_counter import BucketCounter
 from outercore.embed.config import EmbedConfig
@@ -24,7 +31,6 @@ from outercore.embed.planning import Placement, Pools, Size, place, resolved
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.session import plan_session
 from outercore.embed.skewed import BucketCounts, instead_of, place_counted
-from outercore.embed.store import Pool
 from outercore.embed.stores import open_store
 from outercore.embed.trainer import table_layout
 from outercore.errors import BudgetError, InterruptError
@@ -85,20 +91,12 @@ def refused(data_set: Path, memory: int, out: Path, **budget: Any) -> int:
 def test_a_graph_with_hubs_is_trained_in_the_next_best_partitions(
     hubs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pools, largest = PartitionStore.pools, 0
-
-    def watched(store: PartitionStore, epoch: int) -> Iterator[Pool]:
-        nonlocal largest
-        for pool in pools(store, epoch):
-            largest = max(largest, len(pool.triples))
-            yield pool
-
-    monkeypatch.setattr(PartitionStore, "pools", watched)
+    sizes = watch_pools(monkeypatch)
     observer = Noted()
     result = oc.embed(hubs, groups(), memory=ROOM, out=tmp_path / "run", observer=observer)
     plan = result.record["plan"]
     assert sum(plan["parts"].values()) <= ROOM
-    assert 0 < 32 * largest <= plan["parts"]["triples in training"]
+    assert 0 < 32 * max(sizes) <= plan["parts"]["triples in training"]
     first = plan_session(oc.open(hubs), EmbedConfig.from_dict(groups(memory=str(ROOM)))).placement
     assert (first.partitions, first.slots) != (plan["partitions"], plan["slots"])
     [note] = observer.notes

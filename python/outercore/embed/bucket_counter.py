@@ -17,7 +17,7 @@ from outercore.embed.skewed import BucketCounts, place_counted
 from outercore.errors import BudgetError
 from outercore.storage import Storage
 
-BUCKETS = "buckets.bin"
+_BUCKETS = "buckets.bin"
 """The core's file of them."""
 
 
@@ -36,7 +36,7 @@ def place_new(
 
     Errors: as `place_counted` and `BucketCounter`.
     """
-    buckets = run.state / BUCKETS
+    buckets = run.state / _BUCKETS
     if first.in_memory:
         # Of a run that was to have partitions when it was stopped.
         buckets.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ class BucketCounter:
         if parts not in self._found:
             if self._found:
                 # There may be no room for these and for others.
-                (self._run.state / BUCKETS).unlink(missing_ok=True)
+                (self._run.state / _BUCKETS).unlink(missing_ok=True)
             try:
                 found = self._sort(parts, self._memory)
             except BudgetError as error:
