@@ -11,10 +11,10 @@ use outercore_format::IMPORT_DIRECTORY;
 use outercore_io::{Disk, WriteFile};
 
 use super::dictionary::Dictionary;
-use super::journal::{Chunk, Journal, Source, SourceRecord, other_count, other_source};
+use super::journal::{Chunk, Journal, Source, SourceRecord, Stage, other_count, other_source};
 use super::line::{Dialect, Fields, Named, Separator};
 use super::options::{Part, TripleImportOptions, TripleTuning};
-use crate::hold::Hold;
+use crate::destination::Destination;
 use crate::import::journal::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 use crate::import::text::{ByteStream, LineBlocks, Position};
@@ -30,7 +30,7 @@ pub(crate) struct Intake {
     tuning: TripleTuning,
     /// As it is on disk, but for the source that is being taken.
     pub journal: Journal,
-    hold: Hold,
+    pub destination: Destination,
     /// The place of the next source among the sources.
     next: usize,
     open: Option<Open>,
@@ -81,7 +81,7 @@ impl Intake {
         options: &TripleImportOptions,
         tuning: TripleTuning,
         journal: Journal,
-        hold: Hold,
+        destination: Destination,
     ) -> Self {
         Self {
             disk,
@@ -89,7 +89,7 @@ impl Intake {
             options: options.clone(),
             tuning,
             journal,
-            hold,
+            destination,
             next: 0,
             open: None,
             taken: 0,
@@ -226,7 +226,8 @@ impl Intake {
         }
         let record = &self.journal.sources[self.next - 1];
         if record.complete {
-            return Err(other_count(self.next - 1, record.triples, pushed));
+            let error = other_count(self.next - 1, record.triples, pushed);
+            return Err(self.destination.mismatch(error));
         }
         named
             .check()
@@ -253,12 +254,13 @@ impl Intake {
         // The files are complete: what they hold in memory is not needed any more.
         self.open = None;
         if let Some(left) = self.journal.sources.get(self.next) {
-            return Err(Error::invalid(format!(
+            let error = Error::invalid(format!(
                 "the unfinished import has {} sources of triples, found {}: {} is missing",
                 self.journal.sources.len(),
                 self.next,
                 left.source
-            )));
+            ));
+            return Err(self.destination.mismatch(error));
         }
         Ok(())
     }
@@ -273,11 +275,18 @@ impl Intake {
             position: Position::default(),
             complete: false,
         };
+        let is_last = index + 1 == self.journal.sources.len();
+        let is_reading = self.journal.stage == Stage::Read;
         match self.journal.sources.get(index) {
-            Some(known) if known.part != part || known.source != fresh.source => {
-                return Err(other_source(index, known, &fresh));
+            Some(known) if known.part == part && known.source == fresh.source => {}
+            // It was not taken whole, so that nothing builds upon it.
+            Some(known) if is_reading && is_last && !known.complete => {
+                self.journal.forget_last(fresh);
             }
-            Some(_) => {}
+            Some(known) => {
+                let error = other_source(index, known, &fresh);
+                return Err(self.destination.mismatch(error));
+            }
             None => self.journal.sources.push(fresh),
         }
         self.next += 1;
@@ -285,6 +294,11 @@ impl Intake {
         (self.taken, self.durable, self.position) =
             (record.triples, record.triples, record.position);
         Ok(record.complete)
+    }
+
+    /// Whether a source was taken whole, so that what was taken is kept if the next one is refused.
+    pub fn has_whole_source(&self) -> bool {
+        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
     }
 
     /// Takes a triple that was checked.
@@ -314,8 +328,7 @@ impl Intake {
     fn opened(&mut self) -> Result<&mut Open> {
         if self.open.is_none() {
             let directory = self.root.join(IMPORT_DIRECTORY);
-            self.disk.create_dir_all(&directory)?;
-            self.hold.made()?;
+            self.destination.make()?;
             let bytes = self.journal.triples() * size_of::<Local>() as u64;
             let triples = self.file(&triples_path(&self.root), bytes)?;
             let runs = self.file(&runs_path(&self.root), self.journal.run_bytes())?;
@@ -383,7 +396,8 @@ impl Intake {
     fn close_pushed(&mut self) -> Result<()> {
         let Some(pushed) = self.pushed.take() else { return Ok(()) };
         if pushed < self.durable {
-            return Err(other_count(self.next - 1, self.durable, pushed));
+            let error = other_count(self.next - 1, self.durable, pushed);
+            return Err(self.destination.mismatch(error));
         }
         if self.journal.sources[self.next - 1].complete { Ok(()) } else { self.end() }
     }
