@@ -39,6 +39,16 @@ pub fn node_array(name: &str) -> String {
     format!("nodes/{NODE}/{name}")
 }
 
+/// The key of the edge array `name` of the homogeneous graph.
+///
+/// # Example
+/// ```
+/// assert_eq!(outercore_format::keys::edge_array("time"), "edges/edge/time");
+/// ```
+pub fn edge_array(name: &str) -> String {
+    format!("edges/{EDGE}/{name}")
+}
+
 /// The key of the split `name`.
 ///
 /// # Example

@@ -5,7 +5,7 @@ use outercore_format::{ArrayEntry, Checksum, DType};
 use outercore_io::Disk;
 
 use super::content::Content;
-use super::{ArraySpec, ArraySummary, ImportedArray, named};
+use super::{ArraySpec, ArraySummary, ImportedArray, Target, named};
 use crate::npy::{ArrayReader, ArrayWriter, OnBytes, grouped};
 
 /// Bytes that are read, checked and converted at a time.
@@ -26,14 +26,23 @@ struct Intake {
 impl Intake {
     /// Rows that must come in, if their number is the graph's.
     fn expected(&self, spec: &ArraySpec) -> Option<u64> {
-        match &self.content {
-            Content::Split(split) if !split.is_mask() => None,
+        match (&self.content, &spec.target) {
+            (Content::Split(split), _) if !split.is_mask() => None,
+            (_, Target::Names(_)) => None,
             _ => Some(spec.nodes),
         }
     }
 
     fn check_rows(&self, spec: &ArraySpec, rows: u64) -> Result<()> {
         match self.expected(spec) {
+            Some(edges) if rows != edges && matches!(spec.target, Target::Edge(_)) => {
+                Err(Error::invalid(format!(
+                    "{} rows, but the edge lists have {} edges",
+                    grouped(rows),
+                    grouped(edges)
+                ))
+                .hint("there must be one row for each edge, in the order of the edge lists"))
+            }
             Some(nodes) if rows != nodes => Err(Error::invalid(format!(
                 "{} rows, but the graph has {} nodes",
                 grouped(rows),

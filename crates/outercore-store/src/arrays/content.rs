@@ -73,6 +73,8 @@ pub(crate) struct Matrix {
     first: Option<u64>,
     /// The first finite value that became infinite.
     overflow: Option<(u64, f64)>,
+    /// The first whole number that became another one, or number that became 0.
+    changed: Option<(u64, Number)>,
     converted: Vec<u8>,
 }
 
@@ -80,14 +82,29 @@ impl Matrix {
     /// `to` is `from` or a float type.
     pub fn new(from: DType, to: DType, columns: u64, non_finite: NonFinite) -> Self {
         let converted = Vec::new();
-        let (seen, nan, infinite, first, overflow) = (0, 0, 0, None, None);
-        Self { from, to, columns, non_finite, seen, nan, infinite, first, overflow, converted }
+        Self {
+            from,
+            to,
+            columns,
+            non_finite,
+            seen: 0,
+            nan: 0,
+            infinite: 0,
+            first: None,
+            overflow: None,
+            changed: None,
+            converted,
+        }
     }
 
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.from != self.to {
             self.converted.clear();
             convert(self.from, self.to, bytes, &mut self.converted);
+            if self.changed.is_none() {
+                let place = first_changed(self.from, self.to, bytes, &self.converted);
+                self.changed = place.map(|(place, value)| (self.seen + place, value));
+            }
         }
         let stored = if self.from == self.to { bytes } else { &self.converted };
         if has_non_finite(self.to, stored) {
@@ -123,6 +140,20 @@ impl Matrix {
                 .hint("store them as bfloat16 or float32"),
             );
         }
+        if let Some((place, value)) = self.changed {
+            let value = match value {
+                Number::Int(value) => value.to_string(),
+                Number::Float(value) => format!("{value:?}"),
+            };
+            return Some(
+                Error::invalid(format!(
+                    "{}: {value} would change as {}",
+                    self.place(place),
+                    self.to
+                ))
+                .hint("store the array in its own type, or scale the values before"),
+            );
+        }
         let first = self.first.filter(|_| self.non_finite == NonFinite::Refuse)?;
         Some(
             Error::invalid(format!(
@@ -139,6 +170,22 @@ impl Matrix {
     fn place(&self, element: u64) -> String {
         format!("row {}, column {}", element / self.columns, element % self.columns)
     }
+}
+
+/// The place of the first whole number that its conversion changed, or number that became 0.
+fn first_changed(from: DType, to: DType, bytes: &[u8], stored: &[u8]) -> Option<(u64, Number)> {
+    let pairs = bytes.chunks_exact(from.size()).zip(stored.chunks_exact(to.size()));
+    for (place, (before, after)) in (0..).zip(pairs) {
+        let (before, after) = (number(from, before), float(to, after));
+        let changed = match before {
+            Number::Int(value) => after.is_finite() && after as i128 != value,
+            Number::Float(value) => value != 0.0 && after == 0.0,
+        };
+        if changed {
+            return Some((place, before));
+        }
+    }
+    None
 }
 
 /// One class a node: integers, -1 for none.

@@ -28,6 +28,10 @@ pub enum Target {
     Split(String),
     /// The named node array: `[N, …]` of any type.
     Node(String),
+    /// The named edge array: a row for each edge of the input, by edge id, of any type.
+    Edge(String),
+    /// An array under a key of `names/`, of any length.
+    Names(String),
 }
 
 /// What to do about NaN and infinite values.
@@ -55,7 +59,7 @@ pub enum Duplicates {
 pub struct ArraySpec {
     /// What it is for.
     pub target: Target,
-    /// Nodes of the graph.
+    /// Nodes of the graph; of an edge array, edges of the input.
     pub nodes: u64,
     /// Type to store: `float32`, `float16` or `bfloat16`. Where absent, features keep these and
     /// become `float32` otherwise, and node arrays keep their type.
@@ -91,6 +95,8 @@ impl ArraySpec {
             Target::Labels => keys::LABELS.to_owned(),
             Target::Split(name) => keys::split(name),
             Target::Node(name) => keys::node_array(name),
+            Target::Edge(name) => keys::edge_array(name),
+            Target::Names(name) => format!("names/{name}"),
         }
     }
 
@@ -101,6 +107,8 @@ impl ArraySpec {
             Target::Labels => "labels".to_owned(),
             Target::Split(name) => format!("split `{name}`"),
             Target::Node(name) => format!("node array `{name}`"),
+            Target::Edge(name) => format!("edge array `{name}`"),
+            Target::Names(name) => format!("names `{name}`"),
         }
     }
 
@@ -145,7 +153,8 @@ impl ArraySpec {
                 Err(Error::invalid(format!("type {from}, expected integers or booleans")))
             }
             (Target::Split(_), _) => Err(wrong("[ids], or [nodes] booleans")),
-            (Target::Node(_), _) => {
+            (Target::Names(_), _) => Ok(matrix(from, row_shape.to_vec())),
+            (Target::Node(_) | Target::Edge(_), _) => {
                 let to = if self.dtype.is_some() { self.float_to_store(from)? } else { from };
                 Ok(matrix(to, row_shape.to_vec()))
             }
@@ -216,7 +225,7 @@ impl ImportedArray {
             Target::Split(name) => {
                 roles.splits.insert(name.clone(), self.key.clone());
             }
-            Target::Node(_) => {}
+            Target::Node(_) | Target::Edge(_) | Target::Names(_) => {}
         }
     }
 }

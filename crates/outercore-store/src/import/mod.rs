@@ -23,7 +23,6 @@ mod progress;
 mod segment;
 mod sort;
 mod spill;
-mod text;
 mod triples;
 
 pub use edges::{EdgeArtifacts, EdgeImport};
@@ -32,6 +31,7 @@ pub(crate) use journal::journal_path;
 #[doc(hidden)]
 pub use options::Tuning;
 pub use options::{Duplicates, EdgeImportOptions, SelfLoops};
+pub use edges::EdgeText;
 pub use progress::{OnProgress, Phase, Progress, Unit};
 #[doc(hidden)]
 pub use triples::TripleTuning;

@@ -45,12 +45,12 @@ impl Input {
         on_progress: OnProgress<'_>,
     ) -> Result<BTreeMap<Part, PartSummary>> {
         let mut import = begin(disk, root, &self.options)?;
-        import.text(Part::Train, &self.path("train.tsv"), &mut *on_progress)?;
+        import.text(Part::Train, &self.path("train.tsv"), None, &mut *on_progress)?;
         for batch in self.parts[&Part::Train][30..].chunks(7) {
             push(&mut import, Part::Train, batch)?;
         }
-        import.text(Part::Valid, &self.path("valid.tsv"), &mut *on_progress)?;
-        import.text(Part::Test, &self.path("test.tsv.zst"), &mut *on_progress)?;
+        import.text(Part::Valid, &self.path("valid.tsv"), None, &mut *on_progress)?;
+        import.text(Part::Test, &self.path("test.tsv.zst"), None, &mut *on_progress)?;
         let parts = import.finish(on_progress)?.parts.clone();
         import.commit()?;
         Ok(parts)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::dictionary::{Run, compare};
 use super::intake::runs_path;
 use super::journal::Chunk;
-use super::line::shown;
+use outercore_text::shown;
 use super::options::{Part, TripleTuning};
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 use crate::npy::ArrayWriter;
