@@ -11,6 +11,12 @@ use outercore_io::Backend;
 use outercore_sample::{FanOut, SampleConfig};
 use serde::{Deserialize, Serialize};
 
+/// Bytes that the memory plan has at least for each edge of a batch.
+const LEAST_EDGE_BYTES: u64 = 64;
+
+/// Batches of so many edges are tried under any budget, to say what they need.
+const TRIED_EDGES: u64 = 1 << 22;
+
 /// Where the topology lives while batches are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -202,7 +208,12 @@ impl LoaderConfig {
             .iter()
             .map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take))
             .collect();
-        SampleConfig { fan_outs, replace: self.replace, edge_ids: self.edge_ids }
+        SampleConfig {
+            fan_outs,
+            replace: self.replace,
+            edge_ids: self.edge_ids,
+            most_edges: Some((self.memory.0 / LEAST_EDGE_BYTES).max(TRIED_EDGES)),
+        }
     }
 
     /// Threads to start, with 0 resolved.

@@ -77,6 +77,21 @@ fn batches_are_those_of_the_naive_sampler_under_every_setting() {
 }
 
 #[test]
+fn a_batch_of_too_many_edges_is_refused_before_it_takes_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::path(10));
+    for topology in [TopologyMode::Resident, TopologyMode::Paged] {
+        let fan_outs = vec![4_000_000_000];
+        let config = LoaderConfig { fan_outs, replace: true, topology, ..base() };
+        let mut loader =
+            Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap();
+        let error = loader.plan().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+        assert!(error.to_string().contains("too many for the budget"), "{error}");
+    }
+}
+
+#[test]
 fn an_epoch_goes_on_in_its_middle() {
     let directory = tempfile::tempdir().unwrap();
     let graph = Csc::random(300, 2000, 2);
