@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::to_python;
 use crate::ids::{Id, handed_over, matrix, vector};
+use crate::process::OfProcess;
 use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
 
@@ -22,7 +23,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 /// faces.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
-    state: Mutex<State>,
+    state: OfProcess<Mutex<State>>,
     /// Whether batches have them.
     edge_ids: bool,
 }
@@ -50,7 +51,7 @@ impl Loader {
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
         let (spare, spare_rows) = (Arc::default(), None);
         let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
-        Ok(Self { state: Mutex::new(state), edge_ids })
+        Ok(Self { state: OfProcess::new(Mutex::new(state)), edge_ids })
     }
 
     /// Batches per epoch.
