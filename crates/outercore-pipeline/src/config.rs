@@ -102,6 +102,10 @@ pub struct LoaderConfig {
     pub seed: u64,
     /// Deliver the imported row number of every sampled edge.
     pub edge_ids: bool,
+    /// Which of the processes that share an epoch this one is.
+    pub rank: u64,
+    /// How many there are.
+    pub world_size: u64,
     /// Array of the data set to deliver as features, by key (`nodes/node/x`).
     pub features: Option<String>,
     /// An `.npy` file to deliver as features instead: a matrix with one row per node.
@@ -144,6 +148,8 @@ impl Default for LoaderConfig {
             drop_last: false,
             seed: 0,
             edge_ids: true,
+            rank: 0,
+            world_size: 1,
             features: None,
             features_path: None,
             memory: Bytes::gib(1),
@@ -175,6 +181,12 @@ impl LoaderConfig {
                 "batch_size is {}, expected at most {}",
                 self.batch_size,
                 u32::MAX
+            )));
+        }
+        if self.world_size > u64::from(u32::MAX) || self.rank >= self.world_size {
+            return Err(Error::invalid(format!(
+                "rank {} of {} processes, expected a rank from 0 and below their number",
+                self.rank, self.world_size
             )));
         }
         if let Some(fan_out) = self.fan_outs.iter().find(|&&f| f < -1 || f > i64::from(u32::MAX)) {

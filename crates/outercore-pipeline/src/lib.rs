@@ -17,6 +17,7 @@ mod plan;
 mod prepare;
 mod rows;
 mod sampling;
+mod share;
 mod spare;
 mod spare_rows;
 mod stages;

@@ -22,7 +22,8 @@ use crate::fetch::Ready;
 use crate::group::{Group, GroupBatch};
 use crate::prepare::{Prepared, prepare};
 use crate::rows::RowArena;
-use crate::sampling::{Input, Sampling, num_batches};
+use crate::sampling::{Input, Sampling};
+use crate::share::Share;
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};
 
@@ -75,6 +76,7 @@ pub struct Loader {
     dataset: DataSet,
     input: Input,
     config: LoaderConfig,
+    share: Share,
     prepared: Option<Prepared>,
     fetcher: Option<Fetcher>,
     next_group: u64,
@@ -105,6 +107,7 @@ impl Loader {
         }
         let input = input.map_or(Input::All(nodes), |ids| Input::Nodes(Arc::new(ids)));
         Ok(Self {
+            share: Share::new(input.len(), &config)?,
             dataset,
             input,
             config,
@@ -130,9 +133,9 @@ impl Loader {
         self
     }
 
-    /// Batches per epoch.
+    /// Batches per epoch, of this rank.
     pub fn num_batches(&self) -> u64 {
-        num_batches(self.input.len(), &self.config)
+        self.share.num_batches()
     }
 
     /// Nodes in the seed list.

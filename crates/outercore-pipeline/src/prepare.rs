@@ -161,7 +161,7 @@ fn prepare_with(
     };
     let mut engine = Engine::open(reading.clone())?;
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
-    let sampling = Arc::new(Sampling::new(topology, input, pool, config));
+    let sampling = Arc::new(Sampling::new(topology, input, pool, config)?);
 
     let mut trial = Trial::default();
     run_trial(&sampling, source.is_some(), config.look_ahead, &mut trial)?;

@@ -92,6 +92,22 @@ fn a_batch_of_too_many_edges_is_refused_before_it_takes_memory() {
 }
 
 #[test]
+fn ranks_deliver_the_batches_of_one_process_in_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::power_law(500, 4000, 1);
+    common::write(directory.path(), &graph);
+    let seeds: Vec<u64> = (0..480).collect();
+    let expected = naive(&graph, &seeds, &base(), 1);
+    for rank in 0..3 {
+        let config = LoaderConfig { rank, world_size: 3, ..base() };
+        let dataset = DataSet::open(directory.path()).unwrap();
+        let mut loader = Loader::new(dataset, Some(seeds.clone()), config).unwrap();
+        let own = expected.iter().skip(rank as usize).step_by(3);
+        assert!(deliver(&mut loader, 1, 0).iter().eq(own), "rank {rank}");
+    }
+}
+
+#[test]
 fn an_epoch_goes_on_in_its_middle() {
     let directory = tempfile::tempdir().unwrap();
     let graph = Csc::random(300, 2000, 2);
