@@ -17,6 +17,9 @@ const LEAST_EDGE_BYTES: u64 = 64;
 /// Batches of so many edges are tried under any budget, to say what they need.
 const TRIED_EDGES: u64 = 1 << 22;
 
+/// What keys of edge arrays begin with.
+pub(crate) const EDGE_ARRAYS: &str = "edges/edge/";
+
 /// Where the topology lives while batches are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -110,6 +113,9 @@ pub struct LoaderConfig {
     pub features: Option<String>,
     /// An `.npy` file to deliver as features instead: a matrix with one row per node.
     pub features_path: Option<PathBuf>,
+    /// Further arrays to deliver as they are stored, by key: `nodes/node/year` with a row for every
+    /// node of a batch, `edges/edge/weight` with one for every edge.
+    pub arrays: Vec<String>,
 
     /// Budget for everything the loader keeps in memory.
     pub memory: Bytes,
@@ -152,6 +158,7 @@ impl Default for LoaderConfig {
             world_size: 1,
             features: None,
             features_path: None,
+            arrays: Vec::new(),
             memory: Bytes::gib(1),
             reserved: Bytes(0),
             threads: 0,
@@ -223,9 +230,14 @@ impl LoaderConfig {
         SampleConfig {
             fan_outs,
             replace: self.replace,
-            edge_ids: self.edge_ids,
+            edge_ids: self.needs_edge_ids(),
             most_edges: Some((self.memory.0 / LEAST_EDGE_BYTES).max(TRIED_EDGES)),
         }
+    }
+
+    /// Whether edges are sampled with their ids: to deliver them, or to find rows of edge arrays.
+    pub fn needs_edge_ids(&self) -> bool {
+        self.edge_ids || self.arrays.iter().any(|key| key.starts_with(EDGE_ARRAYS))
     }
 
     /// Threads to start, with 0 resolved.
