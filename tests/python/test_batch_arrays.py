@@ -12,6 +12,15 @@ from torch_geometric.data import Data
 import outercore as oc
 from fakes import planted
 from multigraph import imported
+from outercore.train.config import (
+    BudgetConfig,
+    ModelConfig,
+    OptimiserConfig,
+    SamplingConfig,
+    TrainConfig,
+)
+from outercore.train.observe import Observer
+from outercore.train.run import train
 
 KINDS = {
     "weight": np.float64,
@@ -223,3 +232,28 @@ def test_a_read_that_fails_names_the_array(tmp_path: Path) -> None:
             file.truncate(1 << 20)
         with pytest.raises(oc.OutercoreError, match="attr"):
             list(batches)
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def test_training_says_which_edge_arrays_it_does_not_use(tmp_path: Path) -> None:
+    graph = imported(tmp_path / "graph")
+    graph.add_edge_array("weight", np.ones(graph.num_edge_rows))
+    graph.add_edge_array("time", np.arange(graph.num_edge_rows))
+    config = TrainConfig(
+        model=ModelConfig(kind="gcn", hidden=8),
+        sampling=SamplingConfig(fanout=(3,), batch_size=50),
+        optimiser=OptimiserConfig(epochs=1),
+        budget=BudgetConfig(memory="32MiB", threads=1),
+    )
+    observer = Notes()
+    record = train(graph.root, config, out=tmp_path / "run", observer=observer)
+    said = "model `gcn` does not use the data set's edge arrays: time, weight"
+    assert said in observer.notes
+    assert record["data_set"]["unused_edge_arrays"] == ["time", "weight"]
