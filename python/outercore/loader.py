@@ -95,7 +95,8 @@ class NeighborLoader(MiniBatches[Data]):
                 of nodes but the one that ``hotness`` names and results that Outercore has added;
                 ``[]`` delivers none.
             rank: which of the processes that share an epoch this one is; ``None`` for both asks
-                ``torch.distributed`` where it is initialised.
+                ``torch.distributed`` where it is initialised. All get the same ``input_nodes``;
+                where these are split already, ``rank=0, world_size=1`` takes all of them.
             world_size: how many processes share an epoch. Every seed is in a batch of one of them,
                 and each has as many batches; their last ones may be smaller.
             transform: applied to every batch.

@@ -11,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -131,7 +132,8 @@ class MiniBatches(ABC, Generic[Batch]):
 
         The share of a process group goes along: a worker of this process does not see the group.
         """
-        state = {**self.__dict__, "_handle": None, "_labels": None, "_process": 0}
+        opened = {"_handle": None, "_labels": None, "_process": 0}
+        state = {**self.__dict__, **opened, "_config": dict(self._config)}
         if self._rank is None and share_of(None, None)[1] > 1:
             state["_rank"], state["_world_size"] = share_of(None, None)
         return state
@@ -316,7 +318,7 @@ def _feature_choice(graph: Graph, features: str | os.PathLike[str] | None) -> di
     if name == "x":
         return {"features": graph.manifest["roles"]["features"]}
     if name.endswith(".npy"):
-        return {"features_path": name}
+        return {"features_path": os.fspath(Path(name).absolute())}
     return {"features": graph.key(name)}
 
 

@@ -152,6 +152,18 @@ def test_batches_without_an_edge_have_arrays_of_no_row(tmp_path: Path) -> None:
         assert batch.box.shape == (2, 2, 3)
 
 
+def test_a_refusal_says_that_fewer_arrays_need_less(tmp_path: Path) -> None:
+    graph = imported(tmp_path / "graph")
+    graph.add_node_array("wide", np.ones((graph.num_nodes, 64, 64)))
+    with pytest.raises(
+        oc.BudgetError, match=r"the least that works is (.*)\nhint: .*`arrays`"
+    ) as no:
+        oc.NeighborLoader(graph, [5, 5], batch_size=100, memory="4MiB").plan()
+    assert no.value.needed is not None
+    oc.NeighborLoader(graph, [5, 5], batch_size=100, memory=no.value.needed).plan()
+    oc.NeighborLoader(graph, [5, 5], batch_size=100, memory="4MiB", arrays=[]).plan()
+
+
 def test_results_are_delivered_only_where_they_are_named(tmp_path: Path) -> None:
     graph = imported(tmp_path / "graph")
     oc.pagerank(graph.root, save="rank")

@@ -104,6 +104,7 @@ def test_topology_and_features_of_ten_budgets_together(tiny: Path, tmp_path: Pat
     assert found["peak"] < memory + CONSTANT, found
 
 
+@pytest.mark.slow
 def test_edge_features_of_ten_budgets(tiny: Path, tmp_path: Path) -> None:
     """And node arrays of three dimensions beside them."""
     memory = 32 * MIB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -131,8 +132,14 @@ def in_a_group(rank: int, world_size: int, place: str, path: str, out: str) -> N
     gathered: list = [None] * world_size
     distributed.all_gather_object(gathered, seeds)
     np.save(f"{out}.{rank}.npy", np.concatenate([np.concatenate(one) for one in gathered]))
+    # A worker of this process does not see the group: its copy keeps the share of the rank.
+    copied = pickle.dumps(after)
     distributed.destroy_process_group()
     assert len(before) == frozen
+    kept = pickle.loads(copied)
+    assert [batch.n_id[: batch.batch_size].tolist() for batch in kept] != seeds
+    kept.set_epoch(0)
+    assert [batch.n_id[: batch.batch_size].tolist() for batch in kept] == seeds
 
 
 @pytest.mark.slow

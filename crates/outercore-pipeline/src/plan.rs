@@ -372,7 +372,18 @@ impl PlanInput<'_> {
     }
 
     fn too_small(&self) -> Error {
-        too_small(self.budget, self.least())
+        self.refused(self.least())
+    }
+
+    fn refused(&self, least: Bytes) -> Error {
+        let text =
+            format!("a budget of {} is too small; the least that works is {least}", self.budget);
+        let hint = if self.arrays == ArraysPlan::default() {
+            "raise --memory, or lower the batch size or the fan-outs"
+        } else {
+            "raise the memory, lower the batch size or the fan-outs, or deliver fewer `arrays`"
+        };
+        Error::new(ErrorKind::Budget, text).needs(least).hint(hint)
     }
 
     /// The error of [`MemoryPlan::new`] with a budget for which `plans` says that there is a plan:
@@ -386,15 +397,8 @@ impl PlanInput<'_> {
             }
             least = Bytes(least.0 + least.0 / 50).readable();
         }
-        too_small(self.budget, least)
+        self.refused(least)
     }
-}
-
-fn too_small(budget: Bytes, least: Bytes) -> Error {
-    let text = format!("a budget of {budget} is too small; the least that works is {least}");
-    Error::new(ErrorKind::Budget, text)
-        .needs(least)
-        .hint("raise --memory, or lower the batch size or the fan-outs")
 }
 
 /// The trial's rows with their place in the order of heat.
