@@ -100,6 +100,9 @@ class MiniBatches(ABC, Generic[Batch]):
         }
         far_options = options_of(far, graph.root)
         if far_options is not None:
+            if "token_file" in far_options:
+                token = Path(far_options["token_file"]).absolute()
+                far_options["token_file"] = os.fspath(token)
             self._config["far"] = far_options
         self._closed = False
         self._handle: Any = None
@@ -132,8 +135,8 @@ class MiniBatches(ABC, Generic[Batch]):
 
         The share of a process group goes along: a worker of this process does not see the group.
         """
-        opened = {"_handle": None, "_labels": None, "_process": 0}
-        state = {**self.__dict__, **opened, "_config": dict(self._config)}
+        unopened = {"_handle": None, "_labels": None, "_process": 0}
+        state = {**self.__dict__, **unopened, "_config": dict(self._config)}
         if self._rank is None and share_of(None, None)[1] > 1:
             state["_rank"], state["_world_size"] = share_of(None, None)
         return state
