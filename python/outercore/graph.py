@@ -46,7 +46,18 @@ class Graph:
             VersionError: a newer Outercore wrote it.
         """
         self.root = Path(root)
+        # A copy in another process may have another working directory.
+        self._place = os.fspath(self.root.absolute())
         self._core = _core.DataSet(os.fspath(root))
+
+    @cached_property
+    def _core(self) -> Any:
+        """The opened data set; of a copy, opened when it is first used."""
+        return _core.DataSet(self._place)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where the data set is: a copy, pickled or not, opens it again."""
+        return {"root": self.root, "_place": self._place}
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -229,7 +240,7 @@ class Graph:
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
-        self._core = _core.DataSet(os.fspath(self.root))
+        self._core = _core.DataSet(self._place)
         for cached in ("manifest", "entities", "relations"):
             self.__dict__.pop(cached, None)
 

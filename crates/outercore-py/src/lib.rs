@@ -15,6 +15,7 @@ mod import;
 mod kernels;
 mod loader;
 mod memory_server;
+mod process;
 mod progress;
 mod row_arrays;
 mod rows;

@@ -18,10 +18,13 @@ LoaderFactory = Callable[..., Any]
 
 
 def neighbor_loader(*arguments: Any, **options: Any) -> Any:
-    """`outercore.NeighborLoader`, imported at the first call."""
+    """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
+
+    A run trains and scores in one process, whatever process group there is: it takes all seeds.
+    """
     from outercore.loader import NeighborLoader
 
-    return NeighborLoader(*arguments, **options)
+    return NeighborLoader(*arguments, arrays=(), rank=0, world_size=1, **options)
 
 
 def beside_degrees(error: BudgetError, degrees: int) -> BudgetError:

@@ -100,6 +100,11 @@ class Trainer:
         self._prepare()
         scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
         self._observer.started(self._described["description"])
+        if unused := self._described["data_set"]["unused_edge_arrays"]:
+            self._observer.note(
+                f"model `{self._config.model.kind}` does not use the data set's edge arrays: "
+                f"{', '.join(unused)}"
+            )
         # Stopped in the final scores, it has nothing left to train.
         if resumed and not self._position.finished:
             self._observer.resumed(self._position.epoch, self._position.batch)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError, OutercoreError
 from outercore.far import FarOptions
+from outercore.ranks import require_one_process
 from outercore.storage import require_directory_of, require_free
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
@@ -56,6 +57,7 @@ def train(
     Errors: `InterruptError` after Ctrl-C or SIGTERM, with everything in a checkpoint; the
     kinds of `oc.open` and `oc.NeighborLoader`.
     """
+    require_one_process("outercore train")
     config = config or TrainConfig()
     graph = open_graph(Path(data_set))
     if out is None:
@@ -86,6 +88,7 @@ def resume(
 
     Errors: `InvalidError` where the data set changed since; else as `train`.
     """
+    require_one_process("outercore train")
     directory = RunDirectory.open(Path(run))
     graph = open_graph(directory.data_set)
     directory.require_same(graph)

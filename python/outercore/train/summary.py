@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore import record as records
+from outercore.batch_arrays import edge_array_names
 from outercore.train.config import TrainConfig
 from outercore.train.models import Network, Perceptron
 from outercore.train.tasks import Task
@@ -43,6 +44,8 @@ def describe(
             "edges": graph.num_edges,
             "features": model.features,
             "classes": task.outputs,
+            # No model looks at weights, times or features of edges.
+            "unused_edge_arrays": edge_array_names(graph.manifest["arrays"]),
         },
         "machine": {
             **records.machine(),
