@@ -18,6 +18,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog  # noqa: E402
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
+    CorruptError,
     InterruptError,
     InvalidError,
     NoSpaceError,
@@ -243,7 +244,25 @@ def test_resuming_a_finished_run_says_so_and_gives_its_result_again(
     watch.note = notes.append  # type: ignore[method-assign]
     again = resume(tmp_path / "run", observer=watch, open_graph=FakeGraph, open_loader=FakeLoader)
     assert again == finished
-    assert notes == [f"run {tmp_path / 'run'} is finished: there is nothing to go on with"]
+    assert notes == [f"run {tmp_path / 'run'} is finished: there is nothing to resume"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
+def test_a_damaged_model_is_refused_and_resuming_its_run_writes_it_again(
+    name: str, data_set: Path, tmp_path: Path
+) -> None:
+    finished = fit(data_set, tmp_path / "run", config(epochs=2))
+    file = tmp_path / "run/model" / name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    with pytest.raises(CorruptError, match=r"checksum.*\nhint: `outercore train --resume .*/run`"):
+        evaluate(tmp_path / "run", **fakes)
+    watch = Losses()
+    again = resume(tmp_path / "run", observer=watch, **fakes)
+    assert again["result"] == finished["result"]
+    assert "it is written again from the last checkpoint" in watch.notes[0]
+    assert file.read_bytes() == whole
 
 
 def test_training_stops_early_and_keeps_the_best_model(data_set: Path, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class Trainer:
             self._run.remove_scratch()
 
     def _restore(self) -> bool:
-        snapshot = self._checkpoints.load()
+        snapshot = self._checkpoints.load(self._observer.note)
         if snapshot is None:
             return False
         self._best = unpack(snapshot.tensors, self._model, self._adam)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError, OutercoreError
+from outercore.errors import CorruptError, InvalidError, NotFoundError, OutercoreError
 from outercore.far import FarOptions
 from outercore.storage import require_directory_of, require_free
 from outercore.train.config import TrainConfig
@@ -89,14 +89,25 @@ def resume(
     directory = RunDirectory.open(Path(run))
     graph = open_graph(directory.data_set)
     directory.require_same(graph)
-    if directory.finished:
-        if observer is not None:
-            observer.note(f"run {directory.path} is finished: there is nothing to go on with")
+    observer = observer or Observer()
+    if directory.finished and _intact(directory, observer):
+        observer.note(f"run {directory.path} is finished: there is nothing to resume")
         return directory.record()
     config = directory.config()
     if far is not None:
         config = replace(config, budget=replace(config.budget, far=far or None))
     return _fit(graph, config, directory, observer, command, open_loader)
+
+
+def _intact(run: RunDirectory, observer: Observer) -> bool:
+    """Whether the model of a finished run is as it was written; if not, says so."""
+    try:
+        load_model(run.model)
+    except CorruptError as error:
+        first = str(error).partition("\n")[0]
+        observer.note(f"warning: {first}; it is written again from the last checkpoint")
+        return False
+    return True
 
 
 def evaluate(
