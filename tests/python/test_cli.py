@@ -224,7 +224,7 @@ def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
 
     code, out, err = outcome("train", data, *options, "--out", settled)
     assert code == 1
-    assert "hint: go on with it by `--resume" in err
+    assert "hint: `outercore train --resume" in err
 
 
 @pytest.mark.parametrize(

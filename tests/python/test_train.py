@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,8 @@ from outercore.errors import (  # noqa: E402
     NoSpaceError,
     NotFoundError,
 )
+from outercore.run_places import new_run  # noqa: E402
+from outercore.storage import device_errors  # noqa: E402
 from outercore.train.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -36,7 +41,7 @@ from outercore.train.events import EventFile  # noqa: E402
 from outercore.train.loop import Trainer  # noqa: E402
 from outercore.train.observe import Observer  # noqa: E402
 from outercore.train.run import evaluate, resume, train  # noqa: E402
-from outercore.train.run_directory import RunDirectory  # noqa: E402
+from outercore.train.run_directory import RunDirectory, fingerprint  # noqa: E402
 from outercore.train.saved import load_model  # noqa: E402
 from outercore.train.stopping import StopRequest  # noqa: E402
 
@@ -155,7 +160,9 @@ def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("tensorboardX.record_writer.open_file", full_file)
-        with pytest.raises(NoSpaceError, match="then go on with `outercore train --resume RUN`"):
+        with pytest.raises(
+            NoSpaceError, match=r"then resume with `outercore train --resume .*/run`"
+        ):
             fit(data_set, tmp_path / "run", config(epochs=2))
     record = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
     assert (record["status"], len(record["epochs"])) == ("finished", 2)
@@ -400,7 +407,7 @@ def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(
         train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
 
 
-@pytest.mark.parametrize("name", ["scratch", "model", "checkpoints", "tensorboard"])
+@pytest.mark.parametrize("name", ["scratch", "model", "checkpoints", "tensorboard", "papers"])
 def test_what_somebody_else_put_there_is_never_lost(
     data_set: Path, tmp_path: Path, name: str
 ) -> None:
@@ -408,7 +415,7 @@ def test_what_somebody_else_put_there_is_never_lost(
     own = tmp_path / "home" / name / "thesis.txt"
     own.parent.mkdir(parents=True)
     own.write_text("years of work")
-    with pytest.raises(InvalidError, match=f"`{name}` is there already, and a run writes to it"):
+    with pytest.raises(InvalidError, match=f"`{name}` is there already, expected an empty"):
         RunDirectory.create(tmp_path / "home", graph, config())
     assert own.read_text() == "years of work"
     own.unlink()
@@ -421,6 +428,106 @@ def test_a_changed_data_set_cannot_be_resumed(tmp_path: Path) -> None:
     planted(data_set, seed=1)
     with pytest.raises(InvalidError, match="changed since the run began"):
         resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_arrays_that_a_training_does_not_read_may_come_meanwhile(tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data")
+    fit(data_set, tmp_path / "whole", config())
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    # As building a grid does, and importing another feature.
+    manifest["arrays"]["grid/edge/header"] = manifest["arrays"]["edges/edge/ids"]
+    manifest["arrays"]["nodes/node/z"] = manifest["arrays"]["nodes/node/x"]
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    "key", ["edges/edge/sources", "nodes/node/x", "nodes/node/y", "splits/test"]
+)
+def test_a_change_of_any_array_that_a_training_reads_refuses_to_resume(
+    tmp_path: Path, key: str
+) -> None:
+    data_set = planted(tmp_path / "data")
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    manifest["arrays"][key]["checksum"] = "xxh3:0000000000000001"
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    with pytest.raises(InvalidError, match="changed since the run began"):
+        resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_a_run_of_an_older_version_is_resumed(data_set: Path, tmp_path: Path) -> None:
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    described = json.loads((tmp_path / "run/config.json").read_text())
+    described["fingerprint"] = fingerprint(FakeGraph(data_set).manifest)
+    (tmp_path / "run/config.json").write_text(json.dumps(described))
+    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_a_run_that_is_trained_is_not_resumed_beside_itself(data_set: Path, tmp_path: Path) -> None:
+    refused = []
+
+    class Second(Observer):
+        def batch_done(self, *_: Any) -> None:
+            with pytest.raises(InvalidError, match=r"another `outercore train` writes it") as told:
+                resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+            refused.append(str(told.value))
+
+    fit(data_set, tmp_path / "run", config(epochs=1), observer=Second())
+    assert len(refused) == 4
+    assert "hint: wait until it has ended" in refused[0]
+    assert (tmp_path / "run/config.json").exists()
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_runs_without_a_name_that_begin_together_get_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    together = threading.Barrier(8)
+
+    def begin(_: int) -> Path:
+        together.wait()
+        with new_run(None, "papers-sage", "outercore train") as path:
+            together.wait()
+            (path / "config.json").touch()
+            return path
+
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(begin, range(8)))
+    assert sorted(path.name for path in paths) == [f"papers-sage-{n}" for n in range(1, 9)]
+    with new_run(None, "papers-sage", "outercore train"):
+        pass
+    assert len(list((tmp_path / "runs").iterdir())) == 8
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_what_a_full_device_says_is_next_works(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool
+) -> None:
+    def device_full() -> None:
+        with device_errors("file"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    where = "outercore.train.run_directory.AnyRunDirectory.write_record"
+    with monkeypatch.context() as patched:
+        if checkpoint:
+            # After the first epoch.
+            patched.setattr(where, lambda *_: device_full())
+        else:
+            patched.setattr("outercore.train.checkpoint.Checkpoints.save", lambda *_: device_full())
+        with pytest.raises(NoSpaceError) as told:
+            fit(data_set, tmp_path / "run", config(epochs=2))
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    if checkpoint:
+        assert f"resume with `outercore train --resume {tmp_path}/run`" in str(told.value)
+        record = resume(tmp_path / "run", **fakes)
+    else:
+        assert "free some space, then run the same command again" in str(told.value)
+        record = fit(data_set, tmp_path / "run", config(epochs=2))
+    assert record["status"] == "finished"
 
 
 def test_an_existing_run_is_not_overwritten(data_set: Path, tmp_path: Path) -> None:

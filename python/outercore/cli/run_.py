@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -379,33 +379,52 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         return
     if job.out is not None and job.out.exists() and not job.overwrite:
         raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
-    kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
-    with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
-        done = analytics.run(
-            algorithm,
-            job.data_set,
-            save=job.save,
-            overwrite=job.overwrite,
-            keep_checkpoint=True,
-            progress=progress,
-            **used,
-            **chosen,
-        )
-    tell_lost(done)
-    if job.out is not None:
-        mapped.save(job.out, done.values)
-    if checkpoint is not None:
-        # Not before the values are where they were wanted.
-        analytics.forget_checkpoint(checkpoint)
-    if job.profile is not None and done.profile is not None:
-        _write(job.profile, done.profile)
-    if kept is not None:
-        told = {**shared, "buffering": job.buffering}
-        kept = _keep(kept, done, job, told, chosen)
+    told = {**shared, "buffering": job.buffering}
+    with _record_directory(algorithm, job) as directory:
+        with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
+            done = analytics.run(
+                algorithm,
+                job.data_set,
+                save=job.save,
+                overwrite=job.overwrite,
+                keep_checkpoint=True,
+                progress=progress,
+                **used,
+                **chosen,
+            )
+        tell_lost(done)
+        if job.out is not None:
+            mapped.save(job.out, done.values)
+        if checkpoint is not None:
+            # Not before the values are where they were wanted.
+            analytics.forget_checkpoint(checkpoint)
+        if job.profile is not None and done.profile is not None:
+            _write(job.profile, done.profile)
+        kept = None if directory is None else _keep(directory, done, job, told, chosen)
     if job.json:
         console.json_data(described(done, job, kept))
     else:
         show(done, job, kept)
+
+
+@contextmanager
+def _record_directory(algorithm: str, job: Job) -> Iterator[Path | None]:
+    """Where the run's record goes, if one is kept."""
+    with ExitStack() as stack:
+        directory = None
+        if not job.no_record:
+            wanted = records.run_directory(job.data_set, algorithm, job.record)
+            try:
+                directory = stack.enter_context(wanted)
+            except DeviceError as error:
+                if job.record is not None:
+                    raise
+                _tell_unrecorded(error)
+        yield directory
+
+
+def _tell_unrecorded(error: DeviceError) -> None:
+    console.note(f"note: no run record was kept: {error}")
 
 
 @contextmanager
@@ -433,7 +452,7 @@ def _keep(
     except DeviceError as error:
         if job.record is not None:
             raise
-        console.note(f"note: no run record was kept: {error}")
+        _tell_unrecorded(error)
         return None
     return directory
 

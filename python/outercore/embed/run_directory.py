@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outercore.configuration import Configuration
 from outercore.embed.config import BudgetConfig, EmbedConfig
 from outercore.embed.data import has_triples
 from outercore.storage import device_errors, replace_file
@@ -35,7 +36,7 @@ class EmbedDirectory(AnyRunDirectory):
     verb = "embed"
 
     @staticmethod
-    def identity_of(graph: Graph) -> str:
+    def identity_of(graph: Graph, config: Configuration | None = None) -> str:
         """A digest of what an embedding reads: triples or topology with weights, and names.
 
         Other arrays may come and go.
@@ -112,10 +113,6 @@ class EmbedDirectory(AnyRunDirectory):
     def fingerprint(self) -> str:
         """Of the data set that the run trains on."""
         return str(self._described()["fingerprint"])
-
-    @property
-    def _made(self) -> tuple[Path, ...]:
-        return (*super()._made, self.entities, self.relations, self.description)
 
     def config(self) -> EmbedConfig:
         """The run's configuration; until there is a table, with the budget that was asked for."""

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError, InvalidError, NotFoundError, OutercoreError
+from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
+from outercore.run_places import new_run, only_run
 from outercore.storage import require_directory_of, require_free
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
@@ -23,10 +24,11 @@ from outercore.train.loop import Trainer
 from outercore.train.models import Network
 from outercore.train.npy_rows import NpyRows
 from outercore.train.observe import Observer
-from outercore.train.run_directory import RunDirectory, is_data_set, made_by, next_free
+from outercore.train.run_directory import RunDirectory, is_data_set, made_by
 from outercore.train.saved import SavedModel, load_model
 from outercore.train.stopping import StopRequest, stop_on_signals
 
+_COMMAND = "outercore train"
 _SCRATCH = "scratch"
 """Beside a model, where layer states lie while it is scored."""
 
@@ -58,15 +60,11 @@ def train(
     """
     config = config or TrainConfig()
     graph = open_graph(Path(data_set))
-    if out is None:
-        name = Path(graph.root).resolve().name
-        out = next_free(Path("runs"), f"{name}-{config.model.kind}")
-    run = RunDirectory.create(Path(out), graph, config)
-    try:
-        return _fit(graph, config, run, observer, command, open_loader)
-    except OutercoreError:
-        run.discard_if_unused()
-        raise
+    name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
+    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
+        run = RunDirectory.create(path, graph, config)
+        with run.training(new=True):
+            return _fit(graph, config, run, observer, command, open_loader)
 
 
 def resume(
@@ -84,19 +82,22 @@ def resume(
 
     `far` is another memory server than the run had, `False` for none.
 
-    Errors: `InvalidError` where the data set changed since; else as `train`.
+    Errors: `InvalidError` where an array that the run reads changed since, or another process
+    trains the run; else as `train`.
     """
     directory = RunDirectory.open(Path(run))
-    graph = open_graph(directory.data_set)
-    directory.require_same(graph)
     observer = observer or Observer()
-    if directory.finished and _intact(directory, observer):
-        observer.note(f"run {directory.path} is finished: there is nothing to resume")
-        return directory.record()
-    config = directory.config()
-    if far is not None:
-        config = replace(config, budget=replace(config.budget, far=far or None))
-    return _fit(graph, config, directory, observer, command, open_loader)
+    with only_run(directory.path, _COMMAND):
+        graph = open_graph(directory.data_set)
+        directory.require_same(graph)
+        if directory.finished and _intact(directory, observer):
+            observer.note(f"run {directory.path} is finished: there is nothing to resume")
+            return directory.record()
+        config = directory.config()
+        if far is not None:
+            config = replace(config, budget=replace(config.budget, far=far or None))
+        with directory.training(new=False):
+            return _fit(graph, config, directory, observer, command, open_loader)
 
 
 def _intact(run: RunDirectory, observer: Observer) -> bool:
