@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from outercore.errors import DeviceError, InvalidError
+
+_TRIES = 100
+"""How often to make a file anew that others remove meanwhile."""
 
 
 class Lock:
@@ -22,15 +26,16 @@ class Lock:
     def __init__(self, path: Path, held: str) -> None:
         self._owner = os.getpid()
         self._path = path
-        while True:
+        for _ in range(_TRIES):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = path.open("w")
-            except FileNotFoundError:
-                # Its holder has just removed the directory.
-                continue
             except OSError as error:
-                raise DeviceError(f"`{path}`: {error.strerror}: {error.filename}") from None
+                missing = error
+                if isinstance(error, FileNotFoundError) and path.parent.parent.is_dir():
+                    # Its holder may have removed the directory just now.
+                    continue
+                break
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -40,7 +45,10 @@ class Lock:
                 raise DeviceError(f"lock `{path}`: {error.strerror}") from None
             if self._is_there():
                 return
+            # Its holder has removed the file since we opened it.
             self._file.close()
+            missing = FileNotFoundError(errno.ENOENT, "it is removed again and again", str(path))
+        raise DeviceError(f"`{path}`: {missing.strerror}: {missing.filename}") from None
 
     def _is_there(self) -> bool:
         """Whether the file still has its name, under which others look for it."""

@@ -104,7 +104,9 @@ def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
     groups = small(run={"checkpoint_seconds": 0.0})
     with monkeypatch.context() as patched:
         patched.setattr("tensorboardX.record_writer.open_file", full_file)
-        with pytest.raises(NoSpaceError, match=r"then resume with `outercore embed --resume .*/run`"):
+        with pytest.raises(
+            NoSpaceError, match=r"then resume with `outercore embed --resume .*/run`"
+        ):
             oc.embed(facts, groups, out=tmp_path / "run")
     result = oc.embed.resume(tmp_path / "run")
     assert len(result.record["epochs"]) == 4

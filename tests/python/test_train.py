@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -561,6 +563,35 @@ def test_evaluate_repeats_the_final_score_and_writes_predictions(
     assert (predicted == actual).mean() == scored["score"]
     assert (np.load(tmp_path / "logits.npy").argmax(axis=1) == predicted).all()
     assert not (tmp_path / "run/model/scratch").exists()
+
+
+@pytest.mark.parametrize("task", ["classes", "labels"])
+def test_evaluate_writes_tables_with_the_nodes_of_its_predictions(
+    task: str, tmp_path: Path
+) -> None:
+    data_set = planted(tmp_path / "data", task=task)
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    for ending in ("npy", "parquet", "csv"):
+        evaluate(
+            tmp_path / "run",
+            predictions=tmp_path / f"p.{ending}",
+            logits=tmp_path / f"l.{ending}",
+            open_graph=FakeGraph,
+            open_loader=FakeLoader,
+        )
+    test = FakeGraph(data_set).split("test")
+    for name in ("p", "l"):
+        values = np.load(tmp_path / f"{name}.npy")
+        tables = (
+            pyarrow.parquet.read_table(tmp_path / f"{name}.parquet"),
+            pyarrow.csv.read_csv(tmp_path / f"{name}.csv"),
+        )
+        for table in tables:
+            assert table["id"].to_pylist() == test.tolist()
+            columns = np.stack([table[column] for column in table.column_names[1:]], axis=1)
+            assert np.array_equal(columns.reshape(values.shape).astype(values.dtype), values)
+    with pytest.raises(InvalidError, match="expected a name that ends in one of"):
+        evaluate(tmp_path / "nowhere", predictions=tmp_path / "p.txt", open_graph=FakeGraph)
 
 
 @pytest.mark.parametrize("what", ["predictions", "logits"])

@@ -25,6 +25,7 @@ from outercore.analytics.request import (
     teleports,
 )
 from outercore.graph import Graph
+from outercore.outputs import check_directory
 
 Algorithm = Callable[..., NDArray[Any]]
 """A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
@@ -63,6 +64,7 @@ def carry_out(
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
+        check_directory(root)
     ids, scales = teleports(personalization, opened.num_nodes)
     values, outcome = _native.run_algorithm(root, request, ids, scales, progress)
     if isinstance(graph, Graph):

@@ -13,7 +13,8 @@ from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.configuration import within
 from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
-from outercore.storage import missing_file, require_directory_of
+from outercore.outputs import TABLES, check_output, check_place
+from outercore.storage import missing_file
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
@@ -62,7 +63,7 @@ Recall = Annotated[
     float, typer.Option(help="With `--approximate`: share of the true ones to be found.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Write to this `.parquet` or `.tsv` instead.")
+    Path | None, typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead.")
 ]
 Candidates = Annotated[
     str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
@@ -101,7 +102,7 @@ def export(
 
         outercore embedding export runs/first --relations --out relations.tsv
     """
-    require_directory_of(out)
+    check_place(out, option="--out", overwrite=overwrite)
     opened = _open(run, data)
     chosen: Any = format
     with console.bars(quiet=json) as progress:
@@ -151,7 +152,7 @@ def neighbours(
     """
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
-        require_directory_of(out)
+        check_output(out, TABLES, option="--out", overwrite=overwrite)
     opened = _open(run, data)
     if everything == bool(of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
@@ -163,7 +164,7 @@ def neighbours(
     if everything:
         assert out is not None
         with (
-            Answers(opened, out, overwrite=overwrite, ids=ids) as file,
+            Answers(opened, out, ids=ids) as file,
             console.bars(quiet=json) as bars,
         ):
             for first, found in nearest_of_all(opened, k, metric=chosen, index=index):
@@ -175,7 +176,7 @@ def neighbours(
     wanted = opened.entity_ids(of or [], by_id=ids)
     found = opened.neighbours(wanted, k, metric=chosen, by_id=True, index=index)
     if out is not None:
-        with Answers(opened, out, overwrite=overwrite, ids=ids) as file:
+        with Answers(opened, out, ids=ids) as file:
             file.add_neighbours(wanted.tolist(), found)
         _written(file.rows, out, json=json)
         return
@@ -230,7 +231,7 @@ def predict(
 
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
-        require_directory_of(out)
+        check_output(out, TABLES, option="--out", overwrite=overwrite)
     opened = _open(run, data, score)
     parts = {"head": head, "relation": relation, "tail": tail}
     given = {name: some for name, some in parts.items() if some}
@@ -248,7 +249,7 @@ def predict(
     groups: Iterable[Group] = [Group([1], given)]
     if questions is not None:
         groups = read_questions(questions, _GROUP)
-    with Answers(opened, out, overwrite=overwrite, ids=ids, json=json) as file:
+    with Answers(opened, out, ids=ids, json=json) as file:
         for group in groups:
             asked: Any = {**group.given, "by_id": ids, "leave_out_known": leave_out_known}
             try:

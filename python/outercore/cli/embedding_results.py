@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.cli import console
-from outercore.embed.results import ResultFile
+from outercore.outputs import TableWriter, table_file
 
 if TYPE_CHECKING:
     from outercore.embed.embedding import Embedding
@@ -35,16 +35,15 @@ class Answers:
         embedding: Embedding,
         path: Path | None,
         *,
-        overwrite: bool = False,
         ids: bool = False,
         json: bool = False,
     ) -> None:
         self._embedding = embedding
-        self._path, self._overwrite, self._ids = path, overwrite, ids
+        self._path, self._ids = path, ids
         self._json = json
         self._found: list[dict[str, Any]] = []
         self._stack = ExitStack()
-        self._file: ResultFile | None = None
+        self._file: TableWriter | None = None
         self.rows = 0
 
     def __enter__(self) -> Answers:
@@ -141,9 +140,7 @@ class Answers:
         assert self._path is not None
         if self._file is None:
             kinds = {name: kind for name, (_, kind) in columns.items()}
-            self._file = self._stack.enter_context(
-                ResultFile(self._path, kinds, overwrite=self._overwrite)
-            )
+            self._file = self._stack.enter_context(table_file(self._path, kinds))
         self._file.append({name: values for name, (values, _) in columns.items()})
         self.rows = self._file.rows
 

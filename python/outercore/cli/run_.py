@@ -15,12 +15,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from outercore import mapped
 from outercore import record as records
 from outercore.cli import console, options
 from outercore.cli.run_output import described, plan_rows, show, tell_lost
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
+from outercore.graph import Graph
+from outercore.outputs import VALUES, check_output, check_place, write_node_values
 from outercore.storage import missing_file
 
 algorithms = typer.Typer(
@@ -47,9 +48,10 @@ class Job:
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
     ] = False
-    out: Annotated[Path | None, typer.Option("--out", help="Write the values to this `.npy`.")] = (
-        None
-    )
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
+    ] = None
     top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
     plan: Annotated[
         bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
@@ -377,8 +379,10 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         else:
             console.table(f"plan of {algorithm} on {job.data_set}", plan_rows(planned))
         return
-    if job.out is not None and job.out.exists() and not job.overwrite:
-        raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
+    if job.out is not None:
+        check_output(job.out, VALUES, option="--out", overwrite=job.overwrite)
+    if job.profile is not None:
+        check_place(job.profile, option="--profile", overwrite=True)
     told = {**shared, "buffering": job.buffering}
     with _record_directory(algorithm, job) as directory:
         with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
@@ -394,7 +398,7 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             )
         tell_lost(done)
         if job.out is not None:
-            mapped.save(job.out, done.values)
+            write_node_values(job.out, Graph(job.data_set), done.values)
         if checkpoint is not None:
             # Not before the values are where they were wanted.
             analytics.forget_checkpoint(checkpoint)

@@ -1,4 +1,4 @@
-"""`.npy` files written row by row: layer states between loaders, and predictions."""
+"""`.npy` files written row by row: layer states between loaders."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from outercore.errors import InternalError
+from outercore.outputs import npy_header
 from outercore.storage import device_errors
 from outercore.train.config import RESUME
 
@@ -33,7 +34,7 @@ class NpyRows:
     def __enter__(self) -> NpyRows:
         with device_errors(f"array `{self.path}`", RESUME):
             self._file = self._partial.open("wb")
-            self._file.write(self._header())
+            self._file.write(npy_header(self._dtype.str, self._shape))
         return self
 
     def append(self, rows: NDArray) -> None:
@@ -85,8 +86,3 @@ class NpyRows:
     @property
     def _partial(self) -> Path:
         return self.path.with_name(f".{self.path.name}.partial")
-
-    def _header(self) -> bytes:
-        described = {"descr": self._dtype.str, "fortran_order": False, "shape": self._shape}
-        header = repr(described).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
-        return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header

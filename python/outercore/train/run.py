@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
+from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.run_places import new_run, only_run
-from outercore.storage import require_directory_of, require_free
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.loop import Trainer
 from outercore.train.models import Network
-from outercore.train.npy_rows import NpyRows
 from outercore.train.observe import Observer
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by
 from outercore.train.saved import SavedModel, load_model
 from outercore.train.stopping import StopRequest, stop_on_signals
+from outercore.train.tasks import Task
 
 _COMMAND = "outercore train"
 _SCRATCH = "scratch"
@@ -129,18 +129,21 @@ def evaluate(
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `predictions` and `logits` name `.npy` files to write, one
-    row a node of the split, in its order; `overwrite` lets them replace files. `far` is
+    stands for every node, in order. `predictions` and `logits` name files to write, one row a node
+    of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
+    `overwrite` lets them replace files. `far` is
     used where it holds the data set for good.
 
     Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
     or a run of `outercore embed` in place of a model, for a file that is there already, and where
     the data set's features do not fit.
     """
+    for option, file in (("predictions", predictions), ("logits", logits)):
+        if file is not None:
+            check_output(Path(file), VALUES, option=option, overwrite=overwrite)
+    if predictions is not None and predictions == logits:
+        raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = _model_directory(Path(model))
-    for file in (Path(given) for given in (predictions, logits) if given is not None):
-        require_free(file, overwrite=overwrite)
-        require_directory_of(file)
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
@@ -161,13 +164,13 @@ def evaluate(
         stack.callback(_remove_empty, directory / _SCRATCH)
         stack.callback(loaders.close)
         stack.enter_context(stop_on_signals(stop))
-        labels_out, logits_out = _outputs(stack, saved, rows, predictions, logits)
+        labels_out, logits_out = _outputs(stack, graph, saved.task, rows, predictions, logits)
         for prediction in inference.sampled(nodes) if sampled else inference.exact(nodes):
             metric.update(prediction.logits, prediction.labels)
             if labels_out is not None:
-                labels_out.append(saved.task.predictions(prediction.logits))
+                labels_out.append(prediction.nodes, saved.task.predictions(prediction.logits))
             if logits_out is not None:
-                logits_out.append(prediction.logits)
+                logits_out.append(prediction.nodes, prediction.logits)
     return {
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
@@ -291,19 +294,18 @@ def _nodes(graph: Any, split: str) -> NDArray[np.int64]:
 
 def _outputs(
     stack: ExitStack,
-    saved: SavedModel,
+    graph: Any,
+    task: Task,
     rows: int,
     predictions: str | Path | None,
     logits: str | Path | None,
-) -> tuple[NpyRows | None, NpyRows | None]:
-    outputs = saved.task.outputs
+) -> tuple[NodeValues | None, NodeValues | None]:
     labels_out = logits_out = None
     if predictions is not None:
-        if saved.task.kind == "classes":
-            labels_out = NpyRows(Path(predictions), (rows,), np.int64)
-        else:
-            labels_out = NpyRows(Path(predictions), (rows, outputs), np.uint8)
-        stack.enter_context(labels_out)
+        several = (rows,) if task.kind == "classes" else (rows, task.outputs)
+        dtype = np.int64 if task.kind == "classes" else np.uint8
+        labels_out = stack.enter_context(node_values(Path(predictions), graph, several, dtype))
     if logits is not None:
-        logits_out = stack.enter_context(NpyRows(Path(logits), (rows, outputs)))
+        shape = (rows, task.outputs)
+        logits_out = stack.enter_context(node_values(Path(logits), graph, shape, np.float32))
     return labels_out, logits_out
