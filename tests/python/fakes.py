@@ -171,7 +171,7 @@ class FakeGraph:
         return self._load(f"nodes/node/{name}")
 
     def split(self, name: str) -> np.ndarray:
-        return self._load(f"splits/{name}")
+        return self._load(self.manifest["roles"]["splits"][name])
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
         return self.array(name)[ids]

@@ -64,7 +64,7 @@ def test_run_prints_facts_and_counters_and_the_largest(
     assert printed["counters"]["passes"] == expected.counters["passes"]
     code, out, err = outcome(*command, "--out", values)
     assert (code, out) == (1, "")
-    assert "exists\nhint: choose another, or `--overwrite`" in err
+    assert "exists already\nhint: choose another name, or `--overwrite`" in err
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

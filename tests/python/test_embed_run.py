@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -231,14 +230,6 @@ PREPARED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ["hold out triples", *RANKED, "read triples"],
     ),
 }
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C ends Python, whether or not whoever started the tests ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -337,7 +337,7 @@ def test_a_directory_that_is_no_run_is_an_error(outcome: Any, tmp_path: Path) ->
         (("neighbours", "--all"), "`--all` needs `--out FILE`"),
         (("predict",), "expected two of `--head`"),
         (("neighbours", "n1", "--approximate"), "outercore embedding index"),
-        (("neighbours", "n1", "--out", "near.csv"), "ends in .parquet or .tsv"),
+        (("neighbours", "n1", "--out", "near.txt"), "ends in one of .parquet, .csv, .tsv"),
     ],
 )
 def test_a_wrong_command_says_what_is_expected(

@@ -6,6 +6,8 @@ import errno
 import functools
 import io
 import json
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +22,7 @@ torch = pytest.importorskip("torch")
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # noqa: E402
 
-from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
+from fakes import FakeGraph, FakeLoader, planted, write_npy  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
     CorruptError,
@@ -45,7 +47,7 @@ from outercore.train.observe import Observer  # noqa: E402
 from outercore.train.run import evaluate, resume, train  # noqa: E402
 from outercore.train.run_directory import RunDirectory, fingerprint  # noqa: E402
 from outercore.train.saved import load_model  # noqa: E402
-from outercore.train.stopping import StopRequest  # noqa: E402
+from outercore.train.stopping import StopRequest, stop_on_signals  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")
@@ -203,6 +205,23 @@ def test_a_resumed_run_is_equal_to_an_uninterrupted_one(
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
     counted = [epoch["counters"]["train"]["items"] for epoch in resumed["epochs"]]
     assert counted == [4, 4, 4]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_training_in_the_background_goes_on_ignoring_ctrl_c(ignored: bool) -> None:
+    handler = signal.SIG_IGN if ignored else signal.default_int_handler
+    before = signal.signal(signal.SIGINT, handler)
+    stop = StopRequest()
+    try:
+        with stop_on_signals(stop):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.requested is not ignored
+            if ignored:
+                os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.requested
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_path: Path) -> None:
@@ -542,6 +561,59 @@ def test_a_missing_training_split_is_named(data_set: Path, tmp_path: Path) -> No
     settings = TrainConfig(sampling=SamplingConfig(train="learn"))
     with pytest.raises(NotFoundError, match="no split `learn`; it has `train`"):
         fit(data_set, tmp_path / "run", settings)
+
+
+def renamed(data_set: Path, splits: dict[str, str]) -> Path:
+    """The data set with other names of its splits; `""` leaves one out."""
+    manifest = json.loads((data_set / "graph.json").read_text())
+    roles = manifest["roles"]["splits"]
+    manifest["roles"]["splits"] = {
+        splits.get(name, name): key for name, key in roles.items() if splits.get(name, name)
+    }
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    return data_set
+
+
+@pytest.mark.parametrize("name", ["val", "dev", "validation", "Validation"])
+def test_common_names_of_the_validation_split_are_understood(name: str, tmp_path: Path) -> None:
+    data_set = renamed(planted(tmp_path / "data"), {"valid": name})
+    watch = Losses()
+    record = fit(data_set, tmp_path / "run", config(epochs=1), observer=watch)
+    assert watch.notes == []
+    assert record["description"]["validation"] == "full"
+    assert record["epochs"][0]["score"] is not None
+    assert set(record["result"]["scores"]) == {name, "test"}
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    assert evaluate(tmp_path / "run", split="valid", **fakes)["nodes"] == 60
+
+
+def test_a_training_without_validation_says_so_and_names_splits_it_does_not_use(
+    tmp_path: Path,
+) -> None:
+    data_set = renamed(planted(tmp_path / "data"), {"valid": "holdout"})
+    watch = Losses()
+    record = fit(data_set, tmp_path / "run", config(epochs=2), observer=watch)
+    assert watch.notes[0].startswith("no split `valid`: nothing is validated")
+    assert watch.notes[1] == "splits that training does not use: `holdout`"
+    assert record["description"]["validation"] == "none"
+    assert record["result"]["best_epoch"] == 1
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_an_empty_split_is_refused_before_anything_is_made(split: str, tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data")
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    manifest = json.loads((data_set / "graph.json").read_text())
+    manifest["arrays"][f"splits/{split}"]["shape"] = [0]
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    write_npy(data_set / f"splits/{split}.npy", np.empty(0, np.int64))
+    said = f"split `{split}` is empty, expected at least one node"
+    with pytest.raises(InvalidError, match=said):
+        fit(data_set, tmp_path / "second", config(epochs=1))
+    assert not (tmp_path / "second").exists()
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    with pytest.raises(InvalidError, match=said):
+        evaluate(tmp_path / "run", split=split, **fakes)
 
 
 @pytest.mark.parametrize("kind", ["gat", "mlp"])

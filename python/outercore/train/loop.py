@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from outercore import record as records
-from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError
+from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.storage import Storage
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
@@ -25,6 +25,7 @@ from outercore.train.run_directory import RunDirectory
 from outercore.train.saved import save_model
 from outercore.train.scalars import Scalars
 from outercore.train.scoring import Scoring
+from outercore.train.splits import nodes_of
 from outercore.train.stopping import StopRequest
 from outercore.train.summary import describe
 from outercore.train.tasks import array_key, detect_task
@@ -62,7 +63,7 @@ class Trainer:
         self._command = command
         self._device = _device(config.run.device)
         self._task = detect_task(graph, config.sampling.labels, config.run.metric)
-        self._require_split(config.sampling.train)
+        nodes_of(graph, config.sampling.train)
         features = _width(graph, config.sampling.features)
         torch.manual_seed(derived_seed(config.run.seed))
         self._model = build_model(config.model, config.layers, features, self._task.outputs)
@@ -156,7 +157,7 @@ class Trainer:
             self._task,
             run=str(self._run.path),
             device=str(self._device),
-            validation="full" if self._scoring.validates_fully() else "sampled",
+            validation=self._scoring.validation_kind(),
         )
 
     def _train_epoch(self) -> None:
@@ -297,14 +298,6 @@ class Trainer:
             scores,
             self._storage,
         )
-
-    def _require_split(self, name: str) -> None:
-        if name not in self._graph.splits:
-            known = ", ".join(f"`{split}`" for split in self._graph.splits) or "none"
-            raise NotFoundError(
-                f"data set `{self._graph.root}`: no split `{name}`; it has {known}\n"
-                f"hint: import it with `--split {name}=FILE`"
-            )
 
     def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
         record = {

@@ -13,6 +13,7 @@ from outercore.graph import Graph
 from outercore.sizes import parse_size
 from outercore.train.config import TrainConfig
 from outercore.train.loaders import beside_degrees
+from outercore.train.splits import nodes_of
 
 
 def plan_training(data_set: Path, config: TrainConfig) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def _plan(graph: Graph, config: TrainConfig, memory: int, degrees: int) -> dict[
     if roles.get("features"):
         described["features"] = roles["features"]
     try:
-        return _native.plan(Path(graph.root), described, graph.split(sampling.train))
+        return _native.plan(Path(graph.root), described, nodes_of(graph, sampling.train))
     except BudgetError as error:
         raise beside_degrees(error, degrees) from None
 

@@ -16,6 +16,7 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.run_places import new_run, only_run
+from outercore.split_names import find_split
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
@@ -25,6 +26,7 @@ from outercore.train.models import Network
 from outercore.train.observe import Observer
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by
 from outercore.train.saved import SavedModel, load_model
+from outercore.train.splits import nodes_of, with_splits
 from outercore.train.stopping import StopRequest, stop_on_signals
 from outercore.train.tasks import Task
 
@@ -58,8 +60,9 @@ def train(
     Errors: `InterruptError` after Ctrl-C or SIGTERM, with everything in a checkpoint; the
     kinds of `oc.open` and `oc.NeighborLoader`.
     """
-    config = config or TrainConfig()
+    config, observer = config or TrainConfig(), observer or Observer()
     graph = open_graph(Path(data_set))
+    config = replace(config, sampling=with_splits(graph, config.sampling, observer.note))
     name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
         run = RunDirectory.create(path, graph, config)
@@ -284,12 +287,9 @@ def _inference(
 
 
 def _nodes(graph: Any, split: str) -> NDArray[np.int64]:
-    if split == "all":
+    if split == "all" and find_split(split, graph.splits) is None:
         return np.arange(graph.num_nodes)
-    if split not in graph.splits:
-        known = ", ".join([*graph.splits, "all"])
-        raise NotFoundError(f"data set `{graph.root}`: no split `{split}`; it has {known}")
-    return graph.split(split)
+    return nodes_of(graph, split)
 
 
 def _outputs(

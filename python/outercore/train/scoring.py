@@ -34,6 +34,12 @@ class Scoring:
             return self._graph.num_edges <= _FULL_VALIDATION_EDGES
         return chosen == "full"
 
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none` without a validation split."""
+        if self._config.sampling.valid not in self._graph.splits:
+            return "none"
+        return "full" if self.validates_fully() else "sampled"
+
     def validation(self) -> float | None:
         """The score on the validation split; `None` where there is none."""
         name = self._config.sampling.valid
