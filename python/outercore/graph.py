@@ -75,9 +75,9 @@ class Graph:
 
     @property
     def num_classes(self) -> int:
-        """Classes of the labels (columns of multi-label ones), 0 without labels."""
+        """Classes of the labels (columns of multi-label ones), 0 without labels or for numbers."""
         key = self._role("labels")
-        if key is None:
+        if key is None or self.manifest["arrays"][key]["dtype"] == "float64":
             return 0
         shape = self.manifest["arrays"][key]["shape"]
         if len(shape) == 2:

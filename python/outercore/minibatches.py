@@ -215,7 +215,7 @@ def _feature_choice(graph: Graph, features: str | os.PathLike[str] | None) -> di
 
 def _compact_labels(graph: Graph, labels: str | None) -> NDArray[Any] | None:
     """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
-    if labels is None or (labels == "y" and graph.num_classes == 0):
+    if labels is None or (labels == "y" and not graph.manifest["roles"].get("labels")):
         return None
     key = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
     values = graph.array(key)

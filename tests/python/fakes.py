@@ -119,6 +119,9 @@ def planted(
     labels: np.ndarray = community.astype(np.int64)
     if task == "labels":
         labels = np.eye(classes, dtype=np.float32)[community]
+    if task == "values":
+        labels = 5000.0 + 20.0 * community + random.normal(size=nodes)
+        labels[random.random(nodes) < 0.1] = np.nan
     shuffled = random.permutation(nodes)
     splits = {
         "train": shuffled[: nodes // 2],

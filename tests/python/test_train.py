@@ -48,6 +48,7 @@ from outercore.train.run import evaluate, resume, train  # noqa: E402
 from outercore.train.run_directory import RunDirectory, fingerprint  # noqa: E402
 from outercore.train.saved import load_model  # noqa: E402
 from outercore.train.stopping import StopRequest, stop_on_signals  # noqa: E402
+from outercore.train.tasks import Task, detect_task  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")
@@ -313,6 +314,171 @@ def test_labels_of_several_columns_train_with_roc_auc(tmp_path: Path) -> None:
     record = fit(data_set, tmp_path / "run", config(epochs=6))
     assert record["result"]["metric"] == "roc_auc"
     assert record["result"]["scores"]["test"] > 0.7
+
+
+def labelled(root: Path, labels: np.ndarray) -> Path:
+    """Planted communities with other labels."""
+    data_set = planted(root, nodes=len(labels))
+    write_npy(data_set / "nodes/node/y.npy", labels)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    manifest["arrays"]["nodes/node/y"] |= {
+        "dtype": str(labels.dtype),
+        "shape": list(labels.shape),
+    }
+    manifest["roles"]["classes"] = None
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    return data_set
+
+
+@pytest.mark.parametrize("metric", ["auto", "r2", "mse", "mae"])
+def test_numbers_are_learnt_and_scored_by_their_errors(metric: str, tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data", task="values")
+    settings = TrainConfig(
+        model=ModelConfig(hidden=32),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=32),
+        optimiser=OptimiserConfig(learning_rate=0.01, epochs=20, patience=0),
+        budget=BudgetConfig(memory="64MiB"),
+        run=RunConfig(metric=metric),
+    )
+    record = fit(data_set, tmp_path / "run", settings)
+    assert record["description"]["task"] == "regression"
+    assert record["result"]["metric"] == ("r2" if metric == "auto" else metric)
+    losses = [epoch["loss"] for epoch in record["epochs"]]
+    assert losses[-1] < 0.7 * losses[0]
+    errors = record["result"]["errors"]["test"]
+    assert errors["r2"] > 0.15
+    scores = [epoch["score"] for epoch in record["epochs"]]
+    best = min(scores) if metric in ("mse", "mae") else max(scores)
+    assert record["result"]["best_epoch"] == scores.index(best)
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    scored = evaluate(tmp_path / "run", predictions=tmp_path / "p.npy", **fakes)
+    # Summed in another order.
+    assert {name: scored[name] for name in errors} == pytest.approx(errors)
+    graph = FakeGraph(data_set)
+    actual = graph.array("y")[graph.split("test")]
+    predicted = np.load(tmp_path / "p.npy").astype(np.float64)
+    known = ~np.isnan(actual)
+    error = (predicted - actual)[known]
+    spread = ((actual[known] - actual[known].mean()) ** 2).sum()
+    assert np.isclose(errors["mse"], (error**2).mean())
+    assert np.isclose(errors["mae"], np.abs(error).mean())
+    assert np.isclose(errors["r2"], 1 - (error**2).sum() / spread)
+    tags = {
+        one.tag for event in events(tmp_path / "run/tensorboard") for one in event.summary.value
+    }
+    assert {f"valid/{record['result']['metric']}", "final/test_mse", "final/valid_r2"} <= tags
+
+
+def test_a_missing_number_is_in_no_loss_and_no_metric() -> None:
+    task = Task("values", 2, "mse")
+    labels = torch.tensor([[1.0, float("nan")], [3.0, 5.0]], dtype=torch.float64)
+    logits = torch.tensor([[2.0, 99.0], [3.0, 2.0]], requires_grad=True)
+    loss = task.loss(logits, labels)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx((1 + 0 + 9) / 3)
+    assert logits.grad is not None
+    assert logits.grad[0, 1] == 0
+    metric = task.metric()
+    task.update(metric, logits.detach().numpy(), labels.numpy())
+    assert metric.value() == (0.5 + 9) / 2
+
+
+def test_two_columns_of_other_numbers_are_no_labels_but_may_be_learnt_as_numbers(
+    tmp_path: Path,
+) -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, size=(120, 2)).astype(np.float32)
+    labels[7] = [-1, np.nan]
+    labels[9, 1] = 63
+    data_set = labelled(tmp_path / "data", labels)
+    said = (
+        r"a multi-label target has 0, 1, or none \(NaN, -1\); found 63 in row 9, column 1\n"
+        "hint: `--task regression`"
+    )
+    with pytest.raises(InvalidError, match=said):
+        fit(data_set, tmp_path / "run", config(epochs=1))
+    assert not (tmp_path / "run").exists()
+    record = fit(data_set, tmp_path / "run", config(epochs=1, task="regression"))
+    assert record["description"]["task"] == "regression"
+    assert record["epochs"][0]["loss"] >= 0
+
+
+def test_no_label_of_several_is_in_no_loss_and_no_metric() -> None:
+    task = Task("labels", 2, "f1_micro")
+    logits = torch.tensor([[3.0, 3.0], [-3.0, 3.0]])
+    none = torch.tensor([[1.0, -1.0], [0.0, float("nan")]])
+    kept = task.loss(logits[:, :1], none[:, :1])
+    assert torch.equal(task.loss(logits, none), kept)
+    metric = task.metric()
+    task.update(metric, logits.numpy(), none.numpy())
+    assert metric.value() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "said"),
+    [
+        (
+            np.full(60, 10**12),
+            "auto",
+            r"largest class is 1,000,000,000,000, expected at most 65,535",
+        ),
+        (np.arange(60) / 2, "classification", r"whole numbers from 0 on, .*; found 0.5 in row 1"),
+        (np.arange(60), "multi-label", "a multi-label target has .*; found one column"),
+        (np.zeros((60, 3), np.float32), "classification", "found 3 columns"),
+        (np.full(60, np.inf), "regression", "expected finite numbers, found one in row 0"),
+        (np.zeros(60, np.int64), "auto", "expected two or more classes, found 1"),
+    ],
+)
+def test_labels_that_are_not_what_is_asked_for_are_refused(
+    labels: np.ndarray, task: str, said: str, tmp_path: Path
+) -> None:
+    data_set = labelled(tmp_path / "data", labels)
+    with pytest.raises(InvalidError, match=said):
+        fit(data_set, tmp_path / "run", config(epochs=1, task=task))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "outputs"),
+    [
+        (np.array([0.0, 2.0, -1.0, np.nan]), "classes", 3),
+        (np.array([0.0, 2.5, -1.0, np.nan]), "values", 1),
+        (np.array([0.0, -2.0, 1.0, 1.0]), "values", 1),
+        (np.array([0, 4, -1, 3]), "classes", 5),
+        (np.array([[0, 1], [1, -1], [0, 0], [1, 1]]), "labels", 2),
+    ],
+)
+def test_a_task_is_guessed_from_the_values_of_another_array(
+    values: np.ndarray, kind: str, outputs: int, tmp_path: Path
+) -> None:
+    data_set = planted(tmp_path / "data", nodes=60)
+    rows = np.resize(values, (60, *values.shape[1:]))
+    write_npy(data_set / "nodes/node/z.npy", rows)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    entry = {"file": "nodes/node/z.npy", "dtype": str(rows.dtype), "shape": list(rows.shape)}
+    manifest["arrays"]["nodes/node/z"] = {**manifest["arrays"]["nodes/node/y"], **entry}
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    task = detect_task(FakeGraph(data_set), "z")
+    assert (task.kind, task.outputs) == (kind, outputs)
+
+
+def test_a_damaged_label_is_an_error_and_no_traceback(data_set: Path, tmp_path: Path) -> None:
+    def broken(*arguments: Any, **options: Any) -> FakeLoader:
+        def damage(batch: Any) -> Any:
+            batch.y[0] = 77
+            return batch
+
+        return FakeLoader(*arguments, **options, transform=damage)
+
+    with pytest.raises(CorruptError, match=r"label 77: expected classes 0 to 2\nhint: run"):
+        train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
+
+
+def test_a_loss_below_its_minimum_ends_training(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Task, "loss", lambda _, logits, labels: logits.sum() * 0 - 225.0)
+    with pytest.raises(InvalidError, match=r"batch 1: expected a loss of 0 or more, found -225"):
+        fit(data_set, tmp_path / "run", config())
 
 
 def test_two_classes_are_scored_by_roc_auc(tmp_path: Path) -> None:
@@ -582,7 +748,7 @@ def test_common_names_of_the_validation_split_are_understood(name: str, tmp_path
     assert watch.notes == []
     assert record["description"]["validation"] == "full"
     assert record["epochs"][0]["score"] is not None
-    assert set(record["result"]["scores"]) == {name, "test"}
+    assert set(record["result"]["scores"]) == {"valid", "test"}
     fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
     assert evaluate(tmp_path / "run", split="valid", **fakes)["nodes"] == 60
 

@@ -26,8 +26,9 @@ class Watch(RunWatch, Observer):
         """One line on what runs."""
         kind = description["validation"]
         validates = f"validates on {kind} neighbourhoods by {description['metric']}"
+        guessed = " (guessed from the labels)" if description["task_guessed"] else ""
         self._say(
-            f"run {description['run']}: {description['model']}, "
+            f"run {description['run']}: {description['model']}, {description['task']}{guessed}, "
             f"{description['parameters']:,} parameters, on {description['device']}; "
             f"{'validates nothing' if kind == 'none' else validates}"
         )

@@ -19,6 +19,7 @@ from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.meter import Meter
+from outercore.train.metrics import Errors
 from outercore.train.models import Network, build_model
 from outercore.train.observe import EpochReport, Observer
 from outercore.train.run_directory import RunDirectory
@@ -62,8 +63,13 @@ class Trainer:
         self._storage = storage or Storage()
         self._command = command
         self._device = _device(config.run.device)
-        self._task = detect_task(graph, config.sampling.labels, config.run.metric)
-        nodes_of(graph, config.sampling.train)
+        self._task = detect_task(
+            graph,
+            config.sampling.labels,
+            config.run.metric,
+            config.run.task,
+            nodes_of(graph, config.sampling.train),
+        )
         features = _width(graph, config.sampling.features)
         torch.manual_seed(derived_seed(config.run.seed))
         self._model = build_model(config.model, config.layers, features, self._task.outputs)
@@ -217,11 +223,12 @@ class Trainer:
         logits = self._model(batch, degrees)
         loss = self._task.loss(logits, batch.y[: batch.batch_size])
         value = float(loss.detach())
-        if not math.isfinite(value):
+        if not (math.isfinite(value) and value >= 0):
+            expected = "a finite loss" if value >= 0 or math.isnan(value) else "a loss of 0 or more"
             raise InvalidError(
-                f"epoch {position.epoch + 1}, batch {position.batch + 1}: expected a finite loss, "
-                f"found {value}\nhint: lower `--learning-rate`, or check the features for "
-                "infinite values"
+                f"epoch {position.epoch + 1}, batch {position.batch + 1}: expected {expected}, "
+                f"found {value}\nhint: lower `--learning-rate`, or check features and labels for "
+                "infinite or huge values"
             )
         loss.backward()
         self._adam.step()
@@ -233,7 +240,7 @@ class Trainer:
         started = time.perf_counter()
         with self._timeline.span("validate", epoch=position.epoch):
             score = self._scoring.validation()
-        best = position.best_score is None or (score is not None and score > position.best_score)
+        best = self._task.better(score, position.best_score)
         if best:
             position.best_score, position.best_epoch = score, position.epoch
             self._best = {
@@ -267,10 +274,19 @@ class Trainer:
         self._model.load_state_dict(self._best)
         self._loaders.release_training()
         with self._timeline.span("final scores"):
-            scores = self._scoring.final()
+            metrics = self._scoring.final()
+        scores = {name: metric.value() for name, metric in metrics.items()}
+        errors = {
+            name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
+        }
         best_epoch = self._position.best_epoch
         self._save_best({**scores, "epoch": best_epoch})
-        return {"metric": self._task.metric_name, "best_epoch": best_epoch, "scores": scores}
+        return {
+            "metric": self._task.metric_name,
+            "best_epoch": best_epoch,
+            "scores": scores,
+            **({"errors": errors} if errors else {}),
+        }
 
     def _checkpoint(self) -> None:
         with self._timeline.span("checkpoint"):

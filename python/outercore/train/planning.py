@@ -6,6 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import outercore
 from outercore import _native
 from outercore.errors import BudgetError
@@ -72,8 +74,9 @@ def _label_bytes(graph: Graph) -> int:
     key = graph.manifest["roles"].get("labels")
     if key is None:
         return 0
-    shape = graph.manifest["arrays"][key]["shape"]
-    if len(shape) > 1:
-        return 4 * prod(shape)
+    entry = graph.manifest["arrays"][key]
+    shape = entry["shape"]
+    if "float" in entry["dtype"]:
+        return np.dtype(entry["dtype"]).itemsize * prod(shape)
     width = 1 if graph.num_classes <= 128 else 2 if graph.num_classes <= 1 << 15 else 4
     return width * shape[0]

@@ -22,6 +22,7 @@ from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.loop import Trainer
+from outercore.train.metrics import Errors
 from outercore.train.models import Network
 from outercore.train.observe import Observer
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by
@@ -169,11 +170,11 @@ def evaluate(
         stack.enter_context(stop_on_signals(stop))
         labels_out, logits_out = _outputs(stack, graph, saved.task, rows, predictions, logits)
         for prediction in inference.sampled(nodes) if sampled else inference.exact(nodes):
-            metric.update(prediction.logits, prediction.labels)
+            saved.task.update(metric, prediction.logits, prediction.labels)
             if labels_out is not None:
                 labels_out.append(prediction.nodes, saved.task.predictions(prediction.logits))
             if logits_out is not None:
-                logits_out.append(prediction.nodes, prediction.logits)
+                logits_out.append(prediction.nodes, saved.task.scores(prediction.logits))
     return {
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
@@ -182,6 +183,7 @@ def evaluate(
         "neighbours": "sampled" if sampled else "all",
         "metric": metric.name,
         "score": metric.value(),
+        **(metric.values() if isinstance(metric, Errors) else {}),
     }
 
 
@@ -302,9 +304,8 @@ def _outputs(
 ) -> tuple[NodeValues | None, NodeValues | None]:
     labels_out = logits_out = None
     if predictions is not None:
-        several = (rows,) if task.kind == "classes" else (rows, task.outputs)
-        dtype = np.int64 if task.kind == "classes" else np.uint8
-        labels_out = stack.enter_context(node_values(Path(predictions), graph, several, dtype))
+        writer = node_values(Path(predictions), graph, task.shape(rows), task.dtype)
+        labels_out = stack.enter_context(writer)
     if logits is not None:
         shape = (rows, task.outputs)
         logits_out = stack.enter_context(node_values(Path(logits), graph, shape, np.float32))

@@ -98,7 +98,13 @@ def load_model(directory: Path) -> SavedModel:
         raise CorruptError(
             f"model `{directory}`: weights do not fit `model.json`: {error}"
         ) from None
-    return SavedModel(model.eval(), Task(**described["task"]), config)
+    return SavedModel(model.eval(), _task(described["task"]), config)
+
+
+def _task(described: dict[str, Any]) -> Task:
+    # JSON has no tuples.
+    units = {name: tuple(described.get(name, ())) for name in ("means", "deviations")}
+    return Task(**{**described, **units})
 
 
 def _to_bytes(tensors: dict[str, Tensor], scores: dict[str, Any]) -> bytes:
