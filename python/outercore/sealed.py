@@ -26,7 +26,7 @@ def seal(values: dict[str, Any]) -> bytes:
 def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
     """The values that `seal` wrote; `what` names the file.
 
-    `since`: the first `version` of such files that has a checksum.
+    `since`: the first `version` of such files that has a checksum; none counts as 0.
 
     Errors: `CorruptError` where the bytes are not those that were written.
     """
@@ -37,7 +37,7 @@ def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CorruptError(f"{what}: expected a JSON object")
     expected = values.pop(CHECKSUM, None)
-    version = values.get("version")
+    version = values.get("version", 0)
     if expected is None and isinstance(version, int) and version < since:
         return values
     found = _checksum(values)

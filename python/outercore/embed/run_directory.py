@@ -132,7 +132,7 @@ class EmbedDirectory(AnyRunDirectory):
         asked = described.get("asked", config["budget"])
         budget = {**asdict(chosen), "memory": asked["memory"]}
         described |= {"config": {**config, "budget": budget}, "asked": asked}
-        self._replace(self._config, described)
+        self._describe(described)
 
     @property
     def changes(self) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ class EmbedDirectory(AnyRunDirectory):
         for place, (_, after) in change.values.items():
             group, key = place.split(".")
             described["config"][group][key] = after
-        self._replace(self._config, {**described, "changes": [*self.changes, entry]})
+        self._describe({**described, "changes": [*self.changes, entry]})
 
     @property
     def started_from(self) -> Path | None:

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from outercore.configuration import Configuration
-from outercore.errors import InvalidError, NoSpaceError, NotFoundError, OutercoreError
+from outercore.errors import (
+    CorruptError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+)
 from outercore.run_places import LOCK
+from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import SamplingConfig, TrainConfig
 
@@ -72,7 +79,7 @@ class AnyRunDirectory:
         with run.training(new=True), device_errors(f"run `{path}`"):
             run._storage.make_directory(path)
             run._storage.make_directory(run.state)
-            replace_file(run._storage, run._config, _to_json(described))
+            run._describe(described)
         return run
 
     @classmethod
@@ -171,7 +178,14 @@ class AnyRunDirectory:
         """
         if not self._record.exists():
             raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
-        return json.loads(self._record.read_text())
+        try:
+            found: dict[str, Any] = json.loads(self._record.read_bytes())
+        except ValueError as error:
+            raise CorruptError(
+                f"run record `{self._record}`: expected JSON, found: {error}\n"
+                f"hint: `outercore {self.verb} --resume {self.path}` writes it again"
+            ) from None
+        return found
 
     def discard_if_unused(self) -> None:
         """Removes what the run made since `create` where no checkpoint was ever taken.
@@ -204,9 +218,17 @@ class AnyRunDirectory:
 
     def _described(self) -> dict[str, Any]:
         try:
-            return json.loads(self._config.read_text())
-        except json.JSONDecodeError as error:
-            raise InvalidError(f"`{self._config}`: expected JSON, found: {error}") from None
+            # Older versions wrote no checksum.
+            return unseal(self._config.read_bytes(), f"`{self._config}`", since=1)
+        except CorruptError as error:
+            raise CorruptError(
+                f"{error}\nhint: restore the file from a copy, or begin a new run"
+            ) from None
+
+    def _describe(self, described: dict[str, Any]) -> None:
+        """Replaces `config.json`."""
+        with device_errors(f"`{self._config}`"):
+            replace_file(self._storage, self._config, seal(described))
 
 
 class RunDirectory(AnyRunDirectory):
@@ -251,7 +273,11 @@ class RunDirectory(AnyRunDirectory):
         """Whether the run came to its end, with its model and the scores."""
         if not (self._record.exists() and (self.model / "model.json").exists()):
             return False
-        return bool(self.record()["status"] == "finished")
+        try:
+            return bool(self.record()["status"] == "finished")
+        except CorruptError:
+            # It is written again at the end.
+            return False
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> str:
