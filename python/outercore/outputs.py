@@ -147,7 +147,8 @@ class TableWriter:
             self._parquet.close()
 
     def _text(self, array: pa.Array) -> pa.Array:
-        text = array.cast(pa.large_string())
+        # What is missing is an empty cell.
+        text = pc.fill_null(array.cast(pa.large_string()), "")
         if not (pa.types.is_large_string(array.type) or pa.types.is_string(array.type)):
             return text
         if self._ending != ".csv":

@@ -110,6 +110,12 @@ def test_text_holds_every_name_that_it_can_and_refuses_the_others(tmp_path: Path
     assert sorted(one.name for one in tmp_path.iterdir()) == ["t.csv", "t.parquet"]
 
 
+def test_a_missing_value_is_an_empty_cell(tmp_path: Path) -> None:
+    with table_file(tmp_path / "t.csv", {"name": pa.string(), "seen": pa.bool_()}) as table:
+        table.append({"name": ["a", None], "seen": [None, True]})
+    assert (tmp_path / "t.csv").read_text() == "name,seen\na,\n,true\n"
+
+
 def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     for name, said, kind in (
         ("rank.txt", r"expected a name that ends in one of \.npy, \.parquet, \.csv", InvalidError),
