@@ -91,10 +91,10 @@ def test_every_algorithm_says_the_least_memory_that_works(
     code, _, said = outcome(*command, "--memory", "1KiB")
     assert code == 1
     assert "the least that works is" in said
-    assert "hint: raise --memory" in said
+    assert "hint: `outercore run " in said
     least = oc.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
     code, _, again = outcome(*command, "--memory", "1KiB", "--plan")
-    assert (code, again) == (1, said)
+    assert (code, again.splitlines()[0]) == (1, said.splitlines()[0])
     code, planned, _ = outcome(*command, "--plan")
     assert code == 0
     # The message rounds it up to the tenth of its unit.
