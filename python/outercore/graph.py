@@ -13,6 +13,7 @@ import numpy as np
 from outercore import _core, _native
 from outercore.errors import InvalidError, NotFoundError
 from outercore.names import Names
+from outercore.steady import steady
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -46,7 +47,7 @@ class Graph:
             VersionError: a newer Outercore wrote it.
         """
         self.root = Path(root)
-        self._core = _core.DataSet(os.fspath(root))
+        self._core = steady(root, lambda: _core.DataSet(os.fspath(root)))
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -229,7 +230,7 @@ class Graph:
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
-        self._core = _core.DataSet(os.fspath(self.root))
+        self._core = steady(self.root, lambda: _core.DataSet(os.fspath(self.root)))
         for cached in ("manifest", "entities", "relations"):
             self.__dict__.pop(cached, None)
 

@@ -26,6 +26,7 @@ from outercore.analytics.request import (
 )
 from outercore.graph import Graph
 from outercore.outputs import check_directory
+from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
 """A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
@@ -66,7 +67,9 @@ def carry_out(
         opened.check_free(save, overwrite=overwrite)
         check_directory(root)
     ids, scales = teleports(personalization, opened.num_nodes)
-    values, outcome = _native.run_algorithm(root, request, ids, scales, progress)
+    values, outcome = steady(
+        root, lambda: _native.run_algorithm(root, request, ids, scales, progress)
+    )
     if isinstance(graph, Graph):
         graph.reload()
     if save is not None:
@@ -98,7 +101,7 @@ def plan_of(
     if personalization is not None:
         opened = graph if isinstance(graph, Graph) else Graph(root)
         ids, scales = teleports(personalization, opened.num_nodes)
-    return _native.plan_algorithm(root, request, ids, scales)
+    return steady(root, lambda: _native.plan_algorithm(root, request, ids, scales))
 
 
 def _asked(
