@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
+from outercore import outputs  # noqa: E402
 from outercore.errors import InterruptError, NoSpaceError, OutercoreError  # noqa: E402
 from outercore.train.config import (  # noqa: E402
     BudgetConfig,
@@ -25,11 +26,12 @@ from outercore.train.config import (  # noqa: E402
 )
 from outercore.train.loop import Trainer  # noqa: E402
 from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.run import resume, train  # noqa: E402
+from outercore.train.run import evaluate, resume, train  # noqa: E402
 from outercore.train.run_directory import RunDirectory  # noqa: E402
 from outercore.train.saved import load_model  # noqa: E402
 from outercore.train.stopping import StopRequest  # noqa: E402
 from test_checkpoint import CrashError, FaultyStorage  # noqa: E402
+from test_outputs import limited, no_space  # noqa: E402
 
 torch.set_num_threads(1)
 FAKES: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
@@ -123,6 +125,26 @@ def test_a_training_survives_a_fault_at_every_operation(
     data_set: Path, tmp_path: Path, expected: dict[str, Any], fault: str
 ) -> None:
     disturbed(data_set, tmp_path, expected, fault, 1)
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet", "csv"])
+def test_evaluate_on_a_full_device_keeps_the_old_predictions(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    train(data_set, CONFIG, out=tmp_path / "run", **FAKES)
+    out = tmp_path / f"classes.{ending}"
+    evaluate(tmp_path / "run", predictions=out, **FAKES)
+    old = out.read_bytes()
+    options: dict[str, Any] = {**FAKES, "predictions": out, "overwrite": True, "split": "valid"}
+    for room in range(0, len(old) // 2, max(1, len(old) // 8)):
+        monkeypatch.setattr(outputs, "_opened", limited(room, no_space))
+        with pytest.raises(NoSpaceError, match="then run the same command again"):
+            evaluate(tmp_path / "run", **options)
+        assert out.read_bytes() == old, room
+        assert sorted(one.name for one in tmp_path.iterdir()) == [out.name, "run"], room
+    monkeypatch.undo()
+    evaluate(tmp_path / "run", **options)
+    assert out.read_bytes() != old
 
 
 def flipped(data_set: Path, root: Path, expected: dict[str, Any], every: int, seed: int) -> None:
