@@ -46,11 +46,16 @@ def check_output(
     while `overwrite` is not given; `NotFoundError` where its directory is missing; `DeviceError`
     where nothing can be written there.
     """
+    check_ending(path, endings, option=option)
+    check_place(path, option=option, overwrite=overwrite)
+
+
+def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> None:
+    """Errors: `InvalidError` for an ending that names another format, or none."""
     what = f"{option}: `{path}`" if option else f"`{path}`"
     if path.suffix.lower() not in endings:
-        known = ", ".join(endings)
-        raise InvalidError(f"{what}: expected a name that ends in one of {known}")
-    check_place(path, option=option, overwrite=overwrite)
+        known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
+        raise InvalidError(f"{what}: expected a name that ends in {known}")
 
 
 def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:

@@ -220,11 +220,17 @@ def test_run_refuses_an_output_before_it_begins(outcome: Any, tmp_path: Path) ->
         (["--out", "missing/pr.parquet"], "directory `missing` does not exist"),
         (["--out", "pr.xlsx"], "--out: `pr.xlsx`: expected a name that ends in"),
         (["--profile", "missing/reads.json"], "directory `missing` does not exist"),
+        (["--profile", "reads.csv"], "--profile: `reads.csv`: expected a name that ends in .json"),
         (["--record", "/proc/record"], "/proc/record"),
     ):
         code, out, err = outcome("run", "pagerank", data, *options)
         assert (code, out) == (1, ""), err
         assert said in err
         assert "Traceback" not in err
+    code, _, err = outcome("tune", data, "--out", "table.csv")
+    assert (code, err.splitlines()[0]) == (
+        1,
+        "error: --out: `table.csv`: expected a name that ends in .json",
+    )
     assert sorted(one.name for one in tmp_path.iterdir()) == ["data"]
     assert not list((tmp_path / "data").glob("grid*"))

@@ -21,7 +21,7 @@ from outercore.cli.run_output import described, plan_rows, show, tell_lost
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
 from outercore.graph import Graph
-from outercore.outputs import VALUES, check_output, check_place, write_node_values
+from outercore.outputs import VALUES, check_output, write_node_values
 from outercore.storage import missing_file
 
 algorithms = typer.Typer(
@@ -79,7 +79,7 @@ class Job:
     ] = True
     profile: Annotated[
         Path | None,
-        typer.Option("--profile", help="Count the reads of each segment; write them to this file."),
+        typer.Option("--profile", help="Count reads by segment; write them to this `.json`."),
     ] = None
     by_profile: Annotated[
         Path | None,
@@ -382,7 +382,7 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
     if job.out is not None:
         check_output(job.out, VALUES, option="--out", overwrite=job.overwrite)
     if job.profile is not None:
-        check_place(job.profile, option="--profile", overwrite=True)
+        check_output(job.profile, (".json",), option="--profile", overwrite=True)
     told = {**shared, "buffering": job.buffering}
     with _record_directory(algorithm, job) as directory:
         with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
