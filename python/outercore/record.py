@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore.errors import InvalidError
+from outercore.run_places import new_run
 
 if TYPE_CHECKING:
     from outercore.analytics import Run
@@ -176,8 +177,6 @@ def run_directory(data_set: Path, algorithm: str, chosen: Path | None) -> Iterat
 
     Errors: `InvalidError` where `chosen` has a record already, or another process writes it.
     """
-    from outercore.run_places import new_run
-
     if chosen is not None and (chosen / FILE).exists():
         raise InvalidError(f"run `{chosen}` exists already\nhint: choose another `--record`")
     with new_run(chosen, f"{data_set.resolve().name}-{algorithm}", "outercore run") as directory:

@@ -287,7 +287,8 @@ class RunDirectory(AnyRunDirectory):
 
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""
-        self._storage.remove_tree(self.scratch)
+        with device_errors(f"layer states `{self.scratch}`"):
+            self._storage.remove_tree(self.scratch)
 
     @property
     def _directories(self) -> tuple[Path, ...]:
@@ -334,8 +335,10 @@ def made_by(path: Path) -> str | None:
 
 
 def _entries(path: Path) -> list[Path]:
-    """What is in the directory `path`, if there is one, beside the lock of its run."""
-    return [one for one in path.iterdir() if one.name != LOCK] if path.is_dir() else []
+    """What is in the directory `path`, if there is one, beside what a crash left of a run that was
+    just made."""
+    ours = (LOCK, ".config.json.tmp")
+    return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
 
 
 def _has_content(path: Path) -> bool:
