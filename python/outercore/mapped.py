@@ -16,6 +16,7 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
     """Where each begins, and a part of the values; of a mapped array, what was seen is let go.
 
     Example:
+        >>> import numpy as np
         >>> [(first, len(block)) for first, block in blocks(np.zeros(5), rows=2)]
         [(0, 2), (2, 2), (4, 1)]
     """
