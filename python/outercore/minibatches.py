@@ -326,7 +326,7 @@ def _feature_choice(graph: Graph, features: str | os.PathLike[str] | None) -> di
 
 
 def _label_key(graph: Graph, labels: str | None) -> str | None:
-    if labels is None or (labels == "y" and graph.num_classes == 0):
+    if labels is None or (labels == "y" and not graph.manifest["roles"].get("labels")):
         return None
     key: str = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
     return key

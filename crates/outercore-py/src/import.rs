@@ -81,6 +81,8 @@ struct ArrayOptions {
     allow_nan: bool,
     dtype: Option<String>,
     in_place: bool,
+    /// What labels are: `classification`, `multi-label` or `regression`; guessed where absent.
+    task: Option<String>,
 }
 
 /// Builds a data set from what is pushed into it; `outercore.sources` is its public face.
@@ -291,6 +293,7 @@ impl State {
         let rows = if matches!(target, Target::Edge(_)) { self.edge_rows } else { nodes };
         let mut spec = ArraySpec::new(target, rows);
         spec.dtype = options.dtype.as_deref().map(str::parse).transpose()?;
+        spec.task = options.task.as_deref().map(str::parse).transpose()?;
         if options.allow_nan {
             spec.non_finite = NonFinite::Allow;
         }
@@ -303,6 +306,7 @@ impl State {
             json!({
                 "rows": summary.rows, "nan": summary.nan, "infinite": summary.infinite,
                 "unlabelled": summary.unlabelled, "classes": summary.classes,
+                "task": summary.task, "task_guessed": summary.task.is_some() && spec.task.is_none(),
             }),
         );
     }

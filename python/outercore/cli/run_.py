@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,12 +15,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from outercore import mapped
 from outercore import record as records
 from outercore.cli import console, options
 from outercore.cli.run_output import described, plan_rows, show, tell_lost
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
+from outercore.graph import Graph
+from outercore.outputs import VALUES, check_output, write_node_values
 from outercore.storage import missing_file
 
 algorithms = typer.Typer(
@@ -47,9 +48,10 @@ class Job:
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
     ] = False
-    out: Annotated[Path | None, typer.Option("--out", help="Write the values to this `.npy`.")] = (
-        None
-    )
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
+    ] = None
     top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
     plan: Annotated[
         bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
@@ -77,7 +79,7 @@ class Job:
     ] = True
     profile: Annotated[
         Path | None,
-        typer.Option("--profile", help="Count the reads of each segment; write them to this file."),
+        typer.Option("--profile", help="Count reads by segment; write them to this `.json`."),
     ] = None
     by_profile: Annotated[
         Path | None,
@@ -377,35 +379,56 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         else:
             console.table(f"plan of {algorithm} on {job.data_set}", plan_rows(planned))
         return
-    if job.out is not None and job.out.exists() and not job.overwrite:
-        raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
-    kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
-    with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
-        done = analytics.run(
-            algorithm,
-            job.data_set,
-            save=job.save,
-            overwrite=job.overwrite,
-            keep_checkpoint=True,
-            progress=progress,
-            **used,
-            **chosen,
-        )
-    tell_lost(done)
     if job.out is not None:
-        mapped.save(job.out, done.values)
-    if checkpoint is not None:
-        # Not before the values are where they were wanted.
-        analytics.forget_checkpoint(checkpoint)
-    if job.profile is not None and done.profile is not None:
-        _write(job.profile, done.profile)
-    if kept is not None:
-        told = {**shared, "buffering": job.buffering}
-        kept = _keep(kept, done, job, told, chosen)
+        check_output(job.out, VALUES, option="--out", overwrite=job.overwrite)
+    if job.profile is not None:
+        check_output(job.profile, (".json",), option="--profile", overwrite=True)
+    told = {**shared, "buffering": job.buffering}
+    with _record_directory(algorithm, job) as directory:
+        with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
+            done = analytics.run(
+                algorithm,
+                job.data_set,
+                save=job.save,
+                overwrite=job.overwrite,
+                keep_checkpoint=True,
+                progress=progress,
+                **used,
+                **chosen,
+            )
+        tell_lost(done)
+        if job.out is not None:
+            write_node_values(job.out, Graph(job.data_set), done.values)
+        if checkpoint is not None:
+            # Not before the values are where they were wanted.
+            analytics.forget_checkpoint(checkpoint)
+        if job.profile is not None and done.profile is not None:
+            _write(job.profile, done.profile)
+        kept = None if directory is None else _keep(directory, done, job, told, chosen)
     if job.json:
         console.json_data(described(done, job, kept))
     else:
         show(done, job, kept)
+
+
+@contextmanager
+def _record_directory(algorithm: str, job: Job) -> Iterator[Path | None]:
+    """Where the run's record goes, if one is kept."""
+    with ExitStack() as stack:
+        directory = None
+        if not job.no_record:
+            wanted = records.run_directory(job.data_set, algorithm, job.record)
+            try:
+                directory = stack.enter_context(wanted)
+            except DeviceError as error:
+                if job.record is not None:
+                    raise
+                _tell_unrecorded(error)
+        yield directory
+
+
+def _tell_unrecorded(error: DeviceError) -> None:
+    console.note(f"note: no run record was kept: {error}")
 
 
 @contextmanager
@@ -433,7 +456,7 @@ def _keep(
     except DeviceError as error:
         if job.record is not None:
             raise
-        console.note(f"note: no run record was kept: {error}")
+        _tell_unrecorded(error)
         return None
     return directory
 

@@ -31,7 +31,8 @@ def beside_degrees(error: BudgetError, degrees: int) -> BudgetError:
     """What a loader says of its part of the budget, with the bytes that in-degrees take of it."""
     if not degrees:
         return error
-    return BudgetError(f"{error}\nhint: the in-degrees take {format_size(degrees)} besides")
+    needed = None if error.needed is None else error.needed + degrees
+    return BudgetError(f"{error}\nhint: the in-degrees take {format_size(degrees)} besides", needed)
 
 
 class Loaders:

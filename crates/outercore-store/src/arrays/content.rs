@@ -3,12 +3,10 @@
 use outercore_core::{Error, Result};
 use outercore_format::DType;
 
+use super::labels::Labels;
 use super::number::{Number, convert, float, has_non_finite, number};
 use super::{ArraySummary, Duplicates, NonFinite};
 use crate::npy::grouped;
-
-/// A label above this is an id, a hash or a mistake.
-const MAX_LABEL: i128 = i32::MAX as i128;
 
 /// The running check of one kind of array.
 pub(crate) enum Content {
@@ -31,7 +29,7 @@ impl Content {
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Matrix(matrix) => matrix.refusal().is_some(),
-            Self::Labels(labels) => labels.refusal.is_some(),
+            Self::Labels(labels) => labels.is_refused(),
             Self::Split(split) => split.refusal().is_some(),
         }
     }
@@ -47,9 +45,10 @@ impl Content {
                 matrix.refusal()
             }
             Self::Labels(labels) => {
-                summary.unlabelled = labels.unlabelled;
-                summary.classes = Some(labels.classes.unwrap_or(0).max((labels.max + 1) as u64));
-                labels.refusal.as_ref().map(Refusal::error)
+                summary.unlabelled = labels.unlabelled();
+                summary.classes = labels.classes();
+                summary.task = Some(labels.task());
+                labels.refusal()
             }
             Self::Split(split) => {
                 summary.duplicates = split.duplicates;
@@ -188,71 +187,6 @@ fn first_changed(from: DType, to: DType, bytes: &[u8], stored: &[u8]) -> Option<
     None
 }
 
-/// One class a node: integers, -1 for none.
-pub(crate) struct Labels {
-    from: DType,
-    classes: Option<u64>,
-    seen: u64,
-    unlabelled: u64,
-    max: i64,
-    refusal: Option<Refusal>,
-    stored: Vec<u8>,
-}
-
-impl Labels {
-    /// `classes` bounds the labels where it is given.
-    pub fn new(from: DType, classes: Option<u64>) -> Self {
-        Self { from, classes, seen: 0, unlabelled: 0, max: -1, refusal: None, stored: Vec::new() }
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> &[u8] {
-        self.stored.clear();
-        let elements = bytes.chunks_exact(self.from.size());
-        for (row, element) in (self.seen..).zip(elements) {
-            let label = match label(number(self.from, element), self.classes) {
-                Ok(label) => label,
-                Err((what, hint)) => {
-                    self.refusal
-                        .get_or_insert(Refusal { what: format!("row {row}: {what}"), hint });
-                    -1
-                }
-            };
-            self.unlabelled += u64::from(label < 0);
-            self.max = self.max.max(label);
-            self.stored.extend_from_slice(&label.to_le_bytes());
-        }
-        self.seen += (bytes.len() / self.from.size()) as u64;
-        &self.stored
-    }
-}
-
-/// The label a number stands for; NaN, as some published data sets have it, for none.
-pub(crate) fn label(
-    number: Number,
-    classes: Option<u64>,
-) -> std::result::Result<i64, (String, &'static str)> {
-    let value = match number {
-        Number::Float(value) if value.is_nan() => return Ok(-1),
-        Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {
-            return Err((
-                format!("label {value} is not an integer"),
-                "for multi-label targets give float32 of shape [nodes, labels]",
-            ));
-        }
-        Number::Float(value) => value as i128,
-        Number::Int(value) => value,
-    };
-    let bound = classes.map_or(MAX_LABEL, |classes| i128::from(classes) - 1);
-    if value < -1 {
-        return Err((format!("label {value} is negative"), "write -1 for nodes without a label"));
-    }
-    if value > bound {
-        let expected = format!("label {value}, expected at most {bound}");
-        return Err((expected, "labels are numbers of classes, 0 and up; renumber them"));
-    }
-    Ok(value as i64)
-}
-
 /// Node ids, or one boolean a node.
 pub(crate) struct Split {
     from: DType,
@@ -350,13 +284,13 @@ pub(crate) fn node_id(number: Number, nodes: u64) -> std::result::Result<u64, St
     }
 }
 
-struct Refusal {
-    what: String,
-    hint: &'static str,
+pub(super) struct Refusal {
+    pub what: String,
+    pub hint: &'static str,
 }
 
 impl Refusal {
-    fn error(&self) -> Error {
+    pub fn error(&self) -> Error {
         Error::invalid(self.what.as_str()).hint(self.hint)
     }
 }
