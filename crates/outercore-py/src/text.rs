@@ -13,7 +13,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 
 /// Memory for the window of a decoder.
-const WINDOW: Bytes = Bytes::mib(256);
+const WINDOW: Bytes = Bytes::mib(512);
 
 /// How the text at `path` is written, as JSON; `purpose` and `options` are JSON, too.
 #[pyfunction]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 
 /// How the bytes of a text file are packed; found by their first bytes, never by the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,13 @@ impl ByteStream {
     fn damaged(&self, source: &io::Error) -> Error {
         let at = self.consumed.load(Ordering::Relaxed);
         let coding = self.coding.in_words();
+        if source.kind() == io::ErrorKind::OutOfMemory {
+            return Error::new(
+                ErrorKind::Budget,
+                format!("unpacking its {coding} data takes more memory than the budget allows"),
+            )
+            .hint("pass a larger `--memory`, such as 1GiB, or unpack the file before");
+        }
         let what = if source.kind() == io::ErrorKind::UnexpectedEof {
             format!("the file ends at byte {at}, in the middle of its {coding} data")
         } else {
@@ -241,8 +248,6 @@ impl LineBlocks {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-
-    use outercore_core::ErrorKind;
 
     use super::*;
 

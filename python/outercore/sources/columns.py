@@ -94,8 +94,10 @@ def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
 def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
     """Errors: `InvalidError` where columns named as an edge's ends are not the first two."""
     short = [plain(name) for name in names]
-    ends = [next((at for at, name in enumerate(short) if name in kind), None)
-            for kind in (SOURCES, TARGETS)]
+    ends = [
+        next((at for at, name in enumerate(short) if name in kind), None)
+        for kind in (SOURCES, TARGETS)
+    ]
     source, target = ends
     if source is None or target is None or (source, target) == (0, 1):
         return

@@ -68,8 +68,9 @@ class KeyedRows:
         """Nodes: as many as `nodes` says, else as the largest id asks for."""
         if self.nodes is not None:
             return self.nodes
-        largest = max((int(ids.max()) for ids in self.ids(self.table, self.key) if len(ids)),
-                      default=-1)
+        largest = max(
+            (int(ids.max()) for ids in self.ids(self.table, self.key) if len(ids)), default=-1
+        )
         rows = self.table.rows
         if largest >= 4 * rows + 1024:
             raise InvalidError(
@@ -117,7 +118,9 @@ class KeyedRows:
             rows[absent] = self.absent
         return rows
 
-    def _refuse_doubles(self, places: NDArray[np.int64], met: NDArray[np.bool_], first: int) -> None:
+    def _refuse_doubles(
+        self, places: NDArray[np.int64], met: NDArray[np.bool_], first: int
+    ) -> None:
         unique, counts = np.unique(places, return_counts=True)
         again = np.union1d(unique[counts > 1], places[met[places]])
         if len(again):

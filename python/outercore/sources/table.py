@@ -21,7 +21,7 @@ from outercore.storage import missing_file
 _BATCH = 1 << 17
 
 Missing = Literal["nan", "minus_one"]
-"""What stands for a missing value: NaN, which makes a column of floats, or -1."""
+"""What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,6 @@ class TextTable:
                 yield exactly(batch, dtype, str(self.path))
             return
         for numbers in self.file.floats(places):
-            if missing == "minus_one":
-                numbers[np.isnan(numbers)] = -1
             yield exactly(numbers, dtype, str(self.path))
 
     def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
@@ -265,7 +263,7 @@ class ParquetTable:
                 where = f"`{self.path}`: column `{name}`"
                 if column.null_count:
                     empty = np.asarray(column.is_null())
-                    fill: Any = -1 if missing == "minus_one" else np.nan
+                    fill: Any = np.nan if dtype.kind == "f" else -1
                     if missing == "nan" and dtype.kind != "f":
                         row = first + int(np.flatnonzero(empty)[0])
                         raise InvalidError(
@@ -285,8 +283,7 @@ class ParquetTable:
         first = 0
         for batch in self.batches(columns):
             yield [
-                self._text(first, name, column)
-                for name, column in zip(columns, batch, strict=True)
+                self._text(first, name, column) for name, column in zip(columns, batch, strict=True)
             ]
             first += len(batch[0])
 

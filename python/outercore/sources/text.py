@@ -148,6 +148,18 @@ class TextFile:
         return kind if isinstance(kind, str) else next(iter(kind))
 
     @property
+    def mirror(self) -> Literal["no", "same", "negated"]:
+        """What an entry off the diagonal stands for besides itself: its reverse, or nothing."""
+        format_ = self.dialect["format"]
+        if "matrix_market" in format_:
+            symmetry = format_["matrix_market"]["symmetry"]
+            found = {"symmetric": "same", "skew-symmetric": "negated"}.get(symmetry, "no")
+            return found  # type: ignore[return-value]
+        if "dimacs" in format_ and format_["dimacs"]["undirected"]:
+            return "same"
+        return "no"
+
+    @property
     def kinds(self) -> list[str]:
         """What the sample holds in each column."""
         return self.dialect["kinds"]
@@ -156,7 +168,9 @@ class TextFile:
         """How the file is written, in words: `tab separated, header: src, dst; ids from 0`."""
         format_ = self.format
         if format_ == "delimited":
-            separator = {"blanks": "blank"}.get(self.dialect["separator"], self.dialect["separator"])
+            separator = {"blanks": "blank"}.get(
+                self.dialect["separator"], self.dialect["separator"]
+            )
             parts = [f"{separator} separated" if self.width > 1 else "one column"]
             names = self.names
             if names is not None:

@@ -162,7 +162,10 @@ impl Matrix {
                 grouped(self.seen),
                 self.place(first)
             ))
-            .hint("mend the file, or allow them (`--allow-nan`)"),
+            .hint(
+                "mend the file, give missing values a number (`--fill VALUE`), or allow them \
+                 (`--allow-nan`)",
+            ),
         )
     }
 
