@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 pub use builder::{ArrayBuilder, import_npy, register_npy};
 pub(crate) use content::{label, node_id};
-pub use number::append_f32;
 pub(crate) use number::{Number, number};
+pub use number::{append_f32, append_f64};
 
 use content::{Content, Labels, Matrix, Split};
 
