@@ -299,7 +299,7 @@ def test_budgets_threads_and_back_ends_change_no_bit(algorithm: str, large: oc.G
     offered = [name for name, missing in _core.available_backends() if missing is None]
     ways: list[dict[str, Any]] = [{"memory": "1GiB", "threads": 1}]
     ways += [{"memory": least(algorithm, large), "threads": threads} for threads in (1, 2, 7)]
-    ways += [{"memory": "24MiB", "backend": name} for name in offered if name != "sim"]
+    ways += [{"memory": "32MiB", "backend": name} for name in offered if name != "sim"]
     options = dict(CALLS[algorithm])
     first, *others = [oc.run(algorithm, large, **way, **options).values for way in ways]
     for way, other in zip(ways[1:], others, strict=True):
