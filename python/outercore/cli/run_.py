@@ -31,7 +31,13 @@ algorithms = typer.Typer(
 Direction = Annotated[
     str, typer.Option("--direction", help="Follow arcs `out` of nodes, `in` to them, or `both`.")
 ]
-EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
+EdgeSource = Annotated[
+    str, typer.Option("--source", help="The node to begin at; the nearest of `NODE,NODE`.")
+]
+PathResult = Annotated[
+    str,
+    typer.Option("--result", help="`distances`, or `predecessors`: the node before each one."),
+]
 
 
 @dataclass(frozen=True)
@@ -214,14 +220,24 @@ def pagerank(
 
 
 @_algorithm
-def bfs(source: EdgeSource, direction: Direction = "out") -> dict[str, Any]:
+def bfs(
+    source: EdgeSource,
+    direction: Direction = "out",
+    cutoff: Annotated[int | None, typer.Option(help="The most hops.")] = None,
+    result: PathResult = "distances",
+) -> dict[str, Any]:
     """Breadth-first search: hops from a node to every other, -1 where none lead.
 
     **Example**
 
         outercore run bfs papers --source 3 --out levels.npy
     """
-    return {"source": source, "direction": direction}
+    return {
+        "source": _source(source),
+        "direction": direction,
+        "cutoff": cutoff,
+        "result": result,
+    }
 
 
 @_algorithm
@@ -231,6 +247,8 @@ def sssp(
         str | None, typer.Option(help="Edge array with the lengths; 1 each by default.")
     ] = None,
     direction: Direction = "out",
+    cutoff: Annotated[float | None, typer.Option(help="The longest path.")] = None,
+    result: PathResult = "distances",
 ) -> dict[str, Any]:
     """Shortest paths: the length of the way from a node to every other, infinity where none leads.
 
@@ -238,7 +256,13 @@ def sssp(
 
         outercore run sssp roads --source 3 --weights length
     """
-    return {"source": source, "weights": weights, "direction": direction}
+    return {
+        "source": _source(source),
+        "weights": weights,
+        "direction": direction,
+        "cutoff": cutoff,
+        "result": result,
+    }
 
 
 @_algorithm
@@ -281,10 +305,15 @@ def radii(
 @_algorithm
 def betweenness(
     sources: Annotated[
-        str | None, typer.Option(help="Where paths begin, as `NODE,NODE`; all nodes by default.")
+        str | None, typer.Option(help="Only paths from `NODE,NODE`; from all nodes by default.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(help="Draw this many sources instead.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Estimate from this many drawn sources instead.")
+    ] = None,
     seed: options.Seed = 0,
+    weights: Annotated[
+        str | None, typer.Option(help="Edge array with the lengths; 1 each by default.")
+    ] = None,
     normalized: Annotated[
         bool, typer.Option("--normalized/--counts", help="Divide by the number of pairs.")
     ] = True,
@@ -299,7 +328,54 @@ def betweenness(
         "sources": None if sources is None else _nodes("--sources", sources),
         "samples": samples,
         "seed": seed,
+        "weights": weights,
         "normalized": normalized,
+    }
+
+
+@_algorithm
+def closeness(
+    nodes: Annotated[
+        str | None, typer.Option(help="Only of `NODE,NODE`; of all nodes by default.")
+    ] = None,
+    direction: Direction = "in",
+    improved: Annotated[
+        bool, typer.Option("--improved/--plain", help="Times the share of nodes within reach.")
+    ] = True,
+) -> dict[str, Any]:
+    """Closeness: one over the mean distance to a node.
+
+    **Example**
+
+        outercore run closeness papers --nodes 3,17
+    """
+    return {
+        "nodes": None if nodes is None else _nodes("--nodes", nodes),
+        "direction": direction,
+        "improved": improved,
+    }
+
+
+@_algorithm
+def hits(
+    max_iterations: Annotated[int, typer.Option(help="Two passes each, at most.")] = 100,
+    tolerance: Annotated[
+        float, typer.Option(help="End when the hubs change by less; 0 never does.")
+    ] = 1e-8,
+    weights: Annotated[str | None, typer.Option(help="Edge array by which arcs count.")] = None,
+    score: Annotated[str, typer.Option(help="`authorities` or `hubs`.")] = "authorities",
+) -> dict[str, Any]:
+    """HITS: hubs point at authorities, and authorities are what hubs point at.
+
+    **Example**
+
+        outercore run hits papers --score hubs
+    """
+    return {
+        "max_iterations": max_iterations,
+        "tolerance": tolerance,
+        "weights": weights,
+        "score": score,
     }
 
 
@@ -325,6 +401,33 @@ def label_propagation(
         outercore run label-propagation papers --max-iterations 10
     """
     return {"max_iterations": max_iterations}
+
+
+@_algorithm
+def louvain(
+    resolution: Annotated[
+        float, typer.Option(help="Above 1 for smaller communities, below 1 for larger ones.")
+    ] = 1.0,
+    weights: Annotated[str | None, typer.Option(help="Edge array by which edges count.")] = None,
+) -> dict[str, Any]:
+    """Communities of high modularity; all edges stay in memory.
+
+    **Example**
+
+        outercore run louvain papers --save community
+    """
+    return {"resolution": resolution, "weights": weights}
+
+
+@_algorithm
+def local_clustering() -> dict[str, Any]:
+    """Of the possible arcs between a node's neighbours the share that is there.
+
+    **Example**
+
+        outercore run local-clustering papers
+    """
+    return {}
 
 
 @_algorithm
@@ -486,6 +589,11 @@ def _nodes(option: str, text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
+
+
+def _source(text: str) -> int | list[int]:
+    nodes = _nodes("--source", text)
+    return nodes[0] if len(nodes) == 1 else nodes
 
 
 def _teleport(text: str | None) -> NDArray[Any] | dict[int, float] | None:

@@ -14,8 +14,8 @@ pub use builder::{ArrayBuilder, import_npy, register_npy};
 pub(crate) use content::node_id;
 pub use labels::Task;
 pub(crate) use labels::label;
-pub use number::append_f32;
 pub(crate) use number::{Number, number};
+pub use number::{append_f32, append_f64};
 
 use content::{Content, Matrix, Split};
 use labels::Labels;
