@@ -73,7 +73,7 @@ fn no_weights(data_set: &DataSet, name: &str) -> Error {
     let error =
         Error::new(ErrorKind::NotFound, format!("edge array `{name}` is not in the data set"));
     if there.is_empty() {
-        error.hint("add one with `Graph.add_edge_array` or `outercore import --edge-weights`")
+        error.hint("add one with `Graph.add_edge_array` or `outercore import --weight`")
     } else {
         error.hint(format!("it has {}", there.join(", ")))
     }

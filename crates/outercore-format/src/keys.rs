@@ -20,7 +20,7 @@ pub const SOURCES: &str = "edges/edge/sources";
 /// CSC edge ids of the homogeneous graph: `uint32` or `uint64 [E]`; absent for the identity.
 pub const EDGE_IDS: &str = "edges/edge/ids";
 
-/// Weights of the imported edges, by edge id: what `outercore import --edge-weights` adds.
+/// Weights of the imported edges, by edge id: what `outercore import --weight` adds.
 pub const EDGE_WEIGHTS: &str = "edges/edge/weight";
 
 /// Where an import puts the features of the nodes.

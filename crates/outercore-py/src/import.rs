@@ -8,7 +8,8 @@ use outercore_io::RealDisk;
 use outercore_store::arrays::{ArrayBuilder, ArraySpec, ArraySummary, NonFinite, Target};
 use outercore_store::generate::{self, PlantedOptions, RmatOptions};
 use outercore_store::import::{
-    Duplicates, EdgeImportOptions, EdgeText, GraphImport, GraphImportOptions, OnProgress, Progress, SelfLoops,
+    Duplicates, EdgeImportOptions, EdgeText, GraphImport, GraphImportOptions, OnProgress, Progress,
+    SelfLoops,
 };
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -118,7 +119,13 @@ impl Importer {
                 GraphImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
             })
             .map_err(to_python)?;
-        let state = State { import: Some(import), nodes: None, edge_rows: 0, builder: None, found: Map::new() };
+        let state = State {
+            import: Some(import),
+            nodes: None,
+            edge_rows: 0,
+            builder: None,
+            found: Map::new(),
+        };
         Ok(Self { progress, state: Mutex::new(Box::new(state)) })
     }
 

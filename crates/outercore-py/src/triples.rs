@@ -5,11 +5,11 @@ use numpy::PyReadonlyArray1;
 use outercore_core::{Bytes, Error, Result};
 use outercore_format::Provenance;
 use outercore_io::RealDisk;
-use outercore_text::Dialect;
 use outercore_store::import::{
     Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
     Unknown,
 };
+use outercore_text::Dialect;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -58,8 +58,6 @@ def import_(
     weight: Annotated[
         str | None,
         typer.Option(
-            "--weight",
-            "--edge-weights",
             help="Column of the edges, or a file with a row for each edge: the edge weights.",
             rich_help_panel=_EDGES,
         ),

@@ -120,4 +120,6 @@ def _file(
     source = open_rows(spec, reading)
     if name == TIME and source.dtype.kind not in "iu":
         raise InvalidError(f"{option}: `{text}` holds {source.dtype}, expected whole numbers")
+    if name != FEATURES and (source.width or 1) > 1:
+        raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
     return lambda _mirrored: source

@@ -75,13 +75,14 @@ def open_edges(
         kind = "parquet" if is_parquet(path) else _FORMATS.get(suffix_of(path), "text")
     if kind in ("text", "mtx", "dimacs"):
         return text_edges(spec, kind, options)
+    first = int(options.one_based) if options is not None else 0
     if kind == "npy":
-        return _npy_edges(path, shape)
+        return _npy_edges(path, shape, first)
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
-        return npz_edges(open_member(path, spec.columns or _edge_member(path)), shape)
-    return _table_edges(spec, open_table(spec))
+        return npz_edges(open_member(path, spec.columns or _edge_member(path)), shape, first)
+    return _table_edges(spec, open_table(spec), first)
 
 
 def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
@@ -106,20 +107,20 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
     )
 
 
-def pushed(name: str, batches: Batches, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets."""
+def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
 
     def feed(importer: Importer) -> None:
         for source, target in batches():
             try:
-                importer.push_edges(source, target)
+                importer.push_edges(source - first_id, target - first_id)
             except InvalidError as error:
                 raise InvalidError(f"`{name}`: {error}") from None
 
     return EdgeSource(name, feed, **more)
 
 
-def from_edge_index(name: str, edge_index: NDArray) -> EdgeSource:
+def from_edge_index(name: str, edge_index: NDArray, first_id: int = 0) -> EdgeSource:
     """Edges of an array in memory; shape [2, E]."""
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidError(f"{name}: expected [2, edges], found {edge_index.shape}")
@@ -131,10 +132,10 @@ def from_edge_index(name: str, edge_index: NDArray) -> EdgeSource:
             part = edge_index[:, first : first + _CHUNK].astype(np.int64)
             yield part[0], part[1]
 
-    return pushed(name, batches)
+    return pushed(name, batches, first_id)
 
 
-def npz_edges(member: NpzMember, shape: EdgeShape | None = None) -> EdgeSource:
+def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
     """Edges of an archive's member; shape [2, E] or [E, 2], in any order."""
     oriented = _oriented(str(member), member.shape, member.dtype, shape)
     # In Fortran order the values lie as in the transposed array.
@@ -154,7 +155,7 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None) -> EdgeSource:
             both = flat.astype(np.int64).reshape(-1, 2)
             yield both[:, 0], both[:, 1]
 
-    return pushed(str(member), rows if pairs else columns)
+    return pushed(str(member), rows if pairs else columns, first_id)
 
 
 def _oriented(
@@ -181,15 +182,16 @@ def _oriented(
     return found
 
 
-def _npy_edges(path: Path, shape: EdgeShape | None) -> EdgeSource:
+def _npy_edges(path: Path, shape: EdgeShape | None, first_id: int) -> EdgeSource:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InvalidError(f"edge array `{path}`: {error}") from None
     oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
-    if array.shape != (2, 2) and array.flags.c_contiguous and array.dtype.isnative:
+    as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
+    if array.shape != (2, 2) and as_it_is:
         return EdgeSource(str(path), lambda importer: importer.edges_npy(path))
-    return from_edge_index(str(path), array if oriented == "2,E" else array.T)
+    return from_edge_index(str(path), array if oriented == "2,E" else array.T, first_id)
 
 
 def _sparse(path: Path) -> EdgeSource:
@@ -208,7 +210,7 @@ def _sparse(path: Path) -> EdgeSource:
     )
 
 
-def _table_edges(spec: FileSpec, table: Table) -> EdgeSource:
+def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
     ends = edge_columns(spec, table)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
@@ -224,6 +226,7 @@ def _table_edges(spec: FileSpec, table: Table) -> EdgeSource:
     return pushed(
         str(spec),
         batches,
+        first_id,
         others=tuple(ends.others),
         values=lambda names: _values(table, ends, names),
         notes=[f"{spec.path}: {described(table)}"],

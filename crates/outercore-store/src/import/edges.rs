@@ -426,8 +426,7 @@ impl Context<'_> {
         let arrays = csc.finish(self.disk, self.root)?;
         let comments = intake.journal.sources.iter().map(|source| source.comments).sum();
         let artifacts = self.artifacts(&plan, state, arrays);
-        intake.journal.stage =
-            Stage::Done(EdgeArtifacts { comment_lines: comments, ..artifacts });
+        intake.journal.stage = Stage::Done(EdgeArtifacts { comment_lines: comments, ..artifacts });
         intake.journal.save(self.disk, self.root)
     }
 

@@ -25,13 +25,13 @@ mod sort;
 mod spill;
 mod triples;
 
+pub use edges::EdgeText;
 pub use edges::{EdgeArtifacts, EdgeImport};
 pub use graph::{GraphImport, GraphImportOptions, discard};
 pub(crate) use journal::journal_path;
 #[doc(hidden)]
 pub use options::Tuning;
 pub use options::{Duplicates, EdgeImportOptions, SelfLoops};
-pub use edges::EdgeText;
 pub use progress::{OnProgress, Phase, Progress, Unit};
 #[doc(hidden)]
 pub use triples::TripleTuning;

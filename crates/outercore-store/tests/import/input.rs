@@ -162,10 +162,7 @@ fn a_matrix_with_fewer_entries_than_it_says_is_corrupt() {
     let error =
         import_by(directory.path(), &options(), |i| i.text(&path, &mut |_| Ok(()))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(
-        error.to_string().contains("found 1 entries, but its header says 3"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("found 1 entries, but its header says 3"), "{error}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use outercore_core::{Bytes, ErrorKind, Result};
 use outercore_format::Manifest;
 use outercore_io::RealDisk;
-use outercore_text::{Purpose, TextOptions, detect};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_store::import::{
     Duplicates, Part, TripleArtifacts, TripleBatch, TripleImportOptions, TripleTuning, Unknown,
 };
+use outercore_text::{Purpose, TextOptions, detect};
 
 use crate::model::{
     Packed, Row, begin, naive, options, push, random_parts, read, scratch, text, tiny,
@@ -191,7 +191,8 @@ fn statements_of_n_triples_are_read_with_their_tabs_and_commas() {
 
 #[test]
 fn names_may_hold_what_separates_fields_elsewhere() {
-    for text in ["a;b,r,c\nd,r,e;f\n", "New York, US\tin\tA;B\nx\tin\ty\n", "a,\"r,s\",b\nc,r,d\n"] {
+    for text in ["a;b,r,c\nd,r,e;f\n", "New York, US\tin\tA;B\nx\tin\ty\n", "a,\"r,s\",b\nc,r,d\n"]
+    {
         let (_directory, found, _) = import(&[(Part::Train, text.as_bytes())], &options()).unwrap();
         assert_eq!((found.parts[&Part::Train].triples, found.entities), (2, 4), "{text}");
     }
@@ -207,7 +208,10 @@ fn a_bad_line_is_named_with_file_and_number() {
         (format!("{good}\na\tb\n"), "line 102: `a\tb`".replace('\t', "\\t")),
         (format!("{good}a\t\tb\n"), "line 101: `a\\t\\tb`: the relation is empty".to_owned()),
         (format!("{good}\tr\tb"), "line 101: `r\\tb`: the head is empty".to_owned()),
-        ("14541\n0 1 2\n".to_owned(), "line 1: `14541`: found 1 columns separated by blanks".to_owned()),
+        (
+            "14541\n0 1 2\n".to_owned(),
+            "line 1: `14541`: found 1 columns separated by blanks".to_owned(),
+        ),
     ] {
         let error = import(&[(Part::Train, text.as_bytes())], &options()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -122,8 +122,7 @@ impl Intake {
         if self.taken == 0 {
             self.position = dialect.start;
         }
-        let stream =
-            ByteStream::open("triples", &path, self.position.offset, self.options.memory)?;
+        let stream = ByteStream::open("triples", &path, self.position.offset, self.options.memory)?;
         let consumed = stream.consumed();
         let blocks = LineBlocks::new(stream, self.tuning.text_block);
         let mut fields = Fields::default();

@@ -40,10 +40,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub fn new(options: &TripleImportOptions, fingerprint: &str) -> Self {
-        Self {
-            fingerprint: fingerprint.to_owned(),
-            columns: options.columns.to_string(),
-        }
+        Self { fingerprint: fingerprint.to_owned(), columns: options.columns.to_string() }
     }
 }
 
