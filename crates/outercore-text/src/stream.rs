@@ -65,6 +65,10 @@ impl ByteStream {
     pub fn open(kind: &'static str, path: &Path, start: u64, memory: Bytes) -> Result<Self> {
         let describe = || format!("{kind} `{}`", path.display());
         let mut file = File::open(path).with_context(describe)?;
+        if file.metadata().with_context(describe)?.is_dir() {
+            let what = format!("{}: expected a file, found a directory", describe());
+            return Err(Error::invalid(what));
+        }
         let mut magic = [0; 6];
         let known = read_up_to(&mut file, &mut magic).with_context(describe)?;
         let coding = Coding::of(&magic[..known]);

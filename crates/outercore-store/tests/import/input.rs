@@ -183,7 +183,7 @@ fn bad_input_is_refused_by_name_and_place() {
         ),
         (text("0 1\n2\n3 4\n"), "line 2: `2`: found 1 column separated by blanks, expected 2"),
         (text("0 1\n2 3 4\n5 6\n"), "line 2: `2 3 4`: found 3 columns separated by blanks"),
-        (text("0 1\na b\n"), "line 2: `a b`: column 1 is `a`, expected a node id"),
+        (text("0 1\n2 3\na b\n"), "line 3: `a b`: column 1 is `a`, expected a node id"),
         (text("3,1\n1.5,2\n"), "line 2: `1.5,2`: column 1 is `1.5`"),
         (text("0 99999999999999999999\n"), "line 1: `0 99999999999999999999`: node id"),
         (array(DType::I64, &[2, 3], &[0, 1, 2, minus, 3, 4]), "row 0: node id -4 is negative"),
