@@ -9,6 +9,7 @@ import typer
 
 from outercore.cli import console, options
 from outercore.errors import InvalidError
+from outercore.sizes import parse_size
 from outercore.sources.edge_arrays import EdgeChoice
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
@@ -286,6 +287,7 @@ def import_(
             edge_shape=edge_shape,
             text=text,
             fill=fill,
+            memory=parse_size(memory),
         )
     )
     for note in source.notes:

@@ -41,6 +41,8 @@ class Inputs:
     """`2,E` or `E,2`, for edge arrays of shape [2, 2]."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
+    memory: int = 1 << 30
+    """The budget of the import, in bytes."""
 
 
 def open_inputs(inputs: Inputs) -> GraphSource:
@@ -50,7 +52,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     """
     if inputs.edge_shape not in _SHAPES:
         raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
-    reading = Reading(inputs.text, inputs.fill, nodes=inputs.nodes)
+    reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
     given = _arrays(inputs, reading)
     taken = {(array.role, array.name) for array in given}

@@ -94,7 +94,8 @@ class KeyedRows:
         met = np.zeros(last - first, bool)
         values = self.table.numbers(self.columns, self.dtype, self.missing)
         row = 0
-        for ids, batch in zip(_aligned(self.ids(self.table, self.key)), values, strict=True):
+        # Tables cut all columns at the same rows.
+        for ids, batch in zip(self.ids(self.table, self.key), values, strict=True):
             if self.nodes is not None and len(ids) and int(ids.max()) >= self.nodes:
                 place = int(np.argmax(ids >= self.nodes))
                 raise InvalidError(
@@ -128,11 +129,6 @@ class KeyedRows:
                 f"`{self.table.path}`: column `{self.key}` has several rows for "
                 f"{len(again):,} nodes: {_listed(again + first)}\nhint: keep one row for each node"
             )
-
-
-def _aligned(ids: Iterator[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """The same batches: tables cut all columns at the same rows."""
-    return ids
 
 
 def _listed(ids: NDArray[Any]) -> str:
