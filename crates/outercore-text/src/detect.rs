@@ -341,7 +341,7 @@ impl Detection<'_> {
         }
         // No separator fits all lines: take the best one, and reading names the line that differs.
         let best =
-            fits.iter().max_by_key(|fit| (fit.lines * usize::from(fit.columns > 1), fit.lines));
+            fits.iter().rev().max_by_key(|fit| (fit.lines * usize::from(fit.columns > 1), fit.lines));
         best.map(|fit| (fit.separator, fit.columns))
             .ok_or_else(|| Error::internal("there are separators"))
     }
@@ -489,7 +489,7 @@ mod tests {
             ("a;1\nb;2\n", NamedEdges, Semicolon, 2, None, 0),
             ("a;b,r,c\nd,r,e\n", Triples, Comma, 3, None, 0),
             ("New York\tin\tUS, East\nA, B\tin\tC\n", Triples, Tab, 3, None, 0),
-            ("u|v\nw|x\n", NamedEdges, Pipe, 2, None, 0),
+            ("m|n\nw|x\n", NamedEdges, Pipe, 2, None, 0),
             ("0.5,NA\n1.5,2.5\n", Table, Comma, 2, None, 0),
             ("3\n1\n", Table, Comma, 1, None, 0),
             ("# top\nalice,bob\n", NamedEdges, Comma, 2, None, 1),

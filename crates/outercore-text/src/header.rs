@@ -107,7 +107,13 @@ pub(crate) fn judge(
         );
     }
     let all_text = seen.iter().all(|seen| matches!(seen.kind, Kind::Text | Kind::Empty));
-    if all_text && has_words(first, words) { Verdict::Names } else { Verdict::Data }
+    if !(all_text && has_words(first, words)) {
+        return Verdict::Data;
+    }
+    if words == Words::Edges && first.iter().all(|field| field.text.len() == 1) {
+        return Verdict::Unclear("may name the columns, or two nodes".to_owned());
+    }
+    Verdict::Names
 }
 
 /// `0`, `0,1`, `0,1,2`, ...
@@ -179,6 +185,7 @@ mod tests {
             (&["0,1", "4,2", "0,7"][..], Edges),
             (&["5,3", "u,v", "a,b"], Edges),
             (&["name,1", "0,1"], Edges),
+            (&["u,v", "alice,bob"], Edges),
             (&["0", "3", "1"], Table),
         ] {
             let verdict = judged(lines, words);

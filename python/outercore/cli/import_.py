@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore._native import Progress
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
+from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
-from outercore.sources.graph import ImportOptions, import_graph
+from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
@@ -133,6 +135,13 @@ def import_(
     ] = None,
     self_loops: Annotated[str, typer.Option(help="`keep`, `drop` or `add`.")] = "keep",
     duplicates: Annotated[str, typer.Option(help="`keep` or `drop`.")] = "keep",
+    ids: Annotated[
+        str,
+        typer.Option(
+            help="`numbers` from 0 on, or `dictionary`: names or sparse numbers, kept in the data "
+            "set and given back in results."
+        ),
+    ] = "numbers",
     nodes: Annotated[
         int | None, typer.Option(help="Number of nodes, where some have no edge.")
     ] = None,
@@ -196,7 +205,9 @@ def import_(
 
         outercore import users.parquet:follower,followed --nodes 1000000 --out users
 
-        outercore import ogbn_products --undirected --out products
+        outercore import follows.csv --ids dictionary --labels users.csv --out users
+
+        outercore import ogbn_products --out products
 
         outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
     """
@@ -220,6 +231,7 @@ def import_(
             "one-based": one_based or None,
             "fill": fill,
             "task": task,
+            "ids": None if ids == "numbers" else ids,
             "ogb-split": ogb_split,
             "undirected": undirected,
             "nodes": nodes,
@@ -258,6 +270,8 @@ def import_(
         console.table(f"{out}", _notable(found, ("entities", "relations")))
         return
     _refuse(of_triples, "expected `--triples` with it")
+    if ids not in ("numbers", "dictionary"):
+        raise InvalidError(f"--ids: expected numbers or dictionary; found `{ids}`")
     with options.named(context, _PLACES):
         chosen = ImportOptions.parse(
             undirected=undirected,
@@ -272,32 +286,40 @@ def import_(
             task=task,
         )
         text = TextOptions(separator, header, comment, one_based)
-    source = open_inputs(
-        Inputs(
-            edges=tuple(edges),
-            format=format,
-            features=features,
-            labels=labels,
-            split=tuple(split or ()),
-            splits=splits,
-            arrays=tuple(array or ()),
-            nodes=nodes,
-            ogb_split=ogb_split,
-            edge_values=EdgeChoice(weight, edge_time, edge_features),
-            edge_shape=edge_shape,
-            text=text,
-            fill=fill,
-            memory=parse_size(memory),
-        )
+    inputs = Inputs(
+        edges=tuple(edges),
+        format=format,
+        features=features,
+        labels=labels,
+        split=tuple(split or ()),
+        splits=splits,
+        arrays=tuple(array or ()),
+        nodes=nodes,
+        ogb_split=ogb_split,
+        edge_values=EdgeChoice(weight, edge_time, edge_features),
+        edge_shape=edge_shape,
+        text=text,
+        fill=fill,
+        memory=parse_size(memory),
     )
-    for note in source.notes:
-        console.note(note)
     with console.bars(quiet=json) as progress:
-        summary = import_graph(source, out, chosen, progress)
+        if ids == "dictionary":
+            with NamedInputs(inputs, out) as named:
+                summary = _import(named.build(progress), out, chosen, progress)
+        else:
+            summary = _import(open_inputs(inputs), out, chosen, progress)
     if json:
         console.json_data(summary)
         return
     console.table(f"{out}", _notable(summary))
+
+
+def _import(
+    source: GraphSource, out: Path, options: ImportOptions, progress: Progress
+) -> dict[str, Any]:
+    for note in source.notes:
+        console.note(note)
+    return import_graph(source, out, options, progress)
 
 
 def _refuse(values: dict[str, Any], why: str) -> None:

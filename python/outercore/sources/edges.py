@@ -101,7 +101,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         str(spec),
         lambda importer: importer.edges_text(spec.path, layout),
         tuple(ends.others),
-        lambda names: _values(table, ends, names),
+        table_values(table, ends),
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}"],
     )
@@ -228,9 +228,14 @@ def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
         batches,
         first_id,
         others=tuple(ends.others),
-        values=lambda names: _values(table, ends, names),
+        values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}"],
     )
+
+
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str]], EdgeValues]:
+    """Gives the columns beside the ends by their names."""
+    return lambda names: _values(table, ends, names)
 
 
 def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:

@@ -72,9 +72,14 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         nodes=nodes,
         edge_arrays=[*own, *from_edges],
         notes=notes,
-        reading=json.dumps(
-            [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
-        ),
+        reading=reading_of(inputs),
+    )
+
+
+def reading_of(inputs: Inputs) -> str:
+    """What makes another import of the same files."""
+    return json.dumps(
+        [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
     )
 
 

@@ -148,11 +148,11 @@ def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch
     weights = _weights(table, places["w"]) if "w" in places else itertools.repeat(None)
     ends = [places[letter] for letter in "hrt"]
     for columns, weight in zip(table.texts(ends), weights, strict=False):
-        heads, relations, tails = (_names(column) for column in columns)
+        heads, relations, tails = (names_of(column) for column in columns)
         yield heads, relations, tails, weight
 
 
-def _names(column: Any) -> Names:
+def names_of(column: Any) -> Names:
     """A column of large strings as offsets and bytes."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]

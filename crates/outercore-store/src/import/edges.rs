@@ -95,7 +95,7 @@ pub struct EdgeText {
 /// # let directory = tempfile::tempdir()?;
 /// # let root = directory.path().join("graph");
 /// # let list = directory.path().join("edges.tsv");
-/// std::fs::write(&list, "0\t1\n2\t1\n")?;
+/// std::fs::write(&list, "2\t1\n0\t1\n")?;
 /// let options = EdgeImportOptions { undirected: true, ..EdgeImportOptions::default() };
 /// let mut import = EdgeImport::new(Arc::new(RealDisk), &root, options, "example")?;
 /// import.text(&list, &mut |_| Ok(()))?;
