@@ -339,6 +339,7 @@ def _notable(
         if (
             value not in ("-", "0", "none")
             and not (name.endswith("task_guessed") and value == "no")
+            and not name.startswith("names/")
         )
         or name in always
     ]
