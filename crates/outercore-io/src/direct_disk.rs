@@ -55,6 +55,10 @@ impl Disk for DirectDisk {
         RealDisk.remove_dir_all(path)
     }
 
+    fn remove_empty_dir(&self, path: &Path) -> Result<()> {
+        RealDisk.remove_empty_dir(path)
+    }
+
     fn sync_dir(&self, path: &Path) -> Result<()> {
         RealDisk.sync_dir(path)
     }

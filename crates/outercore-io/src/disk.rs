@@ -44,6 +44,10 @@ pub trait Disk: Send + Sync {
     /// Removes a directory with all in it; one that is not there is no error.
     fn remove_dir_all(&self, path: &Path) -> Result<()>;
 
+    /// Removes a directory; one that has something in it stays, and one that is not there is no
+    /// error.
+    fn remove_empty_dir(&self, path: &Path) -> Result<()>;
+
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
 

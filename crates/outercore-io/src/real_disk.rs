@@ -61,6 +61,13 @@ impl Disk for RealDisk {
             .with_context(|| doing("remove directory", path))
     }
 
+    fn remove_empty_dir(&self, path: &Path) -> Result<()> {
+        match std::fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            other => missing_is_fine(other).with_context(|| doing("remove directory", path)),
+        }
+    }
+
     fn sync_dir(&self, path: &Path) -> Result<()> {
         File::open(path)
             .and_then(|directory| directory.sync_all())
@@ -159,6 +166,19 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         RealDisk.remove_file(&directory.path().join("a")).unwrap();
         RealDisk.remove_dir_all(&directory.path().join("b")).unwrap();
+        RealDisk.remove_empty_dir(&directory.path().join("c")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_with_something_in_it_is_not_taken_for_an_empty_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::create_dir_all(path.join("b")).unwrap();
+        RealDisk.remove_empty_dir(&path).unwrap();
+        assert!(path.exists());
+        RealDisk.remove_empty_dir(&path.join("b")).unwrap();
+        RealDisk.remove_empty_dir(&path).unwrap();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -135,14 +135,25 @@ impl DataSet {
         let path = path.as_ref();
         let root =
             std::path::absolute(path).with_context(|| format!("data set `{}`", path.display()))?;
-        let manifest = Self::read_manifest(&root)?;
+        loop {
+            let before = read_manifest_bytes(&root);
+            match Self::open_once(&root) {
+                // Somebody replaced the data set between a look at the manifest and one at a file.
+                Err(_) if before.is_ok() && read_manifest_bytes(&root).ok() != before.ok() => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    fn open_once(root: &Path) -> Result<Self> {
+        let manifest = Self::read_manifest(root)?;
         for (key, entry) in &manifest.arrays {
-            ArrayRef::new(&root, key, entry)
+            ArrayRef::new(root, key, entry)
                 .check_len(entry.external)
                 .with_context(|| format!("array `{key}`"))
                 .map_err(|error| error.hint("run `outercore check DATASET`"))?;
         }
-        Ok(Self { root, manifest: Arc::new(manifest) })
+        Ok(Self { root: root.to_owned(), manifest: Arc::new(manifest) })
     }
 
     /// Reads and validates the manifest in `root`, without a look at the arrays.

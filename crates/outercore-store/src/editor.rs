@@ -9,6 +9,7 @@ use outercore_core::{Context, Error, Result};
 use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
 use outercore_io::{Disk, FileLock};
 
+use crate::claims::{claimed, inside, numbered, recover};
 use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
 use crate::hold::{held, lock};
 
@@ -101,6 +102,8 @@ pub struct ManifestEditor<'a> {
     before: Vec<u8>,
     /// Files of the manifest as it was, which a reader may be using until the commit.
     files: BTreeSet<String>,
+    /// Files of an import that was stopped while it replaced the data set.
+    claimed: BTreeSet<String>,
     manifest: Manifest,
     /// The directory, locked.
     _held: FileLock,
@@ -138,10 +141,12 @@ impl<'a> ManifestEditor<'a> {
         // Says what is wrong with a place that is no data set.
         DataSet::read_manifest(root)?;
         let Some(held) = lock(root)? else { return Ok(None) };
+        recover(disk, root);
         let manifest = DataSet::read_manifest(root)?;
         let before = read_manifest_bytes(root)?;
-        let files = inside(&manifest);
-        Ok(Some(Self { disk, root: root.to_owned(), before, files, manifest, _held: held }))
+        let (files, claimed) = (inside(&manifest), claimed(root));
+        let root = root.to_owned();
+        Ok(Some(Self { disk, root, before, files, claimed, manifest, _held: held }))
     }
 
     /// The manifest as it will be.
@@ -157,10 +162,10 @@ impl<'a> ManifestEditor<'a> {
     /// A file for a new array under `key` that no array uses, in the manifest as it was or will be.
     pub fn free_file(&self, key: &str) -> String {
         let now = inside(&self.manifest);
-        let numbered = (1..).map(|number: u64| format!("{key}.{number}.npy"));
-        std::iter::once(format!("{key}.npy"))
-            .chain(numbered)
-            .find(|file| !self.files.contains(file) && !now.contains(file))
+        numbered(key)
+            .find(|file| {
+                ![&self.files, &self.claimed, &now].iter().any(|taken| taken.contains(file))
+            })
             .expect("there are more numbers than files")
     }
 
@@ -189,9 +194,4 @@ impl<'a> ManifestEditor<'a> {
         }
         Ok(())
     }
-}
-
-fn inside(manifest: &Manifest) -> BTreeSet<String> {
-    let entries = manifest.arrays.values().filter(|entry| !entry.external);
-    entries.map(|entry| entry.file.clone()).collect()
 }

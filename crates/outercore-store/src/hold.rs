@@ -3,10 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::MANIFEST_FILE;
+use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE};
 use outercore_io::FileLock;
 
-use crate::import::journal_path;
+/// The journal in the directory of an unfinished import.
+pub(crate) const JOURNAL: &str = "journal.json";
+
+/// Where the journal of an import into `root` lies, of edges or of triples.
+pub(crate) fn journal_path(root: &Path) -> PathBuf {
+    root.join(IMPORT_DIRECTORY).join(JOURNAL)
+}
 
 /// The directory, held; `None` where somebody else holds it. Where the file system has no locks, a
 /// commit still notices another one.

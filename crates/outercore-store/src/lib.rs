@@ -5,7 +5,9 @@
 
 pub mod arrays;
 pub mod check;
+mod claims;
 pub mod dataset;
+mod destination;
 pub mod editor;
 pub mod generate;
 mod hold;

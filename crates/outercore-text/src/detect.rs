@@ -340,8 +340,10 @@ impl Detection<'_> {
             return Ok((Separator::Comma, 1));
         }
         // No separator fits all lines: take the best one, and reading names the line that differs.
-        let best =
-            fits.iter().rev().max_by_key(|fit| (fit.lines * usize::from(fit.columns > 1), fit.lines));
+        let best = fits
+            .iter()
+            .rev()
+            .max_by_key(|fit| (fit.lines * usize::from(fit.columns > 1), fit.lines));
         best.map(|fit| (fit.separator, fit.columns))
             .ok_or_else(|| Error::internal("there are separators"))
     }

@@ -175,6 +175,13 @@ impl Disk for FaultDisk {
         self.operate(path, Room::Unneeded, |state| state.remove(path))
     }
 
+    fn remove_empty_dir(&self, path: &Path) -> Result<()> {
+        self.operate(path, Room::Unneeded, |state| {
+            let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+            if is_empty { state.remove(path) } else { Ok(()) }
+        })
+    }
+
     fn sync_dir(&self, path: &Path) -> Result<()> {
         sync(&self.shared, path, |state| {
             fs::File::open(path)?;

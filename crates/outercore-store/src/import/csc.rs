@@ -26,9 +26,18 @@ pub(crate) struct CscState {
     pub loops_added: u64,
 }
 
+/// The files of the arrays in the data set.
+#[derive(Clone, Debug)]
+pub(crate) struct CscFiles {
+    pub offsets: String,
+    pub sources: String,
+    pub ids: String,
+}
+
 /// Takes the arcs in the order of the CSC and writes its arrays.
 pub(crate) struct CscWriter {
     outputs: Outputs,
+    files: CscFiles,
     state: CscState,
     drop_duplicates: bool,
     /// The id of the loop added to node 0, if loops are added.
@@ -43,6 +52,7 @@ impl CscWriter {
     pub fn open(
         disk: &dyn Disk,
         root: &Path,
+        files: CscFiles,
         plan: &Plan,
         self_loops: SelfLoops,
         duplicates: Duplicates,
@@ -54,12 +64,12 @@ impl CscWriter {
             offsets: Column::open(
                 disk,
                 root,
-                OFFSETS,
+                &files.offsets,
                 DType::U64,
                 state.nodes + u64::from(state != CscState::default()),
             )?,
-            sources: Column::open(disk, root, SOURCES, width(plan.num_nodes), state.arcs)?,
-            ids: Column::open(disk, root, EDGE_IDS, width(largest_id), state.arcs)?,
+            sources: Column::open(disk, root, &files.sources, width(plan.num_nodes), state.arcs)?,
+            ids: Column::open(disk, root, &files.ids, width(largest_id), state.arcs)?,
         };
         if state == CscState::default() {
             outputs.offsets.put(0)?;
@@ -67,6 +77,7 @@ impl CscWriter {
         }
         Ok(Self {
             outputs,
+            files,
             state,
             drop_duplicates: duplicates == Duplicates::Drop,
             first_loop_id: add.then_some(plan.input_edges),
@@ -144,9 +155,10 @@ impl CscWriter {
     pub fn finish(self, disk: &dyn Disk, root: &Path) -> Result<BTreeMap<String, ArrayEntry>> {
         let identity = self.state.displaced == 0;
         let mut entries = BTreeMap::new();
-        entries.insert(OFFSETS.to_owned(), self.outputs.offsets.finish(OFFSETS)?);
-        entries.insert(SOURCES.to_owned(), self.outputs.sources.finish(SOURCES)?);
-        let ids = self.outputs.ids.finish(EDGE_IDS)?;
+        let files = &self.files;
+        entries.insert(OFFSETS.to_owned(), self.outputs.offsets.finish(&files.offsets)?);
+        entries.insert(SOURCES.to_owned(), self.outputs.sources.finish(&files.sources)?);
+        let ids = self.outputs.ids.finish(&files.ids)?;
         if !identity {
             entries.insert(EDGE_IDS.to_owned(), ids);
         }
@@ -189,8 +201,8 @@ struct Column {
 impl Column {
     const BUFFER: usize = 256 << 10;
 
-    fn open(disk: &dyn Disk, root: &Path, key: &str, dtype: DType, rows: u64) -> Result<Self> {
-        let output = Output::open(disk, &root.join(format!("{key}.npy")), dtype, rows)?;
+    fn open(disk: &dyn Disk, root: &Path, file: &str, dtype: DType, rows: u64) -> Result<Self> {
+        let output = Output::open(disk, &root.join(file), dtype, rows)?;
         let buffer = Vec::with_capacity(Self::BUFFER + 8);
         Ok(Self { output, wide: dtype == DType::U64, buffer })
     }
@@ -216,8 +228,8 @@ impl Column {
         self.output.sync()
     }
 
-    fn finish(mut self, key: &str) -> Result<ArrayEntry> {
+    fn finish(mut self, file: &str) -> Result<ArrayEntry> {
         self.flush()?;
-        self.output.finish(key)
+        self.output.finish(file)
     }
 }

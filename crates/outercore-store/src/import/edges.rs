@@ -3,13 +3,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
 use outercore_core::{Bytes, Error, Result};
-use outercore_format::{ArrayEntry, EdgeType, MANIFEST_FILE, keys};
+use outercore_format::{ArrayEntry, EdgeType, keys};
 use outercore_io::Disk;
 use outercore_text::{Dialect, Purpose, TextOptions, detect};
 use serde::{Deserialize, Serialize};
 
 use super::arc::{Narrow, Wide};
-use super::csc::{CscState, CscWriter, create_directories};
+use super::csc::{CscFiles, CscState, CscWriter, create_directories};
 use super::intake::Intake;
 use super::journal::{Identity, InputFile, Journal, Source, Stage, TextSource};
 use super::npy::read_layout;
@@ -18,7 +18,7 @@ use super::partition::{Partition, PartitionState};
 use super::plan::{BucketLimits, Plan};
 use super::progress::OnProgress;
 use super::sort::{Sort, SortState};
-use crate::hold::Hold;
+use crate::destination::{Destination, Request};
 
 /// The edges of a data set: arrays that are complete on disk, and what became of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,34 +125,39 @@ impl EdgeImport {
     /// of pushed batches, a generator's seed.
     ///
     /// # Errors
-    /// `Invalid`: `root` holds a data set, or another unfinished import, or somebody else writes to
-    /// it. `Budget`: too little memory, with the least that would do.
+    /// `Invalid`: `root` holds a data set, or another unfinished import, or something else, or
+    /// somebody writes to it. `Budget`: too little memory, with the least that would do.
     pub fn new(
         disk: Shared<dyn Disk>,
         root: &Path,
         options: EdgeImportOptions,
         fingerprint: &str,
     ) -> Result<Self> {
-        Self::held(disk, root, options, fingerprint, Hold::begin(root)?)
+        Self::requested(disk, root, options, fingerprint, Request::default())
     }
 
-    /// [`EdgeImport::new`] in a directory that is held already.
-    pub(crate) fn held(
+    /// [`EdgeImport::new`], asked for as `request` says.
+    pub(crate) fn requested(
         disk: Shared<dyn Disk>,
         root: &Path,
         options: EdgeImportOptions,
         fingerprint: &str,
-        hold: Hold,
+        request: Request<'_>,
     ) -> Result<Self> {
         let tuning = options.tuning()?;
-        if root.join(MANIFEST_FILE).exists() {
-            return Err(Error::invalid(format!("`{}` holds a data set already", root.display()))
-                .hint("choose another directory, or pass `--overwrite` to replace it"));
-        }
+        let mut destination = Destination::begin(Shared::clone(&disk), root, request)?;
         let identity = Identity::new(&options, fingerprint);
-        let journal = Journal::load(root, &identity)?.unwrap_or_else(|| Journal::new(identity));
-        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal, hold);
+        let known =
+            destination.resume(|root| Journal::load(root, &identity), Journal::is_current)?;
+        let journal = known.unwrap_or_else(|| Journal::new(identity));
+        let intake =
+            Intake::new(Shared::clone(&disk), root, &options, tuning, journal, destination);
         Ok(Self { disk, root: root.to_owned(), options, tuning, intake, failed: false })
+    }
+
+    /// The directory that the import writes to.
+    pub(crate) fn destination(&mut self) -> &mut Destination {
+        &mut self.intake.destination
     }
 
     /// Whether there is something to go on from.
@@ -169,6 +174,7 @@ impl EdgeImport {
     pub fn text(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
         let memory = self.options.memory;
         self.guarded(|intake, _| {
+            intake.destination.refuse_inside(path)?;
             let dialect = detect(path, Purpose::Edges, &TextOptions::default(), memory)?;
             let text = EdgeText { dialect, source: 0, target: 1 };
             let file = InputFile::of(path)?;
@@ -187,6 +193,7 @@ impl EdgeImport {
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         self.guarded(|intake, _| {
+            intake.destination.refuse_inside(path)?;
             if text.source.max(text.target) >= text.dialect.columns {
                 return Err(Error::invalid(format!(
                     "edge list `{}`: columns {} and {} of {}",
@@ -210,6 +217,7 @@ impl EdgeImport {
     /// file is cut short.
     pub fn npy(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
         self.guarded(|intake, _| {
+            intake.destination.refuse_inside(path)?;
             let file = InputFile::of(path)?;
             let segment = read_layout(std::slice::from_ref(&file))?;
             intake.binary(Source::Npy(vec![file]), segment, on_progress)
@@ -229,6 +237,8 @@ impl EdgeImport {
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         self.guarded(|intake, _| {
+            intake.destination.refuse_inside(sources)?;
+            intake.destination.refuse_inside(targets)?;
             let files = vec![InputFile::of(sources)?, InputFile::of(targets)?];
             let segment = read_layout(&files)?;
             intake.binary(Source::Npy(files), segment, on_progress)
@@ -281,7 +291,7 @@ impl EdgeImport {
                     Stage::Sort { plan, state } => {
                         context.sort(intake, plan, state, &mut *on_progress)?;
                     }
-                    Stage::Done(artifacts) => return context.clean(artifacts),
+                    Stage::Done(artifacts) => return context.clean(intake, artifacts),
                 }
             }
         })
@@ -304,7 +314,11 @@ impl EdgeImport {
             tuning: self.tuning,
         };
         let result = step(&mut self.intake, context);
-        self.failed = result.is_err();
+        if let Err(error) = &result {
+            self.failed = true;
+            let is_worth_keeping = self.intake.has_whole_source();
+            self.intake.destination.failed(error, is_worth_keeping);
+        }
         result
     }
 }
@@ -332,11 +346,13 @@ impl Context<'_> {
         let num_nodes = match self.options.num_nodes {
             Some(nodes) => nodes,
             None if found == 0 => {
+                intake.destination.give_up();
                 return Err(Error::invalid("the input has no edges and says no number of nodes")
-                    .hint("a graph without edges is imported by `--nodes N --overwrite`"));
+                    .hint("a graph without edges is imported by `--nodes N`"));
             }
             None => {
-                refuse_names(found, histogram.arcs())?;
+                refuse_names(found, histogram.arcs())
+                    .inspect_err(|_| intake.destination.give_up())?;
                 found
             }
         };
@@ -364,6 +380,11 @@ impl Context<'_> {
         state: PartitionState,
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
+        let Ok(buffer_arcs) = plan.buffer_arcs(&self.tuning, self.options.memory) else {
+            // The plan is that of a run with more memory: the edges are still there for another.
+            intake.journal.stage = Stage::Read;
+            return self.plan(intake, on_progress);
+        };
         let segments: Vec<_> =
             intake.journal.sources.iter().flat_map(|source| source.segments.clone()).collect();
         let path = self.temporary("buckets");
@@ -375,7 +396,7 @@ impl Context<'_> {
             undirected: self.options.undirected,
             drop_loops: self.options.self_loops == SelfLoops::Drop,
             tuning: self.tuning,
-            buffer_arcs: plan.buffer_arcs(&self.tuning, self.options.memory)?,
+            buffer_arcs,
         };
         let journal = &mut intake.journal;
         let save = &mut |state| {
@@ -399,6 +420,7 @@ impl Context<'_> {
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         self.disk.remove_file(&self.temporary("spill"))?;
+        intake.destination.claim(&[keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS])?;
         create_directories(self.disk, self.root)?;
         let (path, runs) = (self.temporary("buckets"), self.temporary("runs"));
         let sort = Sort {
@@ -410,8 +432,14 @@ impl Context<'_> {
             tuning: self.tuning,
         };
         let EdgeImportOptions { self_loops, duplicates, .. } = *self.options;
+        let files = intake.destination.files();
+        let files = CscFiles {
+            offsets: files[keys::OFFSETS].clone(),
+            sources: files[keys::SOURCES].clone(),
+            ids: files[keys::EDGE_IDS].clone(),
+        };
         let mut csc =
-            CscWriter::open(self.disk, self.root, &plan, self_loops, duplicates, state.csc)?;
+            CscWriter::open(self.disk, self.root, files, &plan, self_loops, duplicates, state.csc)?;
         let journal = &mut intake.journal;
         let save = &mut |state| {
             journal.stage = Stage::Sort { plan: plan.clone(), state };
@@ -453,12 +481,13 @@ impl Context<'_> {
     }
 
     /// Removes what only a stopped import would need.
-    fn clean(self, artifacts: EdgeArtifacts) -> Result<EdgeArtifacts> {
+    fn clean(self, intake: &Intake, artifacts: EdgeArtifacts) -> Result<EdgeArtifacts> {
         for name in ["spill", "buckets", "runs"] {
             self.disk.remove_file(&self.temporary(name))?;
         }
-        if !artifacts.arrays.contains_key(keys::EDGE_IDS) {
-            self.disk.remove_file(&self.root.join(format!("{}.npy", keys::EDGE_IDS)))?;
+        let ids = intake.destination.files().get(keys::EDGE_IDS);
+        if let Some(file) = ids.filter(|_| !artifacts.arrays.contains_key(keys::EDGE_IDS)) {
+            self.disk.remove_file(&self.root.join(file))?;
         }
         Ok(artifacts)
     }
@@ -477,10 +506,7 @@ fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
          on, not names or hashes (the column offsets alone would take {offsets})",
         num_nodes - 1
     ))
-    .hint(
-        "number the nodes from 0 on; if the graph really has so many, import it by `--nodes N \
-         --overwrite`",
-    ))
+    .hint("number the nodes from 0 on; if the graph really has so many, import it by `--nodes N`"))
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@ use std::sync::Arc as Shared;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::{
-    ArrayEntry, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, Provenance, keys, utc_timestamp,
-};
+use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, Manifest, Provenance, keys, utc_timestamp};
 use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +15,15 @@ use super::progress::{OnProgress, Phase, Progress, Unit};
 use crate::arrays::{
     ArrayBuilder, ArraySpec, ArraySummary, ImportedArray, import_npy, register_npy,
 };
-use crate::editor;
-use crate::hold::Hold;
+use crate::destination::Request;
 
 /// How a data set is made.
 #[derive(Clone, Debug, Default)]
 pub struct GraphImportOptions {
     /// How the edges become a graph.
     pub edges: EdgeImportOptions,
-    /// Whether to drop what is in the directory, a data set or an unfinished import.
+    /// Whether to replace a data set that is in the directory, once the new one is whole, and to
+    /// drop an unfinished import of something else.
     pub overwrite: bool,
     /// What to note in the manifest.
     pub provenance: Provenance,
@@ -34,7 +32,8 @@ pub struct GraphImportOptions {
 /// Makes a whole data set: edges first, then arrays, then the manifest that makes it one.
 ///
 /// An import that was stopped goes on when it is begun again in the same way; arrays that were
-/// complete are not taken again. Until [`GraphImport::commit`] there is no data set.
+/// complete are not taken again. Until [`GraphImport::commit`] there is no data set, or the one
+/// that is to be replaced, whole.
 ///
 /// # Example
 /// ```
@@ -94,14 +93,13 @@ impl GraphImport {
         options: GraphImportOptions,
         fingerprint: &str,
     ) -> Result<Self> {
-        let hold = Hold::begin(root)?;
-        if options.overwrite {
-            discard(&*disk, root)?;
-        } else if root.join(MANIFEST_FILE).exists() {
-            // The last step of an import that was committed.
-            disk.remove_dir_all(&root.join(IMPORT_DIRECTORY))?;
-        }
-        let edges = EdgeImport::held(Shared::clone(&disk), root, options.edges, fingerprint, hold)?;
+        let request = Request {
+            overwrite: options.overwrite,
+            command: &options.provenance.command,
+            inputs: &options.provenance.inputs,
+        };
+        let edges =
+            EdgeImport::requested(Shared::clone(&disk), root, options.edges, fingerprint, request)?;
         let records = load_records(root)?;
         Ok(Self {
             disk,
@@ -161,12 +159,12 @@ impl GraphImport {
     /// # Errors
     /// As [`ArrayBuilder::create`].
     pub fn builder(
-        &self,
+        &mut self,
         spec: &ArraySpec,
         dtype: outercore_format::DType,
         row_shape: &[u64],
     ) -> Result<ArrayBuilder> {
-        let file = file_of(spec)?;
+        let file = self.file_of(spec)?;
         ArrayBuilder::create(&*self.disk, &self.root, &file, spec.clone(), dtype, row_shape)
     }
 
@@ -190,11 +188,12 @@ impl GraphImport {
         source: &Path,
         on_progress: OnProgress<'_>,
     ) -> Result<ArraySummary> {
+        self.edges.destination().refuse_inside(source)?;
         let input = format!("copy of {:?}", InputFile::of(source)?);
         if self.reuse(spec, &input)? {
             return self.last_summary();
         }
-        let file = file_of(spec)?;
+        let file = self.file_of(spec)?;
         let array = import_npy(
             &*self.disk,
             &self.root,
@@ -216,6 +215,7 @@ impl GraphImport {
         source: &Path,
         on_progress: OnProgress<'_>,
     ) -> Result<ArraySummary> {
+        self.edges.destination().refuse_inside(source)?;
         let input = format!("place of {:?}", InputFile::of(source)?);
         if self.reuse(spec, &input)? {
             return self.last_summary();
@@ -228,7 +228,7 @@ impl GraphImport {
     ///
     /// # Errors
     /// `Invalid`: the edges are not finished. As [`editor::commit`].
-    pub fn commit(self) -> Result<Manifest> {
+    pub fn commit(mut self) -> Result<Manifest> {
         let artifacts = self.artifacts()?;
         let (nodes, edges) = (artifacts.num_nodes, artifacts.num_edges);
         let mut manifest = Manifest::homogeneous(nodes, edges, artifacts.undirected);
@@ -240,9 +240,7 @@ impl GraphImport {
         manifest.provenance = self.provenance;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         manifest.created = utc_timestamp(now);
-        editor::commit(&*self.disk, &self.root, &manifest)?;
-        // The commit stands, whether or not the journal goes; the next import here removes it.
-        let _ = self.disk.remove_dir_all(&self.root.join(IMPORT_DIRECTORY));
+        self.edges.destination().commit(&manifest)?;
         Ok(manifest)
     }
 
@@ -254,6 +252,14 @@ impl GraphImport {
     fn last_summary(&self) -> Result<ArraySummary> {
         let last = self.arrays.last().map(|array| array.summary);
         last.ok_or_else(|| Error::internal("no array was added"))
+    }
+
+    /// The file of an array in the new data set.
+    fn file_of(&mut self, spec: &ArraySpec) -> Result<String> {
+        let key = spec.key();
+        let destination = self.edges.destination();
+        destination.claim(&[&key])?;
+        Ok(destination.files()[&key].clone())
     }
 
     /// Makes the array's name durable and notes it.
@@ -285,13 +291,6 @@ impl GraphImport {
     }
 }
 
-/// The file of an array in a new data set.
-fn file_of(spec: &ArraySpec) -> Result<String> {
-    let key = spec.key();
-    keys::validate(&key)?;
-    Ok(format!("{key}.npy"))
-}
-
 /// All of a specification that changes what is stored.
 fn describe(spec: &ArraySpec) -> String {
     format!("{spec:?}")
@@ -313,25 +312,4 @@ fn load_records(root: &Path) -> Result<BTreeMap<String, ArrayRecord>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
         Err(error) => Err(error).with_context(|| format!("journal of arrays `{}`", path.display())),
     }
-}
-
-/// Removes the data set or unfinished import in `root`, and nothing else that is there.
-///
-/// The manifest goes first: after a crash in between there is no data set, rather than half of one.
-///
-/// # Errors
-/// The disk's own.
-pub fn discard(disk: &dyn Disk, root: &Path) -> Result<()> {
-    let manifest = root.join(MANIFEST_FILE);
-    let import = root.join(IMPORT_DIRECTORY);
-    if !manifest.exists() && !import.exists() {
-        return Ok(());
-    }
-    disk.remove_file(&manifest)?;
-    disk.sync_dir(root)?;
-    for directory in ["edges", "nodes", "splits", "names", "triples"] {
-        disk.remove_dir_all(&root.join(directory))?;
-    }
-    disk.remove_dir_all(&import)?;
-    disk.sync_dir(root)
 }

@@ -14,7 +14,7 @@ use super::options::{EdgeImportOptions, MAX_NODES, Tuning};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
 use super::spill::Spill;
-use crate::hold::Hold;
+use crate::destination::Destination;
 
 /// Takes the sources of edges one after the other.
 pub(crate) struct Intake {
@@ -24,7 +24,7 @@ pub(crate) struct Intake {
     tuning: Tuning,
     /// As it is on disk, but for the source that is being taken.
     pub journal: Journal,
-    hold: Hold,
+    pub destination: Destination,
     /// The place of the next source among the sources.
     next: usize,
     counted: Option<Counted>,
@@ -51,7 +51,7 @@ impl Intake {
         options: &EdgeImportOptions,
         tuning: Tuning,
         journal: Journal,
-        hold: Hold,
+        destination: Destination,
     ) -> Self {
         Self {
             disk,
@@ -59,7 +59,7 @@ impl Intake {
             options: options.clone(),
             tuning,
             journal,
-            hold,
+            destination,
             next: 0,
             counted: None,
             taken: 0,
@@ -192,7 +192,8 @@ impl Intake {
         }
         let record = &self.journal.sources[self.next - 1];
         if record.complete {
-            return Err(other_count(self.next - 1, record.edges, pushed + edges.len() as u64));
+            let error = other_count(self.next - 1, record.edges, pushed + edges.len() as u64);
+            return Err(self.destination.mismatch(error));
         }
         self.count_durable(&mut |_| Ok(()))?;
         for block in fresh.chunks(self.tuning.edge_block) {
@@ -258,12 +259,13 @@ impl Intake {
     pub fn close(&mut self) -> Result<()> {
         self.close_pushed()?;
         if let Some(left) = self.journal.sources.get(self.next) {
-            return Err(Error::invalid(format!(
+            let error = Error::invalid(format!(
                 "the unfinished import has {} sources of edges, found {}: {} is missing",
                 self.journal.sources.len(),
                 self.next,
                 left.source
-            )));
+            ));
+            return Err(self.destination.mismatch(error));
         }
         Ok(())
     }
@@ -279,19 +281,24 @@ impl Intake {
     /// The next source is `source`; says whether all of it was taken before.
     fn begin(&mut self, source: Source) -> Result<bool> {
         let index = self.next;
-        match self.journal.sources.get(index) {
-            Some(record) if record.source != source => {
-                return Err(other_source(index, &record.source, &source));
+        let is_reading = self.journal.stage == Stage::Read;
+        let is_last = index + 1 == self.journal.sources.len();
+        match self.journal.sources.get_mut(index) {
+            Some(record) if record.source == source => {}
+            // It was not taken whole, so that nothing builds upon it.
+            Some(record) if is_reading && is_last && !record.complete => {
+                *record = SourceRecord::new(source);
             }
-            Some(_) => {}
-            None if self.journal.stage == Stage::Read => {
-                self.journal.sources.push(SourceRecord::new(source));
+            Some(record) => {
+                let error = other_source(index, &record.source, &source);
+                return Err(self.destination.mismatch(error));
             }
+            None if is_reading => self.journal.sources.push(SourceRecord::new(source)),
             None => {
-                return Err(Error::invalid(format!(
+                let error = Error::invalid(format!(
                     "the unfinished import has {index} sources of edges, found another: {source}"
-                ))
-                .hint("run the command it was begun with again, or pass `--overwrite`"));
+                ));
+                return Err(self.destination.mismatch(error));
             }
         }
         self.next += 1;
@@ -301,15 +308,18 @@ impl Intake {
         Ok(record.complete)
     }
 
+    /// Whether a source was taken whole, so that what was taken is kept if the next one is refused.
+    pub fn has_whole_source(&self) -> bool {
+        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
+    }
+
     /// Counts what an earlier run left behind and opens the spill after it; the first time only.
     fn count_durable(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
         if self.counted.is_some() {
             return Ok(());
         }
         let directory = Journal::directory(&self.root);
-        self.disk.create_dir_all(&directory)?;
-        self.hold.made()?;
-        self.disk.sync_dir(&self.root)?;
+        self.destination.make()?;
         let options = &self.options;
         let slots = self.tuning.histogram_slots;
         let mut histogram = Histogram::new(slots, options.undirected, options.self_loops);
@@ -379,7 +389,8 @@ impl Intake {
     fn close_pushed(&mut self) -> Result<()> {
         let Some(pushed) = self.pushed.take() else { return Ok(()) };
         if pushed < self.durable {
-            return Err(other_count(self.next - 1, self.durable, pushed));
+            let error = other_count(self.next - 1, self.durable, pushed);
+            return Err(self.destination.mismatch(error));
         }
         if self.journal.sources[self.next - 1].complete {
             return Ok(());

@@ -13,9 +13,10 @@ use super::partition::PartitionState;
 use super::plan::Plan;
 use super::segment::Segment;
 use super::sort::SortState;
+use crate::destination::{DROP, way_on};
+use crate::hold::journal_path;
 
-const VERSION: u32 = 1;
-const HINT: &str = "pass `--overwrite` to drop the unfinished import and start again";
+const VERSION: u32 = 2;
 
 /// Everything an import needs to go on after it was stopped; `.import/journal.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,6 +154,11 @@ impl InputFile {
         let modified_ns = modified.map_or(0, |time| time.as_nanos() as u64);
         Ok(Self { path, bytes: metadata.len(), modified_ns })
     }
+
+    /// Whether it is still the same file.
+    pub fn is_current(&self) -> bool {
+        Self::of(&self.path).is_ok_and(|now| now == *self)
+    }
 }
 
 /// Which phase is next, and how far it has come.
@@ -191,21 +197,26 @@ impl Journal {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(describe),
         };
-        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(HINT);
+        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
         let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
         if found.version != VERSION {
             let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-            return Err(Error::new(ErrorKind::Version, text).hint(HINT));
+            return Err(Error::new(ErrorKind::Version, text).hint(DROP));
         }
         let journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
         if journal.identity != *identity {
-            return Err(Error::invalid(format!(
-                "`{}` holds the unfinished import of other input or with other options",
-                root.display()
-            ))
-            .hint(format!("run the command it was begun with again to finish it, or {HINT}")));
+            return Err(other_import(root));
         }
         Ok(Some(journal))
+    }
+
+    /// Whether its files are as they were when it took them.
+    pub fn is_current(&self) -> bool {
+        self.sources.iter().all(|record| match &record.source {
+            Source::Text(text) => text.file.is_current(),
+            Source::Npy(files) => files.iter().all(InputFile::is_current),
+            Source::Push => true,
+        })
     }
 
     /// Replaces the journal on disk.
@@ -216,9 +227,13 @@ impl Journal {
     }
 }
 
-/// Where the journal of an import into `root` lies, of edges or of triples.
-pub(crate) fn journal_path(root: &Path) -> PathBuf {
-    Journal::directory(root).join("journal.json")
+/// The error for an import where another one was stopped.
+pub(crate) fn other_import(root: &Path) -> Error {
+    Error::invalid(format!(
+        "`{}` holds the unfinished import of other input or with other options",
+        root.display()
+    ))
+    .hint(way_on(root))
 }
 
 /// The error for a source that differs from the one that the unfinished import took in its place.
@@ -236,7 +251,7 @@ pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> E
             index + 1
         )
     };
-    Error::invalid(what).hint(HINT)
+    Error::invalid(what)
 }
 
 /// The error for fewer or more edges than the unfinished import took from the caller.
@@ -245,5 +260,4 @@ pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
         "edge source {} has {found} edges, but the unfinished import took {expected} from it",
         index + 1
     ))
-    .hint(HINT)
 }

@@ -27,8 +27,7 @@ mod triples;
 
 pub use edges::EdgeText;
 pub use edges::{EdgeArtifacts, EdgeImport};
-pub use graph::{GraphImport, GraphImportOptions, discard};
-pub(crate) use journal::journal_path;
+pub use graph::{GraphImport, GraphImportOptions};
 #[doc(hidden)]
 pub use options::Tuning;
 pub use options::{Duplicates, EdgeImportOptions, SelfLoops};

@@ -45,13 +45,20 @@ impl Output {
         self.file.sync()
     }
 
-    /// Writes the header, makes all durable and returns the manifest's entry for `key`. The name is
-    /// durable once its directory is.
-    pub fn finish(mut self, key: &str) -> Result<ArrayEntry> {
+    /// Writes the header, makes all durable and returns the manifest's entry for `name` in the
+    /// data set. The name is durable once its directory is.
+    pub fn finish(mut self, name: &str) -> Result<ArrayEntry> {
         let shape = vec![self.rows];
         self.file.write_at(0, &NpyHeader::encode(self.dtype, &shape))?;
         self.file.sync().with_context(|| format!("array `{}`", self.path.display()))?;
-        Ok(ArrayEntry::inside(key, self.dtype, &shape, self.checksum.finish()))
+        Ok(ArrayEntry {
+            file: name.to_owned(),
+            dtype: self.dtype,
+            shape,
+            data_offset: DATA_OFFSET,
+            checksum: self.checksum.finish(),
+            external: false,
+        })
     }
 }
 
@@ -82,7 +89,7 @@ mod tests {
         let (once, twice) = (directory.path().join("once.npy"), directory.path().join("twice.npy"));
         let mut output = Output::open(&RealDisk, &once, DType::U32, 0).unwrap();
         output.append(&rows).unwrap();
-        let expected = output.finish("a").unwrap();
+        let expected = output.finish("a.npy").unwrap();
         assert_eq!((&expected.shape[..], &*expected.file), (&[100][..], "a.npy"));
 
         let mut output = Output::open(&RealDisk, &twice, DType::U32, 0).unwrap();
@@ -91,7 +98,7 @@ mod tests {
         drop(output);
         let mut output = Output::open(&RealDisk, &twice, DType::U32, 40).unwrap();
         output.append(&rows[160..]).unwrap();
-        assert_eq!(output.finish("a").unwrap(), expected);
+        assert_eq!(output.finish("a.npy").unwrap(), expected);
         assert_eq!(std::fs::read(&twice).unwrap(), std::fs::read(&once).unwrap());
     }
 }

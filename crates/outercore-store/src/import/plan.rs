@@ -111,7 +111,7 @@ impl Plan {
                     self.arcs
                 ),
             )
-            .hint(format!("start again with `--overwrite --memory {}MiB`", (least.0 >> 20) + 1)));
+            .hint(format!("run the same command with `--memory {}MiB`", (least.0 >> 20) + 1)));
         }
         Ok((bytes / self.arc_size() as usize).max(1))
     }

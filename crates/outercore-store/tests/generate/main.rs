@@ -216,15 +216,18 @@ fn a_finished_array_is_not_made_again_and_a_finished_data_set_is_left_alone() {
         planted(Arc::new(RealDisk), root, options, import, watch)
     };
     let mut rows = 0;
-    // The labels follow the features; a directory in their place stops the import there.
-    std::fs::create_dir_all(root.join("nodes/node/y.npy")).unwrap();
+    // The labels follow the features; a directory in the place of a file stops the import there.
+    let obstacle = root.join(".import/files.tmp");
     run(import(2), &mut |progress| {
-        rows += u64::from(progress.phase == Phase::Array);
+        if progress.phase == Phase::Array && progress.done == progress.total {
+            rows = progress.done;
+            std::fs::create_dir(&obstacle).unwrap();
+        }
         Ok(())
     })
     .unwrap_err();
-    assert!(rows > 0);
-    std::fs::remove_dir(root.join("nodes/node/y.npy")).unwrap();
+    assert_eq!(rows, options.nodes);
+    std::fs::remove_dir(&obstacle).unwrap();
     run(import(2), &mut |progress| {
         assert_ne!(progress.phase, Phase::Array, "features are made twice");
         Ok(())

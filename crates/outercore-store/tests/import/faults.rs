@@ -237,8 +237,9 @@ fn a_damaged_or_newer_journal_is_refused() {
     let root = input.path("graph");
     std::fs::create_dir_all(root.join(".import")).unwrap();
     for (journal, kind) in [
-        ("{\"version\":2}", ErrorKind::Version),
-        ("{\"version\":1}", ErrorKind::Corrupt),
+        ("{\"version\":3}", ErrorKind::Version),
+        ("{\"version\":1}", ErrorKind::Version),
+        ("{\"version\":2}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
     ] {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();
@@ -252,8 +253,8 @@ fn a_damaged_or_newer_journal_is_refused() {
 fn a_directory_with_a_data_set_is_left_alone() {
     let input = Input::new();
     let root = input.path("graph");
-    std::fs::create_dir_all(&root).unwrap();
-    std::fs::write(root.join("graph.json"), "{}").unwrap();
+    let graph = outercore_testkit::Csc::power_law(10, 20, 1);
+    outercore_testkit::write_data_set(&root, &graph, outercore_testkit::Width::Narrow);
     let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
     assert!(error.to_string().contains("holds a data set already"), "{error}");
 }
@@ -287,7 +288,7 @@ fn packed_text_goes_on_from_the_middle() {
 fn a_generator_begins_after_what_is_durable() {
     let input = Input::new();
     let root = input.path("graph");
-    let disk = FaultDisk::new(&root, FaultPlan { at: 12, kind: FaultKind::Crash });
+    let disk = FaultDisk::new(&root, FaultPlan { at: 20, kind: FaultKind::Crash });
     std::fs::create_dir(&root).unwrap();
     let mut import = begin(Arc::new(disk), &root, &input.options).unwrap();
     let crashed = input.edges.chunks(10).try_for_each(|batch| import.push_pairs(batch));

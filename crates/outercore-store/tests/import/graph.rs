@@ -13,7 +13,7 @@ use outercore_store::import::{GraphImport, GraphImportOptions, TripleImport, Tri
 use crate::model::{options, random_edges, scratch};
 
 /// Edges, labels that are pushed, and features that are copied from a file beside `root`.
-fn make(disk: Arc<dyn Disk>, root: &Path, overwrite: bool, nodes: u64) -> Result<Manifest> {
+pub fn make(disk: Arc<dyn Disk>, root: &Path, overwrite: bool, nodes: u64) -> Result<Manifest> {
     let features = root.with_extension("npy");
     if !features.exists() {
         let mut bytes = outercore_format::NpyHeader::encode(DType::F32, &[nodes, 2]);
@@ -37,12 +37,12 @@ fn make(disk: Arc<dyn Disk>, root: &Path, overwrite: bool, nodes: u64) -> Result
     import.commit()
 }
 
-fn assert_sound(root: &Path) {
+pub fn assert_sound(root: &Path) {
     let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
 }
 
-fn operations(root: &Path, overwrite: bool) -> u64 {
+pub fn operations(root: &Path, overwrite: bool) -> u64 {
     let disk = Arc::new(FaultDisk::counting(root));
     make(disk.clone(), root, overwrite, 50).unwrap();
     disk.operations()
@@ -74,40 +74,6 @@ fn a_crash_at_any_operation_leaves_no_data_set_or_a_whole_one() {
         assert_sound(&root);
         std::fs::remove_dir_all(&root).unwrap();
     }
-}
-
-#[test]
-fn a_crash_while_overwriting_leaves_the_old_data_set_none_or_the_new_one() {
-    let directory = scratch();
-    let root = directory.path().join("count");
-    make(Arc::new(RealDisk), &root, false, 50).unwrap();
-    let operations = operations(&root, true);
-    for at in 0..operations {
-        let root = directory.path().join(format!("crash-{at}"));
-        make(Arc::new(RealDisk), &root, false, 60).unwrap();
-        std::fs::remove_file(root.with_extension("npy")).unwrap();
-        let disk = FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Crash });
-        let _ = make(Arc::new(disk), &root, true, 50);
-        if root.join("graph.json").exists() {
-            assert_sound(&root);
-        }
-        make(Arc::new(RealDisk), &root, true, 50)
-            .unwrap_or_else(|error| panic!("after a crash at operation {at}: {error}"));
-        assert_sound(&root);
-        assert_eq!(DataSet::open(&root).unwrap().num_nodes(), 50);
-        std::fs::remove_dir_all(&root).unwrap();
-    }
-}
-
-#[test]
-fn overwriting_removes_a_data_set_and_leaves_other_files_alone() {
-    let directory = scratch();
-    let root = directory.path().join("graph");
-    make(Arc::new(RealDisk), &root, false, 50).unwrap();
-    std::fs::write(root.join("notes.txt"), "mine").unwrap();
-    make(Arc::new(RealDisk), &root, true, 50).unwrap();
-    assert_sound(&root);
-    assert_eq!(std::fs::read_to_string(root.join("notes.txt")).unwrap(), "mine");
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod input;
 mod memory;
 mod model;
 mod options;
+mod overwrite;

@@ -210,8 +210,9 @@ fn the_journal_of_an_import_of_edges_is_not_taken_for_one_of_triples() {
     std::fs::create_dir_all(root.join(".import")).unwrap();
     for (journal, kind) in [
         ("{\"version\":1}", ErrorKind::Invalid),
-        ("{\"kind\":\"triples\",\"version\":2}", ErrorKind::Version),
-        ("{\"kind\":\"triples\",\"version\":1}", ErrorKind::Corrupt),
+        ("{\"kind\":\"triples\",\"version\":1}", ErrorKind::Version),
+        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Version),
+        ("{\"kind\":\"triples\",\"version\":2}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
     ] {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();
@@ -226,4 +227,42 @@ fn the_journal_of_an_import_of_edges_is_not_taken_for_one_of_triples() {
     let kept = TripleImportOptions { overwrite: false, ..again.options.clone() };
     let error = Input { options: kept, ..again }.import(Arc::new(RealDisk), &root).unwrap_err();
     assert!(error.to_string().contains("holds a data set already"), "{error}");
+}
+
+#[test]
+fn a_fault_at_any_operation_of_an_overwrite_leaves_the_old_data_set_or_the_new_one() {
+    let mut input = Input::new();
+    let old = Input { parts: random_parts(20, 9), ..Input::new() };
+    std::fs::write(old.path("train.tsv"), text(&old.parts[&Part::Train][..20])).unwrap();
+    std::fs::write(old.path("valid.tsv"), text(&old.parts[&Part::Valid])).unwrap();
+    input.options.overwrite = true;
+    let root = input.path("count");
+    let make_old = |root: &Path| {
+        let mut import = begin(Arc::new(RealDisk), root, &old.options).unwrap();
+        import.text(Part::Train, &old.path("train.tsv"), None, &mut |_| Ok(())).unwrap();
+        import.finish(&mut |_| Ok(())).unwrap();
+        import.commit().unwrap();
+        std::fs::write(root.join("triples/mine.csv"), "mine").unwrap();
+        read(root)
+    };
+    let (before, expected) = (make_old(&root), input.expected());
+    let counting = Arc::new(FaultDisk::counting(&root));
+    input.import(counting.clone(), &root).unwrap();
+    for at in 0..counting.operations() {
+        let kinds = [FaultKind::Crash, FaultKind::NoSpace, FaultKind::Eio];
+        let kind = kinds[at as usize % 3];
+        let root = input.path(&format!("overwrite-{at}"));
+        make_old(&root);
+        let disk = FaultDisk::new(&root, FaultPlan { at, kind });
+        let _ = input.import(Arc::new(disk), &root);
+        let found = read(&root);
+        assert!(found == before || found == expected, "{kind:?} at operation {at}");
+        input
+            .import(Arc::new(RealDisk), &root)
+            .unwrap_or_else(|error| panic!("after {kind:?} at operation {at}: {error}"));
+        assert_eq!(read(&root), expected, "after {kind:?} at operation {at}");
+        assert_eq!(std::fs::read_to_string(root.join("triples/mine.csv")).unwrap(), "mine");
+        assert!(!root.join(".import").exists());
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

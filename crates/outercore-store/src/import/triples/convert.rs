@@ -34,6 +34,8 @@ struct Triple {
 pub(crate) struct Convert<'a> {
     pub disk: &'a dyn Disk,
     pub root: &'a Path,
+    /// The files of the arrays, by key.
+    pub files: &'a BTreeMap<String, String>,
     pub chunks: &'a [Chunk],
     pub tuning: &'a TripleTuning,
     pub weighted: bool,
@@ -324,7 +326,7 @@ struct Output {
 impl Output {
     fn create(convert: &Convert<'_>, part: Part) -> Result<Self> {
         let writer = |key: &str, dtype, row: &[u64]| {
-            ArrayWriter::create(convert.disk, convert.root, &format!("{key}.npy"), dtype, row)
+            ArrayWriter::create(convert.disk, convert.root, &convert.files[key], dtype, row)
         };
         let triples = writer(&part.key(), DType::I64, &[3])?;
         let weights =

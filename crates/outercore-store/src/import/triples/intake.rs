@@ -14,10 +14,10 @@ use outercore_text::{
 };
 
 use super::dictionary::Dictionary;
-use super::journal::{Chunk, Journal, Source, SourceRecord, other_count, other_source};
+use super::journal::{Chunk, Journal, Source, SourceRecord, Stage, other_count, other_source};
 use super::line::{Named, triple};
 use super::options::{Part, TripleImportOptions, TripleTuning};
-use crate::hold::Hold;
+use crate::destination::Destination;
 use crate::import::journal::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 
@@ -32,7 +32,7 @@ pub(crate) struct Intake {
     tuning: TripleTuning,
     /// As it is on disk, but for the source that is being taken.
     pub journal: Journal,
-    hold: Hold,
+    pub destination: Destination,
     /// The place of the next source among the sources.
     next: usize,
     open: Option<Open>,
@@ -83,7 +83,7 @@ impl Intake {
         options: &TripleImportOptions,
         tuning: TripleTuning,
         journal: Journal,
-        hold: Hold,
+        destination: Destination,
     ) -> Self {
         Self {
             disk,
@@ -91,7 +91,7 @@ impl Intake {
             options: options.clone(),
             tuning,
             journal,
-            hold,
+            destination,
             next: 0,
             open: None,
             taken: 0,
@@ -205,7 +205,8 @@ impl Intake {
         }
         let record = &self.journal.sources[self.next - 1];
         if record.complete {
-            return Err(other_count(self.next - 1, record.triples, pushed));
+            let error = other_count(self.next - 1, record.triples, pushed);
+            return Err(self.destination.mismatch(error));
         }
         named
             .check()
@@ -232,12 +233,13 @@ impl Intake {
         // The files are complete: what they hold in memory is not needed any more.
         self.open = None;
         if let Some(left) = self.journal.sources.get(self.next) {
-            return Err(Error::invalid(format!(
+            let error = Error::invalid(format!(
                 "the unfinished import has {} sources of triples, found {}: {} is missing",
                 self.journal.sources.len(),
                 self.next,
                 left.source
-            )));
+            ));
+            return Err(self.destination.mismatch(error));
         }
         Ok(())
     }
@@ -252,11 +254,18 @@ impl Intake {
             position: Position::default(),
             complete: false,
         };
+        let is_last = index + 1 == self.journal.sources.len();
+        let is_reading = self.journal.stage == Stage::Read;
         match self.journal.sources.get(index) {
-            Some(known) if known.part != part || known.source != fresh.source => {
-                return Err(other_source(index, known, &fresh));
+            Some(known) if known.part == part && known.source == fresh.source => {}
+            // It was not taken whole, so that nothing builds upon it.
+            Some(known) if is_reading && is_last && !known.complete => {
+                self.journal.forget_last(fresh);
             }
-            Some(_) => {}
+            Some(known) => {
+                let error = other_source(index, known, &fresh);
+                return Err(self.destination.mismatch(error));
+            }
             None => self.journal.sources.push(fresh),
         }
         self.next += 1;
@@ -264,6 +273,11 @@ impl Intake {
         (self.taken, self.durable, self.position) =
             (record.triples, record.triples, record.position);
         Ok(record.complete)
+    }
+
+    /// Whether a source was taken whole, so that what was taken is kept if the next one is refused.
+    pub fn has_whole_source(&self) -> bool {
+        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
     }
 
     /// Takes a triple that was checked.
@@ -293,8 +307,7 @@ impl Intake {
     fn opened(&mut self) -> Result<&mut Open> {
         if self.open.is_none() {
             let directory = self.root.join(IMPORT_DIRECTORY);
-            self.disk.create_dir_all(&directory)?;
-            self.hold.made()?;
+            self.destination.make()?;
             let bytes = self.journal.triples() * size_of::<Local>() as u64;
             let triples = self.file(&triples_path(&self.root), bytes)?;
             let runs = self.file(&runs_path(&self.root), self.journal.run_bytes())?;
@@ -362,7 +375,8 @@ impl Intake {
     fn close_pushed(&mut self) -> Result<()> {
         let Some(pushed) = self.pushed.take() else { return Ok(()) };
         if pushed < self.durable {
-            return Err(other_count(self.next - 1, self.durable, pushed));
+            let error = other_count(self.next - 1, self.durable, pushed);
+            return Err(self.destination.mismatch(error));
         }
         if self.journal.sources[self.next - 1].complete { Ok(()) } else { self.end() }
     }

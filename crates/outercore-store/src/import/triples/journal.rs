@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::dictionary::Run;
 use super::options::{Part, TripleImportOptions, Unknown};
 use super::{PartSummary, TripleArtifacts};
+use crate::destination::DROP;
+use crate::hold::journal_path;
 use crate::import::Duplicates;
-use crate::import::journal::{InputFile, journal_path};
+use crate::import::journal::{InputFile, other_import};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const KIND: &str = "triples";
-const HINT: &str = "pass `--overwrite` to drop the unfinished import and start again";
 
 /// Everything an import of triples needs to go on after it was stopped; `.import/journal.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,25 +157,18 @@ impl Journal {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(describe),
         };
-        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(HINT);
-        let other = || {
-            Error::invalid(format!(
-                "`{}` holds the unfinished import of other input or with other options",
-                root.display()
-            ))
-            .hint(format!("run the command it was begun with again to finish it, or {HINT}"))
-        };
+        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
         let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
         if found.kind != KIND {
-            return Err(other());
+            return Err(other_import(root));
         }
         if found.version != VERSION {
             let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-            return Err(Error::new(ErrorKind::Version, text).hint(HINT));
+            return Err(Error::new(ErrorKind::Version, text).hint(DROP));
         }
         let mut journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
         if journal.identity != *identity {
-            return Err(other());
+            return Err(other_import(root));
         }
         let rules = rules(options);
         if journal.rules != rules {
@@ -184,6 +178,24 @@ impl Journal {
             }
         }
         Ok(Some(journal))
+    }
+
+    /// Whether its files are as they were when it took them.
+    pub fn is_current(&self) -> bool {
+        self.sources.iter().all(|record| match &record.source {
+            Source::Text(file, _) => file.is_current(),
+            Source::Push => true,
+        })
+    }
+
+    /// Forgets what was taken of the last source, which must not be whole.
+    pub fn forget_last(&mut self, fresh: SourceRecord) {
+        let Some(last) = self.sources.last_mut() else { return };
+        *last = fresh;
+        let kept: u64 = self.sources.iter().map(|source| source.triples).sum();
+        while self.triples() > kept {
+            self.chunks.pop();
+        }
     }
 
     /// Replaces the journal on disk.
@@ -227,7 +239,7 @@ pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &Source
             expected.part
         )
     };
-    Error::invalid(what).hint(HINT)
+    Error::invalid(what)
 }
 
 /// The error for fewer or more triples than the unfinished import took from the caller.
@@ -237,5 +249,4 @@ pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
          from it",
         index + 1
     ))
-    .hint(HINT)
 }

@@ -21,19 +21,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use outercore_core::{Error, Result};
-use outercore_format::{
-    ArrayEntry, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest, NodeType, keys, utc_timestamp,
-};
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, Manifest, NodeType, keys, utc_timestamp};
 use outercore_io::Disk;
 use outercore_text::Dialect;
 use serde::{Deserialize, Serialize};
 
-use super::graph::discard;
 use super::journal::InputFile;
 use super::progress::OnProgress;
-use crate::editor;
-use crate::hold::Hold;
+use crate::destination::{Destination, Request};
 use convert::Convert;
 use intake::{Intake, uneven};
 use journal::{Identity, Journal, Named, Stage};
@@ -130,7 +126,7 @@ pub struct TripleBatch<'a> {
 /// **Restart** What is durable is noted in `.import/journal.json`. The same import begun again (same
 /// columns and fingerprint, same sources in the same order) goes on from there; what happens to
 /// unknown names and duplicates may be decided anew. Until [`TripleImport::commit`] there is no
-/// data set.
+/// data set, or the one that is to be replaced, whole.
 ///
 /// **Cost** On disk, until it is done: 16 bytes a triple, the names of every chunk, and 16 bytes a
 /// triple for comparing where they do not fit in memory.
@@ -173,8 +169,8 @@ impl TripleImport {
     /// of batches.
     ///
     /// # Errors
-    /// `Invalid`: `root` holds a data set, or another unfinished import, or somebody else writes to
-    /// it. `Budget`: too little memory, with the least that would do.
+    /// `Invalid`: `root` holds a data set, or another unfinished import, or something else, or
+    /// somebody writes to it. `Budget`: too little memory, with the least that would do.
     pub fn begin(
         disk: Shared<dyn Disk>,
         root: &Path,
@@ -182,19 +178,18 @@ impl TripleImport {
         fingerprint: &str,
     ) -> Result<Self> {
         let tuning = options.tuning()?;
-        let hold = Hold::begin(root)?;
-        if options.overwrite {
-            discard(&*disk, root)?;
-        } else if root.join(MANIFEST_FILE).exists() {
-            // The last step of an import that was committed.
-            disk.remove_dir_all(&root.join(IMPORT_DIRECTORY))?;
-            return Err(Error::invalid(format!("`{}` holds a data set already", root.display()))
-                .hint("choose another directory, or pass `--overwrite` to replace it"));
-        }
+        let request = Request {
+            overwrite: options.overwrite,
+            command: &options.provenance.command,
+            inputs: &options.provenance.inputs,
+        };
+        let mut destination = Destination::begin(Shared::clone(&disk), root, request)?;
         let identity = Identity::new(&options, fingerprint);
-        let journal = Journal::load(root, &options, &identity)?
-            .unwrap_or_else(|| Journal::new(&options, identity));
-        let intake = Intake::new(Shared::clone(&disk), root, &options, tuning, journal, hold);
+        let load = |root: &Path| Journal::load(root, &options, &identity);
+        let known = destination.resume(load, Journal::is_current)?;
+        let journal = known.unwrap_or_else(|| Journal::new(&options, identity));
+        let intake =
+            Intake::new(Shared::clone(&disk), root, &options, tuning, journal, destination);
         let root = root.to_owned();
         Ok(Self { disk, root, options, tuning, intake, artifacts: None, failed: false })
     }
@@ -218,6 +213,7 @@ impl TripleImport {
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         self.guarded(|import| {
+            import.intake.destination.refuse_inside(path)?;
             import.intake.text(part, InputFile::of_kind("triples", path)?, dialect, on_progress)
         })
     }
@@ -283,7 +279,7 @@ impl TripleImport {
     ///
     /// # Errors
     /// `Invalid`: the import is not finished. As [`editor::commit`].
-    pub fn commit(self) -> Result<Manifest> {
+    pub fn commit(mut self) -> Result<Manifest> {
         let Some(artifacts) = self.artifacts else {
             return Err(Error::invalid("the import of triples is not finished"));
         };
@@ -295,15 +291,14 @@ impl TripleImport {
         manifest.provenance = self.options.provenance;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         manifest.created = utc_timestamp(now);
-        editor::commit(&*self.disk, &self.root, &manifest)?;
-        // The commit stands, whether or not the journal goes.
-        let _ = self.disk.remove_dir_all(&self.root.join(IMPORT_DIRECTORY));
+        self.intake.destination.commit(&manifest)?;
         Ok(manifest)
     }
 
     fn close_reading(&mut self) -> Result<()> {
         let journal = &mut self.intake.journal;
         if !journal.chunks.iter().any(|chunk| chunk.part == Part::Train) {
+            self.intake.destination.give_up();
             return Err(Error::invalid("`train` has no triples")
                 .hint("is it the right file? blank lines and a header are no triples"));
         }
@@ -313,16 +308,27 @@ impl TripleImport {
 
     /// Merges the dictionaries and judges what `train` does not know.
     fn name(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
+        let keys = [Names::Entity, Names::Relation]
+            .map(|names| [names.offsets_key(), names.bytes_key()])
+            .concat();
+        self.intake.destination.claim(&keys.iter().map(String::as_str).collect::<Vec<_>>())?;
         let merge = Merge {
             disk: &*self.disk,
             root: &self.root,
+            files: self.intake.destination.files(),
             chunks: &self.intake.journal.chunks,
             tuning: &self.tuning,
             memory: self.options.memory,
             keep: self.options.unknown == Unknown::Keep,
         };
-        let entities = merge.run(Names::Entity, &mut *on_progress)?;
-        let relations = merge.run(Names::Relation, on_progress)?;
+        let merged = merge.run(Names::Entity, &mut *on_progress).and_then(|entities| {
+            merge.run(Names::Relation, on_progress).map(|relations| (entities, relations))
+        });
+        // Other runs than these come of reading with another budget only.
+        if merged.as_ref().is_err_and(|error| error.kind() == ErrorKind::Budget) {
+            self.intake.destination.give_up();
+        }
+        let (entities, relations) = merged?;
         let mut named = Named {
             entities: entities.names,
             relations: relations.names,
@@ -347,6 +353,9 @@ impl TripleImport {
     }
 
     fn write(&mut self, mut named: Named, on_progress: OnProgress<'_>) -> Result<()> {
+        let keys = named.parts.keys().flat_map(|part| [part.key(), part.weight_key()]);
+        let keys: Vec<String> = keys.collect();
+        self.intake.destination.claim(&keys.iter().map(String::as_str).collect::<Vec<_>>())?;
         let arrays = self.convert().write(&mut named, on_progress)?;
         self.disk.sync_dir(&self.root.join("triples"))?;
         self.disk.sync_dir(&self.root)?;
@@ -359,6 +368,7 @@ impl TripleImport {
         Convert {
             disk: &*self.disk,
             root: &self.root,
+            files: self.intake.destination.files(),
             chunks: &self.intake.journal.chunks,
             tuning: &self.tuning,
             weighted: self.options.columns.has_weight(),
@@ -379,7 +389,11 @@ impl TripleImport {
                 .hint("begin it again; it goes on from its journal"));
         }
         let result = step(self);
-        self.failed = result.is_err();
+        if let Err(error) = &result {
+            self.failed = true;
+            let is_worth_keeping = self.intake.has_whole_source();
+            self.intake.destination.failed(error, is_worth_keeping);
+        }
         result
     }
 }

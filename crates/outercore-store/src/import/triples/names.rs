@@ -90,6 +90,8 @@ pub(crate) struct Merged {
 pub(crate) struct Merge<'a> {
     pub disk: &'a dyn Disk,
     pub root: &'a Path,
+    /// The files of the arrays, by key.
+    pub files: &'a BTreeMap<String, String>,
     pub chunks: &'a [Chunk],
     pub tuning: &'a TripleTuning,
     pub memory: Bytes,
@@ -108,7 +110,7 @@ impl Merge<'_> {
         let mut runs = Runs::open(self, kind)?;
         let mut maps = Maps::create(self, kind)?;
         let writer = |key: &str, dtype| {
-            ArrayWriter::create(self.disk, self.root, &format!("{key}.npy"), dtype, &[])
+            ArrayWriter::create(self.disk, self.root, &self.files[key], dtype, &[])
         };
         let mut offsets = writer(&kind.offsets_key(), DType::U64)?;
         let mut bytes = writer(&kind.bytes_key(), DType::U8)?;
@@ -220,7 +222,7 @@ impl Runs {
                     merge.memory
                 ),
             )
-            .hint(format!("start again with `--overwrite --memory {}MiB`", (least.0 >> 20) + 1)));
+            .hint(format!("run the same command with `--memory {}MiB`", (least.0 >> 20) + 1)));
         }
         let cursors = merge.chunks.iter().map(|chunk| {
             let run = kind.run(chunk);

@@ -1,0 +1,172 @@
+//! Which files of a data set an unfinished import has claimed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::{IMPORT_DIRECTORY, Manifest, keys};
+use outercore_io::Disk;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::DataSet;
+use crate::hold::JOURNAL;
+
+/// The file in `.import` that names them.
+const CLAIMS: &str = "files.json";
+/// The claims on their way to be.
+const NEW_CLAIMS: &str = "files.tmp";
+const VERSION: u32 = 1;
+
+/// The files of an unfinished import, noted in `.import/files.json` before they are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claims {
+    version: u32,
+    /// The command that began it.
+    pub command: String,
+    /// Whether it was to replace a data set.
+    pub overwrite: bool,
+    /// By key.
+    pub files: BTreeMap<String, String>,
+    /// Files of the data set that the import replaces, to be removed once it is committed.
+    pub replaced: BTreeSet<String>,
+}
+
+impl Claims {
+    pub fn new(command: &str, overwrite: bool) -> Self {
+        Self {
+            version: VERSION,
+            command: command.to_owned(),
+            overwrite,
+            files: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+        }
+    }
+
+    /// What the import that was stopped in `root` noted; `None` where there is nothing to read.
+    pub fn load(root: &Path) -> Option<Self> {
+        let text = std::fs::read(root.join(IMPORT_DIRECTORY).join(CLAIMS)).ok()?;
+        let claims: Self = serde_json::from_slice(&text).ok()?;
+        let sound = |file: &String| keys::validate(file).is_ok();
+        let files_are_inside = claims.files.values().chain(&claims.replaced).all(sound);
+        (claims.version == VERSION && files_are_inside).then_some(claims)
+    }
+
+    /// Whether the import has become the data set.
+    pub fn is_committed(&self, manifest: &Manifest) -> bool {
+        let named = inside(manifest);
+        self.files.values().any(|file| named.contains(file))
+    }
+
+    /// Replaces what is on disk.
+    pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
+        let text = serde_json::to_vec(self)
+            .map_err(|error| Error::internal(format!("files of an import: {error}")))?;
+        disk.replace(&root.join(IMPORT_DIRECTORY).join(CLAIMS), &text)
+    }
+
+    /// Removes what the import has replaced and what it left over, now that `manifest` is there.
+    pub fn clean(&self, disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
+        let named = inside(manifest);
+        let unnamed = self.replaced.iter().chain(self.files.values());
+        remove_all(disk, root, unnamed.filter(|file| !named.contains(*file)))
+    }
+}
+
+/// Files that an unfinished import in `root` has claimed, which another change must not take.
+pub(crate) fn claimed(root: &Path) -> BTreeSet<String> {
+    Claims::load(root).map_or_else(BTreeSet::new, |claims| claims.files.into_values().collect())
+}
+
+/// Ends the clean-up of an import that was committed in `root`, which must be held.
+pub(crate) fn recover(disk: &dyn Disk, root: &Path) {
+    if !root.join(IMPORT_DIRECTORY).exists() || !foreign_state(root).is_empty() {
+        return;
+    }
+    let Ok(manifest) = DataSet::read_manifest(root) else { return };
+    // Without claims it is what was left of them, or an earlier release's.
+    let claims = Claims::load(root);
+    if claims.as_ref().is_none_or(|claims| claims.is_committed(&manifest)) {
+        let claims = claims.unwrap_or_else(|| Claims::new("", false));
+        // What stays is unused, and the next writer tries again.
+        let _ = claims.clean(disk, root, &manifest);
+    }
+}
+
+/// Whether `.import` in `root` is an import's that was stopped, or committed and not cleaned up.
+pub(crate) fn is_unfinished(root: &Path) -> bool {
+    let state = root.join(IMPORT_DIRECTORY);
+    state.join(CLAIMS).is_file() || state.join(JOURNAL).is_file()
+}
+
+/// What is in `.import` although no import of ours has left it there.
+pub(crate) fn foreign_state(root: &Path) -> Vec<String> {
+    if is_unfinished(root) {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir(root.join(IMPORT_DIRECTORY)).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name()).filter(|name| name != NEW_CLAIMS);
+    names.map(|name| format!("{IMPORT_DIRECTORY}/{}", name.to_string_lossy())).collect()
+}
+
+/// Removes `files` below `root`, and then the state of the import that made them.
+///
+/// The journal goes first, so that nothing goes on with files that are going, and what says whose
+/// the files are goes last, so that a crash in between leaves none that nobody knows.
+pub(crate) fn remove_all<'a>(
+    disk: &dyn Disk,
+    root: &Path,
+    files: impl Iterator<Item = &'a String>,
+) -> Result<()> {
+    let state = root.join(IMPORT_DIRECTORY);
+    if !state.exists() {
+        return Ok(());
+    }
+    disk.remove_file(&state.join(JOURNAL))?;
+    disk.sync_dir(&state)?;
+    remove_files(disk, root, files)?;
+    let context = || format!("directory `{}`", state.display());
+    for entry in std::fs::read_dir(&state).with_context(context)? {
+        let entry = entry.with_context(context)?;
+        if entry.file_type().with_context(context)?.is_dir() {
+            disk.remove_dir_all(&entry.path())?;
+        } else if entry.file_name() != CLAIMS {
+            disk.remove_file(&entry.path())?;
+        }
+    }
+    disk.sync_dir(&state)?;
+    disk.remove_dir_all(&state)
+}
+
+/// Removes `files` below `root`, and the directories that are empty then.
+fn remove_files<'a>(
+    disk: &dyn Disk,
+    root: &Path,
+    files: impl Iterator<Item = &'a String>,
+) -> Result<()> {
+    let mut directories = BTreeSet::new();
+    for file in files {
+        let path = root.join(file);
+        if path.symlink_metadata().is_ok() {
+            disk.remove_file(&path)?;
+        }
+        let above = Path::new(file).ancestors().skip(1);
+        directories.extend(above.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned));
+    }
+    for directory in directories.iter().rev() {
+        disk.remove_empty_dir(&root.join(directory))?;
+    }
+    Ok(())
+}
+
+/// The names that the file of the array under `key` may have, the usual one first.
+pub(crate) fn numbered(key: &str) -> impl Iterator<Item = String> {
+    let more = (1..).map(move |number: u64| format!("{key}.{number}.npy"));
+    std::iter::once(format!("{key}.npy")).chain(more)
+}
+
+/// The files of a manifest that lie in the data set.
+pub(crate) fn inside(manifest: &Manifest) -> BTreeSet<String> {
+    let entries = manifest.arrays.values().filter(|entry| !entry.external);
+    entries.map(|entry| entry.file.clone()).collect()
+}

@@ -1,0 +1,393 @@
+//! The directory that an import writes to: whose it is, and which files in it are the import's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc as Shared;
+
+use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
+use outercore_io::Disk;
+
+use crate::claims::{Claims, foreign_state, inside, is_unfinished, numbered, recover, remove_all};
+use crate::dataset::{DataSet, read_manifest_bytes};
+use crate::editor;
+use crate::hold::{Hold, journal_path};
+
+/// What lies in a data set beside the arrays and does not belong to it, and what a new file system
+/// begins with.
+const OWN: [&str; 7] = [
+    IMPORT_DIRECTORY,
+    ".grid",
+    "device.json",
+    "far.json",
+    "graph.tmp",
+    MANIFEST_FILE,
+    "lost+found",
+];
+
+/// The way out of an unfinished import.
+pub(crate) const DROP: &str = "pass `--overwrite` to drop the unfinished import and start again";
+
+/// How an import was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request<'a> {
+    /// Whether to replace a data set that is there.
+    pub overwrite: bool,
+    /// The command, for the message to whoever begins another import here.
+    pub command: &'a str,
+    /// The names of the inputs.
+    pub inputs: &'a [String],
+}
+
+/// The directory that an import writes to, held.
+///
+/// An import writes its arrays under names that nothing has, so that a data set in the same
+/// directory stays whole. The manifest that names them makes them the data set; the files of the
+/// old one go last.
+///
+/// Dropped before anything of the import is durable, it leaves nothing behind.
+pub(crate) struct Destination {
+    disk: Shared<dyn Disk>,
+    root: PathBuf,
+    hold: Hold,
+    overwrite: bool,
+    command: String,
+    /// As on disk once `made`.
+    claims: Claims,
+    made: bool,
+    /// Whether the directory is held, so that what an import has left in it is this one's.
+    is_held: bool,
+    /// Whether an earlier run has left its state.
+    has_state: bool,
+    /// Whether it says which files are its own.
+    has_claims: bool,
+    /// The manifest that was there at the beginning, and the files that it names.
+    before: Option<Vec<u8>>,
+    old: BTreeSet<String>,
+    /// Directories that were not there before, outermost first.
+    created: Vec<PathBuf>,
+    is_hopeless: bool,
+    /// The process that writes; one forked from it only forgets.
+    owner: u32,
+}
+
+impl Destination {
+    /// Holds the directory `root`, whether it is there yet or not.
+    ///
+    /// # Errors
+    /// `Invalid`: it holds a data set and is not to be replaced, or something that is no data set;
+    /// an input lies in it; or somebody else writes to it. Nothing is changed then.
+    pub fn begin(disk: Shared<dyn Disk>, root: &Path, request: Request<'_>) -> Result<Self> {
+        let hold = Hold::begin(root)?;
+        if root.is_dir() {
+            recover(&*disk, root);
+        }
+        let manifest = judge(root)?;
+        if manifest.is_some() && !request.overwrite {
+            return Err(Error::invalid(format!("`{}` holds a data set already", root.display()))
+                .hint("choose another directory, or pass `--overwrite` to replace it"));
+        }
+        for input in request.inputs {
+            refuse_inside(root, Path::new(input))?;
+        }
+        let before = manifest.is_some().then(|| read_manifest_bytes(root)).transpose()?;
+        let known = Claims::load(root);
+        let has_claims = known.is_some();
+        Ok(Self {
+            disk,
+            root: root.to_owned(),
+            hold,
+            overwrite: request.overwrite,
+            command: request.command.to_owned(),
+            has_state: root.join(IMPORT_DIRECTORY).exists(),
+            has_claims,
+            claims: known.unwrap_or_else(|| Claims::new(request.command, request.overwrite)),
+            made: false,
+            is_held: root.is_dir(),
+            before,
+            old: manifest.as_ref().map(inside).unwrap_or_default(),
+            created: Vec::new(),
+            is_hopeless: false,
+            owner: std::process::id(),
+        })
+    }
+
+    /// What `load` finds of the import that was stopped here, if this one goes on with it.
+    ///
+    /// With `--overwrite` an import goes on only with one that was begun with it too, whose inputs
+    /// are still the same; any other is dropped.
+    pub fn resume<J>(
+        &mut self,
+        load: impl FnOnce(&Path) -> Result<Option<J>>,
+        is_current: impl FnOnce(&J) -> bool,
+    ) -> Result<Option<J>> {
+        let found = load(&self.root).and_then(|journal| match journal {
+            Some(_) if !self.has_claims => Err(self.unknown_files()),
+            other => Ok(other),
+        });
+        let goes_on = match &found {
+            Ok(None) => false,
+            Ok(Some(journal)) => !self.overwrite || self.claims.overwrite && is_current(journal),
+            Err(error) => {
+                let is_told = matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted);
+                !self.overwrite || is_told
+            }
+        };
+        if goes_on {
+            return found;
+        }
+        if self.has_state {
+            self.drop_state()?;
+        }
+        Ok(None)
+    }
+
+    fn unknown_files(&self) -> Error {
+        let state = self.root.join(IMPORT_DIRECTORY);
+        Error::corrupt(format!("list of files in `{}`: it cannot be read", state.display()))
+            .hint(DROP)
+    }
+
+    /// Adds to the error for sources that are not those of the unfinished import what to do then.
+    pub fn mismatch(&mut self, error: Error) -> Error {
+        if !self.overwrite {
+            return error.hint(DROP);
+        }
+        self.give_up();
+        error.hint("the unfinished import was dropped: run the command again to start anew")
+    }
+
+    /// Nothing that was taken is of use: all of it goes when the import has failed.
+    pub fn give_up(&mut self) {
+        self.is_hopeless = true;
+    }
+
+    /// The import ended with `error`. One that the same input and options would meet again leaves
+    /// nothing behind, unless so much was taken that it is worth keeping.
+    pub fn failed(&mut self, error: &Error, is_worth_keeping: bool) {
+        use ErrorKind::{Corrupt, Invalid, NotFound, Unsupported, Version};
+        let is_refusal =
+            matches!(error.kind(), Invalid | NotFound | Corrupt | Version | Unsupported);
+        if self.is_hopeless || is_refusal && !is_worth_keeping {
+            self.discard();
+        }
+    }
+
+    /// Makes the directory and notes in it that an import has begun.
+    pub fn make(&mut self) -> Result<()> {
+        if self.made {
+            return Ok(());
+        }
+        let state = self.root.join(IMPORT_DIRECTORY);
+        let above = self.root.ancestors();
+        let missing = above.take_while(|path| !path.as_os_str().is_empty() && !path.exists());
+        let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        missing.reverse();
+        self.created.extend(missing);
+        self.disk.create_dir_all(&self.root)?;
+        self.hold.made()?;
+        (self.made, self.is_held) = (true, true);
+        self.disk.create_dir_all(&state)?;
+        self.disk.sync_dir(&self.root)?;
+        self.save()
+    }
+
+    /// Chooses a file for the array under each of `keys`, and notes it before it is made.
+    ///
+    /// A file that the data set in the directory names, or that anybody has put there, is not
+    /// taken. An import that goes on keeps its own.
+    pub fn claim(&mut self, keys: &[&str]) -> Result<()> {
+        self.make()?;
+        let before = self.claims.files.len();
+        for &key in keys {
+            if !self.claims.files.contains_key(key) {
+                outercore_format::keys::validate(key)?;
+                let file = self.free_file(key);
+                self.claims.files.insert(key.to_owned(), file);
+            }
+        }
+        if self.claims.files.len() > before { self.save() } else { Ok(()) }
+    }
+
+    fn free_file(&self, key: &str) -> String {
+        let is_free = |file: &String| {
+            !self.old.contains(file)
+                && !self.claims.files.values().any(|claimed| claimed == file)
+                && self.root.join(file).symlink_metadata().is_err()
+        };
+        numbered(key).find(is_free).expect("there are more numbers than files")
+    }
+
+    /// The files that were claimed, by key.
+    pub fn files(&self) -> &BTreeMap<String, String> {
+        &self.claims.files
+    }
+
+    /// Refuses an input that lies in the directory.
+    pub fn refuse_inside(&self, input: &Path) -> Result<()> {
+        refuse_inside(&self.root, input)
+    }
+
+    /// Makes `manifest` the data set, and removes what it replaces.
+    ///
+    /// # Errors
+    /// As [`editor::commit`]. `Invalid`: somebody has changed the data set meanwhile.
+    pub fn commit(&mut self, manifest: &Manifest) -> Result<()> {
+        self.make()?;
+        self.require_unchanged()?;
+        let named = inside(manifest);
+        self.claims.replaced = self.old.difference(&named).cloned().collect();
+        if !self.claims.replaced.is_empty() {
+            self.save()?;
+        }
+        editor::commit(&*self.disk, &self.root, manifest)?;
+        // The commit stands, whether or not the room is given back; the next writer tries again.
+        let _ = self.claims.clean(&*self.disk, &self.root, manifest);
+        Ok(())
+    }
+
+    fn require_unchanged(&self) -> Result<()> {
+        let there = self.root.join(MANIFEST_FILE).exists();
+        let now = there.then(|| read_manifest_bytes(&self.root)).transpose()?;
+        if now == self.before {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "data set `{}`: changed by somebody else meanwhile",
+            self.root.display()
+        ))
+        .hint("run the command again"))
+    }
+
+    /// Removes all that the import has made, as far as the disk allows.
+    fn discard(&mut self) {
+        if !self.is_held {
+            return;
+        }
+        let dropped = self.drop_state();
+        if dropped.is_ok() {
+            for directory in self.created.drain(..).rev() {
+                // One that has something in it stays.
+                let _ = self.disk.remove_empty_dir(&directory);
+            }
+        }
+    }
+
+    /// Removes the files and the state of the import, which begins anew afterwards.
+    fn drop_state(&mut self) -> Result<()> {
+        let files = self.claims.files.values().filter(|file| !self.old.contains(*file));
+        remove_all(&*self.disk, &self.root, files)?;
+        (self.made, self.has_state) = (false, false);
+        self.claims.files.clear();
+        (self.claims.overwrite, self.claims.command) = (self.overwrite, self.command.clone());
+        Ok(())
+    }
+
+    /// Whether the import could go on, or is the data set already.
+    fn is_durable(&self) -> bool {
+        let manifest = DataSet::read_manifest(&self.root);
+        journal_path(&self.root).exists()
+            || manifest.is_ok_and(|manifest| self.claims.is_committed(&manifest))
+    }
+
+    fn save(&self) -> Result<()> {
+        self.claims.save(&*self.disk, &self.root)
+    }
+}
+
+impl Drop for Destination {
+    fn drop(&mut self) {
+        let is_ours = self.made && self.owner == std::process::id();
+        if is_ours && self.root.join(IMPORT_DIRECTORY).exists() && !self.is_durable() {
+            self.discard();
+        }
+    }
+}
+
+/// The hint for whoever begins another import where one was stopped.
+pub(crate) fn way_on(root: &Path) -> String {
+    let command = Claims::load(root).map_or_else(String::new, |claims| claims.command);
+    let finish = if command.is_empty() {
+        "run the command it was begun with again to finish it".to_owned()
+    } else {
+        format!("finish it by `{command}`")
+    };
+    format!("{finish}, or {DROP}")
+}
+
+/// The manifest of the data set in `root`, if there is one.
+///
+/// # Errors
+/// `Invalid`: a directory with something in it that is neither a data set nor an unfinished import,
+/// or no directory. `Corrupt`, `Version`: a manifest that cannot be read.
+fn judge(root: &Path) -> Result<Option<Manifest>> {
+    let name = root.display();
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::invalid(format!("`{name}` is a file, expected a directory"))
+                .hint("choose another name by `--out`"));
+        }
+        Err(error) => return Err(error).with_context(|| format!("directory `{name}`")),
+    };
+    let mut foreign = foreign_state(root);
+    if foreign.is_empty() && root.join(MANIFEST_FILE).symlink_metadata().is_ok() {
+        return DataSet::read_manifest(root).map(Some).map_err(not_replaced);
+    }
+    for entry in entries {
+        let found = entry.with_context(|| format!("directory `{name}`"))?.file_name();
+        if !OWN.iter().any(|own| found == *own) {
+            foreign.push(found.to_string_lossy().into_owned());
+        }
+    }
+    if is_unfinished(root) {
+        return Ok(None);
+    }
+    if foreign.is_empty() { Ok(None) } else { Err(not_ours(root, foreign)) }
+}
+
+/// The error for a manifest that cannot be read, so that nobody knows which files are the data set's.
+fn not_replaced(error: Error) -> Error {
+    let text = error.to_string();
+    let what = text.split("\nhint: ").next().unwrap_or_default();
+    Error::new(error.kind(), what).hint(
+        "only a data set that can be read is replaced: choose another directory by `--out`, or \
+         remove this one yourself",
+    )
+}
+
+fn not_ours(root: &Path, mut foreign: Vec<String>) -> Error {
+    const NAMED: usize = 3;
+    foreign.sort_unstable();
+    let more = foreign.len().saturating_sub(NAMED);
+    foreign.truncate(NAMED);
+    let mut listed = foreign.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        listed = format!("{listed} and {more} more");
+    }
+    Error::invalid(format!(
+        "`{}` holds {listed} and no data set, expected an empty or a new directory",
+        root.display()
+    ))
+    .hint("choose another directory by `--out`; nothing in this one was changed")
+}
+
+/// # Errors
+/// `Invalid`: `input` is a file that lies in `root`.
+fn refuse_inside(root: &Path, input: &Path) -> Result<()> {
+    let (Ok(directory), Ok(file)) = (std::fs::canonicalize(root), std::fs::canonicalize(input))
+    else {
+        return Ok(());
+    };
+    if !file.starts_with(&directory) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "input `{}` lies in `{}`, where the data set is to be written",
+        input.display(),
+        root.display()
+    ))
+    .hint("move it elsewhere, or choose another directory by `--out`"))
+}
