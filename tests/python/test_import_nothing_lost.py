@@ -1,0 +1,134 @@
+"""An import that is refused, killed or wrong loses nothing of what was in its directory."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outercore
+from outercore import _core
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(_core, "Importer"), reason="the native module has no importer yet"
+)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """All files below `root`."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def graph(tmp_path: Path, outcome: Any) -> Path:
+    """A data set of three nodes, with a file of the user among its arrays."""
+    (tmp_path / "good.csv").write_text("0,1\n1,2\n")
+    assert outcome("import", "good.csv", "--out", "graph")[0] == 0
+    root = tmp_path / "graph"
+    (root / "edges" / "part0.csv").write_text("0,1\n")
+    return root
+
+
+def test_an_overwrite_that_is_refused_keeps_the_old_data_set(graph: Path, outcome: Any) -> None:
+    before = contents(graph)
+    (graph.parent / "bad.csv").write_text("0,1\n1,2\nno,edge\n")
+    code, _, err = outcome("import", "bad.csv", "--out", "graph", "--overwrite")
+    assert code != 0
+    assert "bad.csv" in err
+    assert contents(graph) == before
+    assert outcome("check", "graph")[0] == 0
+
+
+def test_an_overwrite_replaces_the_data_set_and_keeps_files_of_the_user(
+    graph: Path, outcome: Any
+) -> None:
+    (graph.parent / "more.csv").write_text("0,1\n1,2\n2,3\n3,4\n")
+    assert outcome("import", "more.csv", "--out", "graph", "--overwrite")[0] == 0
+    assert outercore.open(graph).num_nodes == 5
+    assert (graph / "edges" / "part0.csv").read_text() == "0,1\n"
+    assert outcome("check", "graph")[0] == 0
+
+
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
+def test_an_import_into_the_folder_of_its_own_input_is_refused_and_the_input_stays(
+    tmp_path: Path, outcome: Any, overwrite: tuple[str, ...]
+) -> None:
+    part = tmp_path / "raw" / "edges" / "part0.csv"
+    part.parent.mkdir(parents=True)
+    part.write_text("0,1\n1,2\n")
+    code, _, err = outcome("import", part, "--out", "raw", *overwrite)
+    assert code != 0
+    assert "expected an empty or a new directory" in err
+    assert "--out" in err
+    assert contents(tmp_path / "raw") == {"edges/part0.csv": b"0,1\n1,2\n"}
+
+
+def test_an_array_of_the_data_set_is_not_taken_as_input_of_what_replaces_it(
+    graph: Path, outcome: Any
+) -> None:
+    before = contents(graph)
+    array = graph / "edges" / "edge" / "sources.npy"
+    code, _, err = outcome("import", array, "--out", "graph", "--overwrite")
+    assert code != 0
+    assert err
+    assert contents(graph) == before
+
+
+def test_a_graph_json_of_another_program_is_kept(tmp_path: Path, outcome: Any) -> None:
+    (tmp_path / "good.csv").write_text("0,1\n1,2\n")
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "graph.json").write_text('{"nodes": [], "links": []}')
+    for overwrite in [(), ("--overwrite",)]:
+        code, _, err = outcome("import", "good.csv", "--out", "theirs", *overwrite)
+        assert code != 0
+        assert "only a data set that can be read is replaced" in err
+        assert contents(folder) == {"graph.json": b'{"nodes": [], "links": []}'}
+
+
+def test_a_corrected_command_after_a_slip_works(tmp_path: Path, outcome: Any) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,x\n")
+    assert outcome("import", "edges.csv", "--out", "graph", "--undirected")[0] != 0
+    assert not (tmp_path / "graph").exists()
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    code, _, err = outcome("import", "edges.csv", "--out", "graph")
+    assert code == 0, err
+    assert outcome("check", "graph")[0] == 0
+
+
+@pytest.mark.slow
+def test_a_killed_overwrite_leaves_one_data_set_whole_and_the_command_again_ends_it(
+    graph: Path, outcome: Any
+) -> None:
+    generator = np.random.default_rng(1)
+    edges = generator.integers(0, 100_000, (500_000, 2))
+    edges[0, 0] = 99_999
+    np.save(graph.parent / "large.npy", edges)
+    arguments = ["import", "large.npy", "--out", "graph", "--overwrite"]
+    command = [sys.executable, "-m", "outercore", *arguments]
+    old = shutil.copytree(graph, graph.parent / "old")
+    started = time.monotonic()
+    subprocess.run(command, cwd=graph.parent, check=True, capture_output=True)
+    duration = time.monotonic() - started
+    for part in (0.5, 0.75, 0.9):
+        shutil.rmtree(graph)
+        shutil.copytree(old, graph)
+        child = subprocess.Popen(
+            command, cwd=graph.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(part * duration)
+        child.kill()
+        child.wait()
+        assert outcome("check", "graph")[0] == 0, f"killed after {part} of an import"
+        assert outercore.open(graph).num_nodes in (3, 100_000)
+        assert (graph / "edges" / "part0.csv").read_text() == "0,1\n"
+    assert outcome(*arguments)[0] == 0
+    assert outcome("check", "graph")[0] == 0
+    assert outercore.open(graph).num_nodes == 100_000
