@@ -21,12 +21,20 @@ import outercore as oc
 
 
 class InNeighbours(BaseSampler):
-    """A sampler of the user's own: all in-neighbours of the seeds, one hop."""
+    """A custom sampler: all in-neighbours of the seeds, one hop."""
 
-    def __init__(self, offsets: torch.Tensor, sources: torch.Tensor) -> None:
-        """Sample from a CSC."""
+    def __init__(
+        self, offsets: torch.Tensor, sources: torch.Tensor, edge_ids: torch.Tensor | None
+    ) -> None:
+        """Sample from a CSC; without ``edge_ids`` the id of an arc is its position."""
         self.offsets = offsets
         self.sources = sources
+        self.edge_ids = edge_ids
+
+    @property
+    def edge_permutation(self) -> torch.Tensor | None:
+        """What PyG makes ``e_id`` of: the row of the imported edge list of every arc."""
+        return self.edge_ids
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: object) -> SamplerOutput:
         """The seeds with their in-neighbours, numbered seeds first."""
@@ -61,11 +69,11 @@ def main() -> None:
 
     feature_store, graph_store = graph.pyg()
     print("node arrays:", [attr.attr_name for attr in feature_store.get_all_tensor_attrs()])
-    sources, offsets = graph_store.get_edge_index(graph_store.get_all_edge_attrs()[0])
+    sources, offsets, edge_ids = graph_store.csc()
 
     loader = NodeLoader(
         (feature_store, graph_store),
-        node_sampler=InNeighbours(offsets, sources),
+        node_sampler=InNeighbours(offsets, sources, edge_ids),
         input_nodes=torch.from_numpy(graph.split("train")),
         batch_size=64,
     )

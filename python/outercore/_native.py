@@ -16,7 +16,7 @@ from outercore import _core
 Progress = Callable[[str, int, int, str], None]
 """Called as `progress(phase, done, total, unit)`; what it raises stops the work."""
 
-Role = Literal["features", "labels", "split", "array"]
+Role = Literal["features", "labels", "split", "array", "edge", "names"]
 
 
 class Importer:
@@ -35,9 +35,9 @@ class Importer:
     def __exit__(self, *_: object) -> None:
         self._core.close()
 
-    def edges_text(self, path: Path) -> None:
-        """Takes a text file of edges: CSV, TSV, SNAP or Matrix Market, packed or not."""
-        self._core.edges_text(str(path))
+    def edges_text(self, path: Path, text: str) -> None:
+        """Takes a text file of edges; `text` says how it is written and where the ends are."""
+        self._core.edges_text(str(path), text)
 
     def edges_npy(self, path: Path) -> None:
         """Takes a `.npy` of edges, [E, 2] or [2, E]."""
@@ -92,9 +92,9 @@ class TripleImporter:
     def __exit__(self, *_: object) -> None:
         self._core.close()
 
-    def text(self, part: str, path: Path) -> None:
-        """Takes a text file of triples, packed or not."""
-        self._core.text(part, str(path))
+    def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
+        """Takes a text file of triples, written as `dialect` says."""
+        self._core.text(part, str(path), json.dumps(dialect))
 
     def push(
         self,

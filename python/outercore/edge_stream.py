@@ -24,7 +24,7 @@ class EdgeBlock:
     """Node ids, where values come from."""
     target: NDArray[np.int64]
     """Node ids, where they go to."""
-    weight: NDArray[np.float32] | None
+    weight: NDArray[np.float64] | None
     """One for each arc, where the stream has weights."""
 
 

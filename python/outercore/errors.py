@@ -31,8 +31,10 @@ class VersionError(OutercoreError):
 class BudgetError(OutercoreError, MemoryError):
     """The memory budget is below the least that works; the message says how much that is."""
 
-    needed: int | None = None
-    """Bytes that would do instead of those that were given, where the core says so."""
+    def __init__(self, message: str, needed: int | None = None) -> None:
+        super().__init__(message)
+        self.needed = needed
+        """Bytes that would do instead of those that were given, where they are known."""
 
 
 class DeviceError(OutercoreError, OSError):
@@ -71,7 +73,6 @@ _OF_KIND: dict[str, type[OutercoreError]] = {
 
 def from_core(kind: str, message: str, needed: int | None = None) -> OutercoreError:
     """The exception for an error of the core, by the name of its kind."""
-    error = _OF_KIND.get(kind, InternalError)(message)
-    if isinstance(error, BudgetError):
-        error.needed = needed
-    return error
+    if kind == "Budget":
+        return BudgetError(message, needed)
+    return _OF_KIND.get(kind, InternalError)(message)

@@ -13,6 +13,7 @@ import numpy as np
 from outercore import _core, _native
 from outercore.errors import InvalidError, NotFoundError
 from outercore.names import Names
+from outercore.steady import steady
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -46,7 +47,18 @@ class Graph:
             VersionError: a newer Outercore wrote it.
         """
         self.root = Path(root)
-        self._core = _core.DataSet(os.fspath(root))
+        # A copy in another process may have another working directory.
+        self._place = os.fspath(self.root.absolute())
+        self._core = steady(root, lambda: _core.DataSet(os.fspath(root)))
+
+    @cached_property
+    def _core(self) -> Any:
+        """The opened data set; of a copy, opened when it is first used."""
+        return steady(self.root, lambda: _core.DataSet(self._place))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where the data set is: a copy, pickled or not, opens it again."""
+        return {"root": self.root, "_place": self._place}
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -75,9 +87,9 @@ class Graph:
 
     @property
     def num_classes(self) -> int:
-        """Classes of the labels (columns of multi-label ones), 0 without labels."""
+        """Classes of the labels (columns of multi-label ones), 0 without labels or for numbers."""
         key = self._role("labels")
-        if key is None:
+        if key is None or self.manifest["arrays"][key]["dtype"] == "float64":
             return 0
         shape = self.manifest["arrays"][key]["shape"]
         if len(shape) == 2:
@@ -229,7 +241,7 @@ class Graph:
 
     def reload(self) -> None:
         """Look at the data set again, which somebody may have changed."""
-        self._core = _core.DataSet(os.fspath(self.root))
+        self._core = steady(self.root, lambda: _core.DataSet(self._place))
         for cached in ("manifest", "entities", "relations"):
             self.__dict__.pop(cached, None)
 

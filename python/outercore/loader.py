@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.minibatches import Backend, InputNodes, MiniBatches, Policy, Source, Topology
 
@@ -25,7 +26,9 @@ class NeighborLoader(MiniBatches[Data]):
     raises :class:`InvalidError`. Nested loops take a loader each.
 
     Shapes of a batch with n nodes, s edges and F features: ``x`` float32 [n, F]; ``edge_index``
-    int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes].
+    int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes];
+    a node array ``year`` as ``year`` [n, ...] and an edge array ``weight`` as ``edge_weight``
+    [s, ...], of the type in which they are stored (``bfloat16`` as float32).
 
     Cost: nothing is read before the first iteration or :meth:`plan`. ``x`` is written by the core
     straight into the tensor's memory; ids are converted to int64 once, and that buffer is the
@@ -55,6 +58,9 @@ class NeighborLoader(MiniBatches[Data]):
         features: str | os.PathLike[str] | None = "x",
         labels: str | None = "y",
         edge_ids: bool = True,
+        arrays: Sequence[str] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
         transform: Callable[[Data], Data] | None = None,
         memory: str | int = "1GiB",
         backend: Backend = "auto",
@@ -84,6 +90,15 @@ class NeighborLoader(MiniBatches[Data]):
                 per node, or ``None``. A default ``x`` that the data set lacks is left out.
             labels: array to deliver as ``y``, or ``None``; likewise.
             edge_ids: deliver ``e_id``, the rows of the imported edge list.
+            arrays: further arrays to deliver, by their names in a batch: ``"year"`` of nodes,
+                ``"edge_weight"`` of edges. ``None`` delivers every array of edges, and every array
+                of nodes but the one that ``hotness`` names and results that Outercore has added;
+                ``[]`` delivers none.
+            rank: which of the processes that share an epoch this one is; ``None`` for both asks
+                ``torch.distributed`` where it is initialised. All get the same ``input_nodes``;
+                where these are split already, ``rank=0, world_size=1`` takes all of them.
+            world_size: how many processes share an epoch. Every seed is in a batch of one of them,
+                and each has as many batches; their last ones may be smaller.
             transform: applied to every batch.
             memory: budget for everything that the loader keeps, such as ``"2GiB"``.
             backend: how the device is read.
@@ -102,19 +117,28 @@ class NeighborLoader(MiniBatches[Data]):
             num_workers: accepted for PyG's sake; the core has threads of its own.
 
         Raises:
-            InvalidError: an argument of the wrong type or out of range, a seed that is no node.
+            InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
+                empty split, two arrays of one name, ``pin_memory`` without a GPU.
             NotFoundError: a split or an array that the data set does not have.
         """
         del num_workers
+        if pin_memory and not torch.cuda.is_available():
+            raise InvalidError(
+                "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
+                "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
+            )
         self.transform = transform
         self._pin_memory = pin_memory
         super().__init__(
             graph,
             num_neighbors,
-            input_nodes.numpy() if isinstance(input_nodes, Tensor) else input_nodes,
+            input_nodes.cpu().numpy() if isinstance(input_nodes, Tensor) else input_nodes,
             features=features,
             labels=labels,
             edge_ids=edge_ids,
+            arrays=arrays,
+            rank=rank,
+            world_size=world_size,
             memory=memory,
             threads=threads,
             hotness=hotness,
@@ -147,7 +171,9 @@ class NeighborLoader(MiniBatches[Data]):
             data.y = torch.from_numpy(labels)
         if self._edge_ids:
             data.e_id = torch.from_numpy(parts["e_id"])
-        data.input_id = torch.from_numpy(parts["input_id"])
+        for name, rows in self._named(parts["arrays"]).items():
+            data[name] = torch.from_numpy(rows)
+        data.input_id = torch.from_numpy(self._input_id(parts))
         data.batch_size = parts["batch_size"]
         data.num_sampled_nodes = parts["num_sampled_nodes"]
         data.num_sampled_edges = parts["num_sampled_edges"]

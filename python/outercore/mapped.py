@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1 << 16
@@ -18,6 +16,7 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
     """Where each begins, and a part of the values; of a mapped array, what was seen is let go.
 
     Example:
+        >>> import numpy as np
         >>> [(first, len(block)) for first, block in blocks(np.zeros(5), rows=2)]
         [(0, 2), (2, 2), (4, 1)]
     """
@@ -31,13 +30,3 @@ def forget(values: NDArray[Any]) -> None:
     mapping = getattr(values, "_mmap", None)
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
-
-
-def save(path: Path, values: NDArray[Any]) -> None:
-    """Writes an `.npy`, a block at a time."""
-    with path.open("wb") as file:
-        header = np.lib.format.header_data_from_array_1_0(np.empty(0, values.dtype))
-        header["shape"] = values.shape
-        np.lib.format.write_array_header_1_0(file, header)
-        for _, block in blocks(values):
-            file.write(np.ascontiguousarray(block).view(np.uint8).data)

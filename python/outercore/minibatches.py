@@ -1,4 +1,8 @@
-"""What the loaders of sampled neighbourhoods share: seeds, epochs, budget; no PyTorch."""
+"""What the loaders of sampled neighbourhoods share: seeds, epochs, budget; no PyTorch.
+
+A loader has threads and locks of its process. In another process, after ``fork`` or in a spawned
+one, it opens the data set again when it is first used.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.batch_arrays import batch_arrays
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import Graph
+from outercore.ranks import share_of
 from outercore.sizes import parse_size
 from outercore.threads import checked_threads
 
@@ -35,6 +42,9 @@ class MiniBatches(ABC, Generic[Batch]):
     """Epochs of batches from a graph that may exceed memory; a subclass says what a batch is.
 
     One epoch runs at a time: an iterator ends with `InvalidError` once a newer one has begun.
+
+    A copy, pickled or not, has the arguments and the next epoch of the original. It opens the data
+    set when it is first used.
     """
 
     def __init__(
@@ -46,6 +56,9 @@ class MiniBatches(ABC, Generic[Batch]):
         features: str | os.PathLike[str] | None,
         labels: str | None,
         edge_ids: bool,
+        arrays: Sequence[str] | None,
+        rank: int | None,
+        world_size: int | None,
         memory: str | int,
         threads: int | None,
         hotness: str,
@@ -59,27 +72,74 @@ class MiniBatches(ABC, Generic[Batch]):
             NotFoundError: a split or an array that the data set does not have.
         """
         self.graph = graph = opened(graph)
+        # The working directory may be another one when the data set is opened again.
+        self._place = os.fspath(graph.root.absolute())
         self._edge_ids = edge_ids
+        self._rank, self._world_size = rank, world_size
         self._epoch = 0
         self._first_batch = 0
         self._begun = 0
-        self._labels = _compact_labels(graph, labels)
+        self._label_key = _label_key(graph, labels)
+        self._labels = _compact_labels(graph, self._label_key)
+        self._input_nodes = _Seeds(input_nodes)
+        chosen = _feature_choice(graph, features)
+        hotness = graph.hotness(hotness)
+        self._arrays = batch_arrays(
+            graph, arrays, besides=(chosen.get("features"), self._label_key, hotness)
+        )
         self._config: dict[str, Any] = {
             "fan_outs": _fan_outs(num_neighbors),
             "edge_ids": edge_ids,
-            **_feature_choice(graph, features),
+            **chosen,
+            "arrays": list(self._arrays.values()),
             "memory": parse_size(memory),
             "reserved": 0 if self._labels is None else self._labels.nbytes,
             "threads": checked_threads(threads) or 0,
-            "hotness": graph.hotness(hotness),
+            "hotness": hotness,
             **options,
         }
         far_options = options_of(far, graph.root)
         if far_options is not None:
+            if "token_file" in far_options:
+                token = Path(far_options["token_file"]).absolute()
+                far_options["token_file"] = os.fspath(token)
             self._config["far"] = far_options
-        self._core = _core.Loader(
-            os.fspath(graph.root), json.dumps(self._config), _input_ids(graph, input_nodes)
+        self._closed = False
+        self._handle: Any = None
+        self._process = 0
+        self._open()
+
+    def _open(self) -> None:
+        """Opens the data set for this process, with its share of the seeds."""
+        if self._closed:
+            raise InvalidError("the loader is closed\nhint: make a new one over the same graph")
+        if self._labels is None:
+            self._labels = _compact_labels(self.graph, self._label_key)
+        rank, world_size = share_of(self._rank, self._world_size)
+        self._config.update(rank=rank, world_size=world_size)
+        # What another process has opened is neither used nor closed here: its threads are not here.
+        self._handle = _core.Loader(
+            self._place, json.dumps(self._config), self._input_nodes.ids(self.graph)
         )
+        self._process = os.getpid()
+
+    @property
+    def _core(self) -> Any:
+        """The core's loader of this process."""
+        if self._handle is None or self._process != os.getpid():
+            self._open()
+        return self._handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what this process has opened and what the data set holds.
+
+        The share of a process group goes along: a worker of this process does not see the group.
+        """
+        unopened = {"_handle": None, "_labels": None, "_process": 0}
+        state = {**self.__dict__, **unopened, "_config": dict(self._config)}
+        if self._rank is None and share_of(None, None)[1] > 1:
+            state["_rank"], state["_world_size"] = share_of(None, None)
+        return state
 
     @abstractmethod
     def _batch(self, width: int) -> Batch:
@@ -91,7 +151,8 @@ class MiniBatches(ABC, Generic[Batch]):
         return dict(self._config)
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Batches per epoch, of this rank."""
+        self._follow_process_group()
         return int(self._core.num_batches())
 
     def set_epoch(self, epoch: int) -> None:
@@ -112,20 +173,45 @@ class MiniBatches(ABC, Generic[Batch]):
         Raises:
             InvalidError: a newer iterator of the same loader has begun.
         """
-        epoch, first = self._epoch, self._first_batch
+        self._follow_process_group()
+        core, epoch, first = self._core, self._epoch, self._first_batch
         self._epoch, self._first_batch = epoch + 1, 0
         self._begun += 1
         own = self._begun
-        self._core.start(epoch, first)
-        width = self._core.width()
-        while self._core.advance():
+        core.start(epoch, first)
+        width = core.width()
+        while core.advance():
             yield self._batch(width)
+            if self._process != os.getpid():
+                raise InvalidError(
+                    f"iterator of epoch {epoch}: it began in another process\n"
+                    "hint: begin a new one in this process"
+                )
             # The core has one epoch at a time: from here on its batches would be the newer one's.
             if own != self._begun:
                 raise InvalidError(
                     f"iterator of epoch {epoch}: a newer iterator of the same loader has begun\n"
                     "hint: finish one before the next, or make a loader for each of nested loops"
                 )
+
+    def _follow_process_group(self) -> None:
+        """Opens the loader again where a process group has come or gone since."""
+        share = (self._config["rank"], self._config["world_size"])
+        if self._handle is not None and share != share_of(self._rank, self._world_size):
+            if self._process == os.getpid():
+                self._handle.close()
+            self._open()
+
+    def _input_id(self, parts: dict[str, Any]) -> NDArray[np.int64]:
+        """[batch_size] places of the seeds in the input nodes: in a mask, the nodes themselves."""
+        if self._input_nodes.is_mask:
+            return parts["n_id"][: parts["batch_size"]].astype(np.int64)
+        places: NDArray[np.int64] = parts["input_id"]
+        return places
+
+    def _named(self, rows: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The further arrays of a batch by their names there."""
+        return dict(zip(self._arrays, rows, strict=True))
 
     def _labels_of(self, n_id: NDArray[Any]) -> NDArray[Any] | None:
         return None if self._labels is None else _widen(self._labels[n_id])
@@ -138,6 +224,7 @@ class MiniBatches(ABC, Generic[Batch]):
         Raises:
             BudgetError: with the least that would do.
         """
+        self._follow_process_group()
         plan: dict[str, Any] = json.loads(self._core.plan())
         return plan
 
@@ -148,7 +235,10 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def close(self) -> None:
         """Stop a running epoch and give back all memory; the loader cannot be used any more."""
-        self._core.close()
+        if self._handle is not None and self._process == os.getpid():
+            self._handle.close()
+        self._closed = True
+        self._handle = None
 
     def __enter__(self) -> Self:
         return self
@@ -185,12 +275,34 @@ def _fan_outs(num_neighbors: Sequence[int]) -> list[int]:
         raise wrong from None
 
 
-def _input_ids(graph: Graph, nodes: InputNodes) -> NDArray[np.int64] | None:
-    if nodes is None:
-        return None
-    if isinstance(nodes, str):
-        return np.ascontiguousarray(graph.split(nodes), dtype=np.int64)
-    ids = np.asarray(nodes)
+class _Seeds:
+    """The input nodes, to open a loader with more than once."""
+
+    def __init__(self, nodes: InputNodes) -> None:
+        # As they were given: what is made of them would be memory besides the caller's.
+        self._nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether they are given as a mask."""
+        return isinstance(self._nodes, np.ndarray) and self._nodes.dtype == np.bool_
+
+    def ids(self, graph: Graph) -> NDArray[np.int64] | None:
+        """The ids; ``None`` for every node."""
+        if self._nodes is None:
+            return None
+        if isinstance(self._nodes, str):
+            ids = np.ascontiguousarray(graph.split(self._nodes), dtype=np.int64)
+            if not len(ids):
+                raise InvalidError(
+                    f"split `{self._nodes}` is empty: expected at least one node\n"
+                    "hint: give another split, node ids, or None for every node"
+                )
+            return ids
+        return _node_ids(graph, self._nodes)
+
+
+def _node_ids(graph: Graph, ids: NDArray[Any]) -> NDArray[np.int64]:
     if ids.dtype == np.bool_:
         if ids.shape != (graph.num_nodes,):
             raise InvalidError(f"mask of shape {ids.shape}, expected ({graph.num_nodes},)")
@@ -209,15 +321,21 @@ def _feature_choice(graph: Graph, features: str | os.PathLike[str] | None) -> di
     if name == "x":
         return {"features": graph.manifest["roles"]["features"]}
     if name.endswith(".npy"):
-        return {"features_path": name}
+        return {"features_path": os.fspath(Path(name).absolute())}
     return {"features": graph.key(name)}
 
 
-def _compact_labels(graph: Graph, labels: str | None) -> NDArray[Any] | None:
-    """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
-    if labels is None or (labels == "y" and graph.num_classes == 0):
+def _label_key(graph: Graph, labels: str | None) -> str | None:
+    if labels is None or (labels == "y" and not graph.manifest["roles"].get("labels")):
         return None
-    key = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
+    key: str = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
+    return key
+
+
+def _compact_labels(graph: Graph, key: str | None) -> NDArray[Any] | None:
+    """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
+    if key is None:
+        return None
     values = graph.array(key)
     if not np.issubdtype(values.dtype, np.integer) or values.size == 0:
         return values

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore.errors import InvalidError
+from outercore.run_places import new_run
 
 if TYPE_CHECKING:
     from outercore.analytics import Run
@@ -168,18 +169,18 @@ class Timeline:
             self.spans.append({"name": name, "start_s": start, "end_s": end, **details})
 
 
-def run_directory(data_set: Path, algorithm: str, chosen: Path | None) -> Path:
-    """Where the record of an algorithm's run goes: `chosen`, or `runs/DATA_SET-ALGORITHM-N`.
+@contextmanager
+def run_directory(data_set: Path, algorithm: str, chosen: Path | None) -> Iterator[Path]:
+    """Where the record of an algorithm's run goes, for this process alone while the block runs.
 
-    Errors: `InvalidError` where `chosen` has a record already.
+    It is `chosen`, or `runs/DATA_SET-ALGORITHM-N`.
+
+    Errors: `InvalidError` where `chosen` has a record already, or another process writes it.
     """
-    from outercore.train.run_directory import next_free
-
-    if chosen is None:
-        return next_free(Path("runs"), f"{data_set.resolve().name}-{algorithm}")
-    if (chosen / FILE).exists():
+    if chosen is not None and (chosen / FILE).exists():
         raise InvalidError(f"run `{chosen}` exists already\nhint: choose another `--record`")
-    return chosen
+    with new_run(chosen, f"{data_set.resolve().name}-{algorithm}", "outercore run") as directory:
+        yield directory
 
 
 def write_run(

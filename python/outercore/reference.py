@@ -77,15 +77,34 @@ def permutation_at(index: int, length: int, seed: int, epoch: int) -> int:
             return value
 
 
+def batch_places(
+    length: int, batch: int, batch_size: int, *, rank: int = 0, world_size: int = 1
+) -> list[int]:
+    """Places of a batch's seeds in the order of an epoch, which the ranks share.
+
+    In a round each rank takes a batch. What is left after the full rounds is cut into equal parts;
+    where that is less than a seed for each, the last full round is cut with it, into two rounds.
+    The random numbers of batch ``b`` of rank ``r`` are those of batch ``b * world_size + r``.
+    """
+    size = batch_size * world_size
+    full, rest = divmod(length, size)
+    full -= full > 0 and 0 < rest < world_size
+    rounds = [np.arange(start, start + size) for start in range(0, full * size, size)]
+    left = np.arange(full * size, length)
+    rounds += np.array_split(left, max(1, -(-len(left) // size)))
+    places: list[int] = np.array_split(rounds[batch], world_size)[rank].tolist()
+    return places
+
+
 def batch_seeds(
     input_nodes: Ids, batch: int, batch_size: int, *, shuffle: bool, seed: int, epoch: int
 ) -> Ids:
     """The seed nodes of a batch; the last batch of an epoch may be smaller."""
     length = len(input_nodes)
-    places = range(batch * batch_size, min((batch + 1) * batch_size, length))
+    places = batch_places(length, batch, batch_size)
     if shuffle:
         return input_nodes[[permutation_at(place, length, seed, epoch) for place in places]]
-    return input_nodes[list(places)]
+    return input_nodes[places]
 
 
 def pick(draws: Iterator[int], degree: int, fan_out: int, *, replace: bool) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -40,7 +40,7 @@ class SampledSubgraph:
     e_id: NDArray[np.int64] | None
     """[s] rows of the imported edge list, where asked for."""
     input_id: NDArray[np.int64]
-    """[batch_size] places of the seeds among the input nodes."""
+    """[batch_size] places of the seeds in the input nodes; where these are a mask, in the mask."""
     batch_size: int
     """Seeds."""
     num_sampled_nodes: list[int]
@@ -51,6 +51,8 @@ class SampledSubgraph:
     """[n, F] features."""
     y: NDArray[Any] | None = None
     """[n] or [n, classes] labels: integers as int64, -1 where a node has none; others as stored."""
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Further arrays where asked for, as stored: ``year`` [n, ...], ``edge_weight`` [s, ...]."""
 
     @property
     def num_nodes(self) -> int:
@@ -105,6 +107,9 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         features: str | os.PathLike[str] | None = None,
         labels: str | None = None,
         edge_ids: bool = False,
+        arrays: Sequence[str] | None = (),
+        rank: int | None = None,
+        world_size: int | None = None,
         id_dtype: Literal["int64", "int32"] = "int64",
         memory: str | int = "1GiB",
         backend: Backend = "auto",
@@ -134,6 +139,11 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             labels: array to deliver as ``y``, or ``None``; ``"y"`` means the data set's labels and
                 is left out where it has none.
             edge_ids: deliver ``e_id``, the rows of the imported edge list.
+            arrays: further arrays to deliver in ``arrays``, by name: ``"year"`` of nodes,
+                ``"edge_weight"`` of edges. ``None``: as for :class:`NeighborLoader`.
+            rank: which of the processes that share an epoch this one is; as for
+                :class:`NeighborLoader`.
+            world_size: how many processes share an epoch.
             id_dtype: type of ids; 32 bits are half the memory, and what JAX works with.
             memory: budget for everything that the sampler keeps, such as ``"2GiB"``.
             backend: how the device is read.
@@ -165,6 +175,9 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             features=features,
             labels=labels,
             edge_ids=edge_ids,
+            arrays=arrays,
+            rank=rank,
+            world_size=world_size,
             memory=memory,
             threads=threads,
             hotness=hotness,
@@ -189,6 +202,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
 
     def _batch(self, width: int) -> SampledSubgraph:
         parts = self._core.columns(halves=self._id_dtype == "int32")
+        parts["input_id"] = self._input_id(parts)
+        parts["arrays"] = self._named(parts["arrays"])
         nodes, x = len(parts["n_id"]), None
         if width:
             own = self._core.row_array(nodes, width)

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError
+from outercore.errors import (
+    DeviceError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+)
 
 
 class Storage:
@@ -66,8 +72,8 @@ def replacing(storage: Storage, path: Path) -> Iterator[Path]:
     try:
         yield temporary
         storage.rename(temporary, path)
-    except OSError:
-        # On a full device a half file would only be in the way.
+    except (OSError, OutercoreError, KeyboardInterrupt):
+        # A half file would only be in the way.
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
@@ -106,10 +112,11 @@ def device_errors(what: str, then: str = "run the same command again") -> Iterat
     try:
         yield
     except OSError as error:
+        if isinstance(error, OutercoreError):
+            raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpaceError(
                 f"{what}: no space left on the device\nhint: free some space, then {then}"
             ) from error
-        if isinstance(error, (NoSpaceError, DeviceError)):
-            raise
-        raise DeviceError(f"{what}: {error.strerror or error}: {error.filename or ''}") from error
+        where = f": {error.filename}" if error.filename else ""
+        raise DeviceError(f"{what}: {error.strerror or error}{where}") from error

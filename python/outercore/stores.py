@@ -71,9 +71,13 @@ class FeatureStore(PyGFeatureStore):
 class GraphStore(PyGGraphStore):
     """The topology of a data set, in CSC.
 
+    ``coo``, ``csr`` and ``csc`` return the edge id of each arc beside the topology. PyG's samplers
+    take it for ``edge_permutation``, so that ``e_id`` is the row of the imported edge list; a
+    custom sampler has to do the same.
+
     Cost: PyG's samplers work on the whole topology in memory, so ``get_edge_index`` loads it: 8
-    bytes an arc and 8 a node, and while it is converted as much as the arrays take on disk.
-    Outercore's own loader does not.
+    bytes an arc and 8 a node, and while it is converted as much as the arrays take on disk; edge
+    ids take another 8 bytes an arc. Outercore's own loader does not.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -93,6 +97,16 @@ class GraphStore(PyGGraphStore):
         sources = self._graph.array("edges/edge/sources").astype(np.int64)
         offsets = self._graph.array("edges/edge/offsets").astype(np.int64)
         return torch.from_numpy(sources), torch.from_numpy(offsets)
+
+    def _edge_to_layout(
+        self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The arcs in a layout, and the edge id of each: what PyG's samplers make ``e_id`` of."""
+        row, col, order = super()._edge_to_layout(attr, layout, store)
+        if "edges/edge/ids" not in self._graph.arrays:
+            return row, col, order
+        ids = torch.from_numpy(self._graph.array("edges/edge/ids").astype(np.int64))
+        return row, col, ids if order is None else ids[order]
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """The one edge type, in CSC."""

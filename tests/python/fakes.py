@@ -119,6 +119,9 @@ def planted(
     labels: np.ndarray = community.astype(np.int64)
     if task == "labels":
         labels = np.eye(classes, dtype=np.float32)[community]
+    if task == "values":
+        labels = 5000.0 + 20.0 * community + random.normal(size=nodes)
+        labels[random.random(nodes) < 0.1] = np.nan
     shuffled = random.permutation(nodes)
     splits = {
         "train": shuffled[: nodes // 2],
@@ -171,7 +174,7 @@ class FakeGraph:
         return self._load(f"nodes/node/{name}")
 
     def split(self, name: str) -> np.ndarray:
-        return self._load(f"splits/{name}")
+        return self._load(self.manifest["roles"]["splits"][name])
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
         return self.array(name)[ids]

@@ -157,7 +157,7 @@ def radii(arcs: Arcs, sources: Sequence[int], direction: str = "out") -> np.ndar
 
 
 def betweenness(arcs: Arcs, sources: Sequence[int], *, normalized: bool) -> np.ndarray:
-    """Brandes, scaled as if the sources were a sample of all nodes; parallel arcs are paths."""
+    """Brandes, over paths that begin at the sources; parallel arcs are paths."""
     lists = arcs.lists("out")
     total = np.zeros(arcs.nodes)
     for source in sources:
@@ -181,7 +181,7 @@ def betweenness(arcs: Arcs, sources: Sequence[int], *, normalized: bool) -> np.n
         scale = 1.0 / ((n - 1) * (n - 2)) if n > 2 else 1.0
     else:
         scale = 0.5 if arcs.undirected else 1.0
-    return total * scale * (n / len(sources))
+    return total * scale
 
 
 def kcore(arcs: Arcs) -> np.ndarray:

@@ -262,6 +262,10 @@ CALLS: dict[str, dict[str, Any]] = {
     "scc": {},
     "radii": {"sources": 64},
     "betweenness": {"samples": 5, "seed": 7},
+    "closeness": {"nodes": [3, 5, 40]},
+    "hits": {"max_iterations": 20, "tolerance": 0},
+    "louvain": {"weights": "weight"},
+    "local_clustering": {},
     "kcore": {},
     "label_propagation": {},
     "triangles": {},
@@ -295,7 +299,7 @@ def test_budgets_threads_and_back_ends_change_no_bit(algorithm: str, large: oc.G
     offered = [name for name, missing in _core.available_backends() if missing is None]
     ways: list[dict[str, Any]] = [{"memory": "1GiB", "threads": 1}]
     ways += [{"memory": least(algorithm, large), "threads": threads} for threads in (1, 2, 7)]
-    ways += [{"memory": "24MiB", "backend": name} for name in offered if name != "sim"]
+    ways += [{"memory": "32MiB", "backend": name} for name in offered if name != "sim"]
     options = dict(CALLS[algorithm])
     first, *others = [oc.run(algorithm, large, **way, **options).values for way in ways]
     for way, other in zip(ways[1:], others, strict=True):
@@ -394,6 +398,11 @@ WRONG: list[tuple[str, dict[str, Any], type[OutercoreError], str]] = [
     ("sssp", {"source": 1000}, InvalidError, "sssp: source 1000, the graph has 200 nodes"),
     ("bfs", {"source": -1}, InvalidError, "bfs: source -1, expected 0 or more"),
     ("bfs", {}, InvalidError, "bfs: expected a `source`"),
+    ("bfs", {"source": []}, InvalidError, "bfs: `source` is empty, expected at least one node"),
+    ("sssp", {"source": [3, 200]}, InvalidError, "sssp: source 200, the graph has 200 nodes"),
+    ("betweenness", {"sources": []}, InvalidError, "betweenness: `sources` is empty"),
+    ("closeness", {"nodes": []}, InvalidError, "closeness: `nodes` is empty"),
+    ("louvain", {"resolution": 0.0}, InvalidError, "louvain: resolution 0, expected above 0"),
     ("bfs", {"source": 1, "direction": "up"}, InvalidError, "`up`, expected"),
     ("bfs", {"source": 1, "weights": "w"}, InvalidError, "bfs: option `weights`, expected one"),
     ("walk", {}, InvalidError, "algorithm `walk`: expected one of pagerank, bfs"),
@@ -452,7 +461,7 @@ def test_a_mistake_is_named(
 def test_a_graph_without_nodes_has_results_without_values(tmp_path: Path) -> None:
     graph, _ = naive.write(tmp_path / "graph", 0, [], [])
     for algorithm, options in CALLS.items():
-        if algorithm not in ("betweenness", "sssp"):
+        if algorithm not in ("betweenness", "sssp", "louvain"):
             assert oc.run(algorithm, graph, **options).values.shape == (0,)
     assert oc.sssp(graph, 0).shape == oc.betweenness(graph).shape == (0,)
 

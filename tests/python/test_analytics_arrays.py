@@ -57,7 +57,7 @@ def test_edge_weights_are_imported_with_the_edges(tmp_path: Path, outcome: Any) 
     np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 2], [0, 2]]))
     np.save(tmp_path / "weights.npy", np.array([1.5, 2.0, 9.0]))
     command = ["import", tmp_path / "edges.npy", "--undirected", "--out", tmp_path / "graph"]
-    code, _, err = outcome(*command, "--edge-weights", tmp_path / "weights.npy", "--json")
+    code, _, err = outcome(*command, "--weight", tmp_path / "weights.npy", "--json")
     assert code == 0, err
     graph = oc.open(tmp_path / "graph")
     np.testing.assert_array_equal(graph.array("weight"), [1.5, 2.0, 9.0])
@@ -65,12 +65,12 @@ def test_edge_weights_are_imported_with_the_edges(tmp_path: Path, outcome: Any) 
     np.save(tmp_path / "wide.npy", np.ones((3, 2)))
     np.save(tmp_path / "holes.npy", np.array([1.0, np.nan, np.inf]))
     for name, message in (
-        ("holes", "2 of 3 weights are not finite, the first in row 1 (nan)"),
-        ("short", "shape (1,), expected 3 rows: edges imported"),
-        ("wide", "has shape (3, 2), expected one dimension"),
-        ("none", "does not exist"),
+        ("holes", "1 NaN and 1 infinite values among 3, the first at row 1"),
+        ("short", "1 rows, but the edge lists have 3 edges"),
+        ("wide", "holds 2 columns, expected one"),
+        ("none", "neither a column of the edges nor a file"),
     ):
         path = tmp_path / f"{name}.npy"
-        code, _, err = outcome(*command, "--overwrite", "--edge-weights", path)
+        code, _, err = outcome(*command, "--overwrite", "--weight", path)
         assert code == 1
         assert message in err

@@ -177,6 +177,8 @@ def test_gnutella_undirected_gives_the_outputs_of_libgrape(tmp_path: Path) -> No
     found = oc.wcc(graph, memory=MEMORY)
     both = np.unique(np.stack([expected, found]), axis=1)
     assert both.shape[1] == len(np.unique(expected)) == len(np.unique(found))
+    clustering = oc.local_clustering(graph, memory=MEMORY)
+    np.testing.assert_allclose(clustering, gnutella.output("LCC"), rtol=1e-12)
     labels = oc.label_propagation(graph, max_iterations=10, memory=MEMORY)
     np.testing.assert_array_equal(labels + 1, gnutella.output("CDLP"))
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore import analytics, mapped
+from outercore import analytics
 from outercore.cli import run as command
 
 RANKS = {"max_iterations": 6, "tolerance": 0.0}
@@ -209,14 +209,6 @@ def test_a_killed_run_leaves_no_scratch_files(large: Path, tmp_path: Path) -> No
         child.wait()
         assert sorted(large.iterdir()) == before
     assert not list(scratch.iterdir())
-
-
-def test_mapped_arrays_are_written_in_blocks(tmp_path: Path) -> None:
-    values = np.arange(1000, dtype=np.float64)
-    np.save(tmp_path / "a.npy", values)
-    found = np.load(tmp_path / "a.npy", mmap_mode="r")
-    mapped.save(tmp_path / "b.npy", found)
-    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
 def _started(large: Path, where: Path, *more: str) -> subprocess.Popen[str]:

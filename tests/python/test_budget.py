@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import outercore as oc
 from outercore import _native
 
 MIB = 1 << 20
@@ -25,11 +27,11 @@ def status(field):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
-def load(path, memory, topology, kind, fan_outs, batch_size, batches, features="x"):
+def load(path, memory, topology, kind, fan_outs, batch_size, batches, features="x", arrays=()):
     loader = getattr(oc, kind)(
         oc.open(path), fan_outs, "train", batch_size=batch_size, shuffle=True, memory=memory,
         topology=topology, edge_ids=False, threads=2, features=features,
-        labels="y" if features else None,
+        labels="y" if features else None, arrays=arrays,
     )
     plan = loader.plan()
     rows = sum(batch.num_nodes for batch in itertools.islice(loader, batches))
@@ -100,6 +102,23 @@ def test_topology_and_features_of_ten_budgets_together(tiny: Path, tmp_path: Pat
     found = measure(tiny, graph, memory, "auto")
     assert not found["plan"]["topology"]["resident"]
     assert found["peak"] < memory + CONSTANT, found
+
+
+@pytest.mark.slow
+def test_edge_features_of_ten_budgets(tiny: Path, tmp_path: Path) -> None:
+    """And node arrays of three dimensions beside them."""
+    memory = 32 * MIB
+    graph = oc.open(planted(tmp_path / "edges", 300_000, 12, 16))
+    random = np.random.default_rng(0)
+    graph.add_edge_array("attr", random.random((graph.num_edge_rows, 24), dtype=np.float32))
+    graph.add_edge_array("weight", random.random(graph.num_edge_rows))
+    graph.add_node_array("box", random.random((graph.num_nodes, 4, 8), dtype=np.float32))
+    assert bytes_of(graph.root, "edges/edge/attr") > 5 * memory
+    for kind in ("NeighborLoader", "NeighborSampler"):
+        work = {**SMALL, "kind": kind, "arrays": ["edge_attr", "edge_weight", "box"]}
+        found = measure(tiny, graph.root, memory, "auto", work)
+        assert found["plan"]["arrays"]["paged"] >= 1
+        assert found["peak"] < memory + CONSTANT, found
 
 
 @pytest.mark.parametrize("kind", ["NeighborLoader", "NeighborSampler"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 from fakes import planted  # noqa: E402
 from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
+from outercore.sealed import seal, unseal  # noqa: E402
 from outercore.storage import Storage  # noqa: E402
 from outercore.train.checkpoint import (  # noqa: E402
     Checkpoints,
@@ -25,7 +27,10 @@ from outercore.train.checkpoint import (  # noqa: E402
     pack,
     unpack,
 )
-from outercore.train.saved import load_model  # noqa: E402
+from outercore.train.config import ModelConfig, SamplingConfig, TrainConfig  # noqa: E402
+from outercore.train.models import build_model  # noqa: E402
+from outercore.train.saved import load_model, save_model  # noqa: E402
+from outercore.train.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -155,9 +160,93 @@ def test_a_pointer_to_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     path = directory(tmp_path)
     state = Checkpoints(path).save(snapshot(1)) / "state.json"
-    state.write_text(state.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(VersionError, match="expected version 1, found 2"):
+    values = unseal(state.read_bytes(), "state")
+    state.write_bytes(seal({**values, "version": 3}))
+    with pytest.raises(VersionError, match="expected version 2, found 3"):
         Checkpoints(path).load()
+
+
+def test_a_checkpoint_of_the_first_version_has_no_checksums_and_is_read(tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    state = Checkpoints(path).save(snapshot(1)) / "state.json"
+    values = unseal(state.read_bytes(), "state")
+    state.write_text(json.dumps({"version": 1, "position": values["position"]}))
+    loaded = Checkpoints(path).load()
+    assert loaded is not None
+    assert loaded.position == snapshot(1).position
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json"])
+def test_every_flipped_byte_of_a_checkpoint_is_found(name: str, tmp_path: Path) -> None:
+    path = directory(tmp_path)
+    file = Checkpoints(path).save(snapshot(1)) / name
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        # One bit, and all of them: a digit of JSON becomes another digit, or none.
+        for mask in (1, 255):
+            damaged = bytearray(whole)
+            damaged[place] ^= mask
+            file.write_bytes(damaged)
+            try:
+                loaded = Checkpoints(path).load()
+            except CorruptError as error:
+                assert name in str(error) or "000001" in str(error)  # noqa: PT017
+                continue
+            # A byte between two values of JSON means nothing.
+            assert loaded is not None, place
+            assert whole[place : place + 1].isspace(), place
+            assert loaded.position == snapshot(1).position, place
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "../latest"])
+def test_a_damaged_checkpoint_is_skipped_aloud_for_the_one_before(
+    name: str, tmp_path: Path
+) -> None:
+    path = directory(tmp_path)
+    Checkpoints(path).save(snapshot(1))
+    file = Checkpoints(path).save(snapshot(2)) / name
+    whole = file.read_bytes()
+    file.write_bytes(bytes([whole[0] ^ 255]) + whole[1:])
+    notes: list[str] = []
+    checkpoints = Checkpoints(path)
+    loaded = checkpoints.load(notes.append)
+    assert loaded is not None
+    # With a damaged pointer, the newest whole one will do.
+    assert loaded.position.epoch == (2 if name == "../latest" else 1)
+    assert len(notes) == 1
+    assert f"training resumes from checkpoint 00000{loaded.position.epoch}" in notes[0]
+    # The next one replaces the damaged one.
+    checkpoints.save(snapshot(3))
+    again = Checkpoints(path).load(notes.append)
+    assert again is not None
+    assert (again.position, len(notes)) == (snapshot(3).position, 1)
+
+
+def saved_model(path: Path) -> dict[str, Any]:
+    model = build_model(ModelConfig(hidden=4), 1, 3, 2)
+    weights = {name: torch.rand(value.shape) for name, value in model.state_dict().items()}
+    task = Task("classes", 2, "accuracy")
+    config = TrainConfig(model=ModelConfig(hidden=4), sampling=SamplingConfig(fanout=(2,)))
+    save_model(path, model, weights, task, config, {"valid": 0.5})
+    return weights
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
+def test_a_flipped_byte_of_a_saved_model_is_found_wherever_it_is(name: str, tmp_path: Path) -> None:
+    weights = saved_model(tmp_path)
+    file = tmp_path / name
+    whole = file.read_bytes()
+    for place in [*range(16), *range(16, len(whole), 11)]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 if place % 2 else 255
+        file.write_bytes(damaged)
+        try:
+            found = load_model(tmp_path).model.state_dict()
+        except CorruptError as error:
+            assert "restore it from a copy" in str(error)  # noqa: PT017
+            continue
+        assert whole[place : place + 1].isspace(), place
+        assert all(torch.equal(found[key], weights[key]) for key in weights), place
 
 
 def test_a_pickle_in_place_of_tensors_is_never_run(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,9 +16,10 @@ import typer
 
 from outercore import _core, cli
 from outercore.cli import console
+from outercore.cli.too_little import with_memory
 from outercore.embed.config import EmbedConfig
 from outercore.embed.recipes import RECIPES
-from outercore.errors import CorruptError, InternalError, InterruptError
+from outercore.errors import BudgetError, CorruptError, InternalError, InterruptError
 
 VERBS = [
     ["import"],
@@ -224,7 +226,7 @@ def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
 
     code, out, err = outcome("train", data, *options, "--out", settled)
     assert code == 1
-    assert "hint: go on with it by `--resume" in err
+    assert "hint: `outercore train --resume" in err
 
 
 @pytest.mark.parametrize(
@@ -270,6 +272,30 @@ def test_a_directory_that_is_something_else_is_told_by_what_it_is(
         assert found in error, arguments
         assert hint in next_step, arguments
         assert not list(tmp_path.glob("*/.run.lock")), arguments
+
+
+def test_a_budget_that_is_too_small_names_the_command_that_fits(
+    outcome: Any, tmp_path: Path
+) -> None:
+    outcome("generate", "planted", "--nodes", "400", "--features", "8", "--out", "papers")
+    for command in (
+        "run wcc papers --memory 0.0001% --no-record",
+        "grid papers --memory=1KiB --overwrite",
+        "plan papers --memory 1KiB",
+        "plan embed papers --dim 16 --memory 1KiB",
+    ):
+        code, _, err = outcome(*command.split())
+        assert code == 1, err
+        fits = re.search(r"\nhint: `outercore ([^`]*)`", err)
+        assert fits, err
+        code, _, err = outcome(*fits[1].split())
+        assert code == 0, err
+
+
+def test_no_command_is_named_that_would_be_refused() -> None:
+    error = BudgetError("too small\nhint: raise --memory, or lower it", 1)
+    for words in (["train", "--resume", "runs/x"], ["embedding", "export", "runs/x"]):
+        assert with_memory(error, words) == str(error)
 
 
 def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:

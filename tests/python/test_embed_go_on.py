@@ -18,6 +18,7 @@ from outercore.embed.scoring import Scoring
 from outercore.embed.session import Session
 from outercore.embed.trainer import Trainer
 from outercore.errors import DeviceError, InterruptError, InvalidError
+from outercore.sealed import unseal
 from outercore.sources.triples import TripleOptions, import_triples
 from outercore.storage import Storage
 
@@ -44,7 +45,7 @@ def scored(patch: pytest.MonkeyPatch, scores: Iterable[float]) -> None:
 
 
 def described(run: Path) -> dict[str, Any]:
-    return json.loads((run / "config.json").read_text())
+    return unseal((run / "config.json").read_bytes(), "config")
 
 
 def recorded(run: Path) -> dict[str, Any]:

@@ -141,10 +141,34 @@ def test_neighbours_of_all_are_those_of_each(
     assert np.array_equal(np.concatenate([found.ids for _, found in parts]), whole.ids)
 
 
-def test_more_neighbours_than_entities_end_with_none(embedding: Embedding) -> None:
+def test_fewer_neighbours_than_were_asked_for_are_fewer_and_none_is_nobody(
+    embedding: Embedding,
+) -> None:
     found = neighbours(embedding, [0], ENTITIES + 2, by_id=True)
-    assert (found.ids[0] >= 0).sum() == ENTITIES - 1
-    assert found.ids[0, -3:].tolist() == [-1, -1, -1]
+    assert found.ids.shape == found.scores.shape == (1, ENTITIES - 1)
+    assert (found.ids >= 0).all()
+    found = predict(embedding, head=0, relation=0, k=ENTITIES + 2, by_id=True)
+    assert found.ids.shape == (1, ENTITIES)
+    assert (found.ids >= 0).all()
+
+
+def test_candidates_are_looked_among_and_nobody_else(embedding: Embedding) -> None:
+    some = [3, 41, 7, 20]
+    everyone = neighbours(embedding, [3, 9], ENTITIES, by_id=True)
+    found = neighbours(embedding, [3, 9], 10, by_id=True, candidates=some)
+    for place, expected in enumerate(([41, 7, 20], some)):
+        real = found.ids[place][found.ids[place] >= 0]
+        ranked = [one for one in everyone.ids[place] if one in expected]
+        assert real.tolist() == ranked
+    everyone = predict(embedding, head=[1, 2], relation=0, k=ENTITIES, by_id=True)
+    found = predict(embedding, head=[1, 2], relation=0, k=3, by_id=True, candidates=some)
+    for place in range(2):
+        ranked = [one for one in everyone.ids[place] if one in some]
+        assert found.ids[place].tolist() == ranked[:3]
+    with pytest.raises(InvalidError, match="expected at least one entity"):
+        neighbours(embedding, [3], by_id=True, candidates=[])
+    with pytest.raises(InvalidError, match="candidates are entities, and a relation is asked"):
+        predict(embedding, head=1, tail=2, by_id=True, candidates=some)
 
 
 def test_a_row_that_is_no_number_is_refused(tmp_path: Path, embedded_graph: oc.Graph) -> None:

@@ -18,6 +18,7 @@ from embedded import Rows, embed, facts, plain, random_triples
 from outercore import _core
 from outercore.embed.embedding import Embedding
 from outercore.errors import InvalidError
+from outercore.sources.triples import TripleOptions, import_triples
 
 OPTIONS: dict[str, Any] = {
     "model": "complex",
@@ -216,6 +217,44 @@ def test_neighbours_are_shown_and_written(root: Path, outcome: Any) -> None:
     assert [row["rank"] for row in table[:4]] == [1, 2, 3, 4]
 
 
+def test_candidates_come_from_a_file_of_names(root: Path, outcome: Any) -> None:
+    Path("some.txt").write_text("n3\n\nn5\nn8\n")
+    command = ("embedding", "neighbours", root / "run", "n3", "--json", "--candidates", "some.txt")
+    code, out, err = outcome(*command)
+    assert code == 0, err
+    (found,) = json.loads(out)
+    assert {near["name"] for near in found["neighbours"]} == {"n5", "n8"}
+    question = ("embedding", "predict", root / "run", "--head", "n3", "--relation", "r1", "--json")
+    code, out, err = outcome(*question, "--candidates", "some.txt")
+    assert {answer["name"] for answer in json.loads(out)[0]["answers"]} == {"n3", "n5", "n8"}
+    Path("some.txt").write_text("n3\nnobody\n")
+    code, out, err = outcome(*command)
+    assert (code, out) == (1, "")
+    assert "--candidates: `some.txt`, line 2: entity `nobody` is not in the data set" in err
+    assert outcome(*command[:-1], "none.txt")[0] == 1
+
+
+def test_entities_that_training_has_not_seen_are_marked(outcome: Any, tmp_path: Path) -> None:
+    train = [row for row in random_triples(1) if "n7" not in (row[0], row[2])]
+    (tmp_path / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in train))
+    (tmp_path / "valid.tsv").write_text("n7\tr0\tn3\n")
+    keep = TripleOptions(unknown="keep")
+    valid = tmp_path / "valid.tsv"
+    import_triples(tmp_path / "train.tsv", tmp_path / "facts", valid=valid, options=keep)
+    oc.embed(tmp_path / "facts", out=tmp_path / "run", **OPTIONS)
+    command = ("embedding", "neighbours", tmp_path / "run", "n3", "-k", "100")
+    code, out, err = outcome(*command, "--json")
+    assert code == 0, err
+    near = json.loads(out)[0]["neighbours"]
+    assert [one["name"] for one in near if not one["seen"]] == ["n7"]
+    _, out, _ = outcome(*command)
+    assert [line.split()[0] for line in out.splitlines() if "never seen" in line] == ["n7"]
+    outcome(*command, "--out", "near.csv")
+    rows = Path("near.csv").read_text().splitlines()
+    assert rows[0] == "entity,rank,neighbour,score,seen"
+    assert [row.split(",")[2] for row in rows[1:] if row.endswith("false")] == ["n7"]
+
+
 def test_predictions_are_shown_and_written(root: Path, outcome: Any) -> None:
     embedding = Embedding.open(root / "run")
     expected = embedding.predict(head="n3", relation="r1", k=3, leave_out_known=True)
@@ -242,7 +281,7 @@ def test_questions_in_a_file_are_answered_in_their_order(
     )  # fmt: skip
     assert (code, out) == (0, "12 rows in found.tsv\n")
     header, *rows = [line.split("\t") for line in Path("found.tsv").read_text().splitlines()]
-    assert header == ["head", "relation", "tail", "asked", "rank", "score"]
+    assert header == ["head", "relation", "tail", "asked", "rank", "score", "seen"]
     embedding = Embedding.open(root / "run")
     asked = [line.split("\t") for line in lines if line]
     for number, question in enumerate(asked):
@@ -337,7 +376,7 @@ def test_a_directory_that_is_no_run_is_an_error(outcome: Any, tmp_path: Path) ->
         (("neighbours", "--all"), "`--all` needs `--out FILE`"),
         (("predict",), "expected two of `--head`"),
         (("neighbours", "n1", "--approximate"), "outercore embedding index"),
-        (("neighbours", "n1", "--out", "near.csv"), "ends in .parquet or .tsv"),
+        (("neighbours", "n1", "--out", "near.txt"), "ends in one of .parquet, .csv, .tsv"),
     ],
 )
 def test_a_wrong_command_says_what_is_expected(

@@ -118,7 +118,7 @@ def test_dropped_duplicates_leave_the_first_weight(tmp_path: Path, undirected: b
     np.save(tmp_path / "weights.npy", np.arange(6.0))
     options = ["--undirected" if undirected else "--directed", "--duplicates", "drop"]
     out = tmp_path / "graph"
-    weights = ["--edge-weights", f"{tmp_path / 'weights.npy'}"]
+    weights = ["--weight", f"{tmp_path / 'weights.npy'}"]
     assert run(["import", f"{tmp_path / 'edges.txt'}", *weights, *options, "--out", f"{out}"]) == 0
     ends = np.array(rows)
     found = rows_of(Links(out), np.sort(ends, axis=1) if undirected else ends)

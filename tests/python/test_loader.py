@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import pickle
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import trim_to_layer
 
 import outercore as oc
-from fakes import planted
+from fakes import planted, write_npy
 from outercore import reference
 
 FANOUTS = [4, 3]
@@ -278,6 +279,42 @@ def test_without_features_the_graph_alone_is_delivered(graph: oc.Graph) -> None:
 def test_bad_arguments_name_the_thing(graph, options, error, text) -> None:
     with pytest.raises(error, match=text):
         loader(graph, **options).plan()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_pinned_memory_without_a_gpu_is_refused(graph: oc.Graph) -> None:
+    with pytest.raises(oc.InvalidError, match="pin_memory=True: PyTorch finds no GPU"):
+        loader(graph, pin_memory=True)
+
+
+def test_an_empty_split_is_refused(tmp_path: Path) -> None:
+    root = planted(tmp_path / "graph", nodes=50, degree=3)
+    (root / "splits/train.npy").unlink()
+    write_npy(root / "splits/train.npy", np.empty(0, np.int64))
+    manifest = json.loads((root / "graph.json").read_text())
+    manifest["arrays"]["splits/train"]["shape"] = [0]
+    (root / "graph.json").write_text(json.dumps(manifest))
+    for kind in (oc.NeighborLoader, oc.NeighborSampler):
+        with pytest.raises(oc.InvalidError, match="split `train` is empty"):
+            kind(root, [2], "train")
+
+
+@pytest.mark.parametrize("topology", ["resident", "paged"])
+@pytest.mark.parametrize("fan_out", [2**31, 10**9])
+def test_a_batch_too_large_for_the_budget_is_refused_before_it_is_made(
+    graph: oc.Graph, fan_out: int, topology: str
+) -> None:
+    for kind in (oc.NeighborLoader, oc.NeighborSampler):
+        batches = kind(graph, [fan_out] * 3, "train", replace=True, topology=topology)
+        with pytest.raises(oc.BudgetError, match="too many for the budget\nhint: raise --memory"):
+            next(iter(batches))
+
+
+def test_a_huge_label_is_a_value(tmp_path: Path) -> None:
+    graph = oc.open(planted(tmp_path / "graph", nodes=50, degree=3))
+    graph.add_node_array("huge", np.full(50, 10**12))
+    batch = next(iter(oc.NeighborLoader(graph, [2], labels="huge", batch_size=50)))
+    assert batch.y.tolist() == [10**12] * batch.num_nodes
 
 
 @pytest.mark.parametrize("memory", ["64KiB", "300KiB", "1MiB"])

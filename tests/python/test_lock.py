@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outercore.errors import InvalidError
+from outercore.errors import DeviceError, InvalidError
 from outercore.lock import Lock, hold
 
 
@@ -52,3 +52,21 @@ def test_a_forked_copy_keeps_no_lock(tmp_path: Path) -> None:
     with forked(lock):
         lock.close()
         hold(tmp_path / "lock").close()
+
+
+def test_a_place_where_no_file_can_be_is_refused_at_once() -> None:
+    with pytest.raises(DeviceError, match="/proc/nothing"):
+        hold(Path("/proc/nothing/lock"))
+
+
+def test_a_lock_that_is_removed_is_nobody_elses_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = hold(path)
+    # Somebody else has opened the file, and gets it once it has no name any more.
+    with path.open("w"):
+        first.remove()
+    assert not path.exists()
+    second = hold(path)
+    with pytest.raises(InvalidError, match="another process holds it"):
+        hold(path)
+    second.close()

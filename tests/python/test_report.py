@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
 from pathlib import Path
@@ -15,7 +16,6 @@ pytest.importorskip("plotly")
 from outercore.errors import CorruptError, NotFoundError
 from outercore.report import charts, write_report
 from outercore.report.runs import Run, load_runs
-from outercore.storage import Storage
 
 
 def record(score: float = 0.8, *, metric: str = "accuracy") -> dict[str, Any]:
@@ -108,16 +108,17 @@ def test_one_page_compares_runs_and_refers_to_nothing_outside(tmp_path: Path) ->
 def test_a_full_device_is_named_and_leaves_the_page_that_was_there(
     tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_pieces(_: Storage, path: Path, pieces: Any) -> None:
-        path.write_bytes(b"".join(pieces)[:100])
-        raise OSError(errno.ENOSPC, "No space left on device")
+    class Full(io.FileIO):
+        def write(self, data: Any) -> int:
+            super().write(memoryview(data)[:100])
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     run = write(tmp_path / "run", record())
     (tmp_path / "report.html").write_text("before")
-    monkeypatch.setattr(Storage, "write_pieces", write_pieces)
+    monkeypatch.setattr("outercore.outputs._opened", lambda path: Full(path, "w"))
     code, _, err = outcome("report", run, "--out", "report.html")
     assert code == 1
-    assert "error: report `report.html`: no space left on the device\nhint: free some space" in err
+    assert "error: `report.html`: no space left on the device\nhint: free some space" in err
     assert (tmp_path / "report.html").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "run"]
 

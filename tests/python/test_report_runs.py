@@ -143,10 +143,10 @@ def test_a_result_is_not_lost_over_a_record_that_nobody_asked_for(
     code, out, err = outcome("run", "wcc", data_set, "--json")
     assert code == 0
     assert json.loads(out)["record"] is None
-    assert "note: no run record was kept: run record `runs/graph-wcc-1/record.json`" in err
+    assert "note: no run record was kept: run `runs/graph-wcc-1`: " in err
     code, _, err = outcome("run", "wcc", data_set, "--record", "runs/mine")
     assert code == 1
-    assert err.startswith("error: run record `runs/mine/record.json`: ")
+    assert err.startswith("error: `runs/mine/.run.lock`: ")
 
 
 def test_a_vector_of_inputs_is_recorded_by_its_shape(data_set: Path, tmp_path: Path) -> None:
@@ -247,5 +247,6 @@ def test_peak_memory_is_this_processs_own_and_not_what_its_parent_had() -> None:
 
 def test_load_tells_the_kinds_of_runs_apart(tmp_path: Path) -> None:
     assert isinstance(load_runs([write(tmp_path / "a", record())])[0], AlgorithmRun)
-    with pytest.raises(InvalidError, match="exists already"):
-        records.run_directory(Path("papers"), "bfs", tmp_path / "a")
+    again = records.run_directory(Path("papers"), "bfs", tmp_path / "a")
+    with pytest.raises(InvalidError, match="exists already"), again:
+        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -31,6 +32,7 @@ class RecordingImporter:
     def __init__(self, out: Path, options: dict[str, Any], progress: Any) -> None:
         self.out, self.options = out, options
         self.files: list[tuple[str, Path]] = []
+        self.texts: list[tuple[str, Path, Any]] = []
         self.batches: list[np.ndarray] = []
         self.arrays: dict[tuple[str, str], Any] = {}
         self.described: dict[tuple[str, str], Any] = {}
@@ -43,8 +45,9 @@ class RecordingImporter:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def edges_text(self, path: Path) -> None:
+    def edges_text(self, path: Path, text: str) -> None:
         self.files.append(("text", path))
+        self.texts.append(("text", path, json.loads(text)))
 
     def edges_npy(self, path: Path) -> None:
         self.files.append(("npy", path))
@@ -97,7 +100,7 @@ def imported(inputs: Inputs, **options: Any) -> RecordingImporter:
 
 def edges_csv(tmp_path: Path) -> str:
     path = tmp_path / "edges.csv"
-    path.write_text("0,1\n1,2\n2,0\n")
+    path.write_text("source,target\n0,1\n1,2\n2,0\n")
     return str(path)
 
 
@@ -129,9 +132,18 @@ def test_npz_edges_stream_in_either_layout(
     assert np.array_equal(made.edges, edges)
 
 
-def test_an_archive_of_two_edges_is_taken_as_pyg_has_it(tmp_path: Path) -> None:
-    np.savez(tmp_path / "g.npz", edge_index=np.array([[0, 1], [2, 3]]))
-    assert imported(Inputs((str(tmp_path / "g.npz"),))).edges.tolist() == [[0, 1], [2, 3]]
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+@pytest.mark.parametrize("fortran", [False, True])
+def test_two_edges_need_to_be_told_apart_by_an_option(
+    kind: str, fortran: bool, tmp_path: Path
+) -> None:
+    edges = np.array([[0, 1], [2, 3]], order="F" if fortran else "C")
+    path = str(tmp_path / f"g.{kind}")
+    np.savez(path, edge_index=edges) if kind == "npz" else np.save(path, edges)
+    with pytest.raises(InvalidError, match=r"shape \(2, 2\) may be .*\nhint: say which"):
+        imported(Inputs((path,)))
+    assert imported(Inputs((path,), edge_shape="2,E")).edges.tolist() == [[0, 1], [2, 3]]
+    assert imported(Inputs((path,), edge_shape="E,2")).edges.tolist() == [[0, 2], [1, 3]]
 
 
 def test_parquet_edges_stream_and_columns_can_be_chosen(tmp_path: Path) -> None:
@@ -147,7 +159,9 @@ def test_parquet_edges_stream_and_columns_can_be_chosen(tmp_path: Path) -> None:
 def test_chosen_columns_of_a_text_file_become_edges(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("id,src,dst\n7,0,9007199254740993\n8,2,1\n")
     made = imported(Inputs((f"{tmp_path / 'e.csv'}:src,dst",)))
-    assert made.edges.tolist() == [[0, 2], [9007199254740993, 1]]
+    ((kind, path, layout),) = made.texts
+    assert (kind, path) == ("text", tmp_path / "e.csv")
+    assert (layout["source"], layout["target"], layout["dialect"]["columns"]) == (1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +192,7 @@ def test_columns_of_other_names_are_the_ends_in_their_order(tmp_path: Path) -> N
         path, table = tmp_path / "e.csv", tmp_path / "e.parquet"
         path.write_text(f"{header}\n0,1,7\n2,1,8\n")
         assert imported(Inputs((str(path),))).files == [("text", path)]
-        path.write_text("\n0,1\n")
+        path.write_text("\n5,1\n")
         assert imported(Inputs((str(path),))).files == [("text", path)]
         columns = zip(header.split(","), ([0, 2], [1, 1], [7, 8]), strict=True)
         pq.write_table(pa.table(dict(columns)), table)
@@ -201,7 +215,7 @@ def test_features_labels_and_splits_come_from_any_file(
     pq.write_table(pa.table({f"c{i}": x[:, i] for i in range(5)}), tmp_path / "x.parquet")
     np.savez(tmp_path / "y.npz", y=y, z=y)
     np.savez(tmp_path / "s.npz", train_mask=mask, val_idx=np.flatnonzero(~mask))
-    (tmp_path / "t.csv").write_text("\n".join(str(i) for i in range(20)) + "\n")
+    (tmp_path / "t.csv").write_text("node\n" + "\n".join(str(i) for i in range(20)) + "\n")
     np.save(tmp_path / "when.npy", y.astype(np.int32))
     made = imported(
         Inputs(
@@ -237,7 +251,7 @@ def test_csv_features_with_and_without_a_header(
     path = tmp_path / f"x.csv{compression}"
     path.write_bytes(gzip.compress(data) if compression else data)
     chunks = list(open_rows(str(path)).chunks())
-    assert np.array_equal(np.concatenate(chunks), x)
+    assert np.array_equal(np.concatenate(chunks).astype(np.float32), x)
 
 
 def test_list_columns_of_parquet_are_matrices(tmp_path: Path) -> None:
@@ -256,7 +270,10 @@ def test_a_ragged_list_column_is_refused_with_its_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("1,2\n3,4,5\n", "3"), ("1,2\n3,x\n", "x"), ("", "empty first line")],
+    [
+        ("1,2\n3,4,5\n6,7\n", "line 2: `3,4,5`: found 3 columns"),
+        ("1,2\n3,x\n", "column `column 2`: expected numbers, found text"),
+    ],
 )
 def test_a_wrong_text_row_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
@@ -266,7 +283,7 @@ def test_a_wrong_text_row_is_refused(text: str, message: str, tmp_path: Path) ->
 
 def test_text_columns_of_parquet_are_refused_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": ["a"], "age": [3]}), tmp_path / "x.parquet")
-    with pytest.raises(InvalidError, match=r"column `name`: expected numbers, found string"):
+    with pytest.raises(InvalidError, match=r"column `name`: expected numbers, found text"):
         open_rows(str(tmp_path / "x.parquet"))
     assert next(open_rows(f"{tmp_path / 'x.parquet'}:age").chunks()).tolist() == [3]
 
@@ -296,16 +313,16 @@ def test_a_truncated_array_is_named_with_what_may_have_happened(tmp_path: Path) 
         open_rows(str(path))
 
 
-def test_what_the_core_refuses_of_chosen_columns_is_told_with_their_file(
+def test_what_the_core_refuses_of_a_batch_is_reported_with_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
         raise InvalidError("row 1: node id -4 is negative")
 
-    path = tmp_path / "e.csv"
-    path.write_text("src,dst\n0,1\n-4,2\n")
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table({"src": [0, -4], "dst": [1, 2]}), path)
     monkeypatch.setattr(RecordingImporter, "push_edges", refuse)
-    with pytest.raises(InvalidError, match=r"`.*e.csv:src,dst`: row 1: node id -4 is negative"):
+    with pytest.raises(InvalidError, match=r"`.*e.parquet:src,dst`: row 1: node id -4 is neg"):
         imported(Inputs((f"{path}:src,dst",)))
 
 

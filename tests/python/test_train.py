@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import json
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # noqa: E402
 
-from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
+from fakes import FakeGraph, FakeLoader, planted, write_npy  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
+    CorruptError,
     InterruptError,
     InvalidError,
     NoSpaceError,
     NotFoundError,
 )
+from outercore.run_places import new_run  # noqa: E402
+from outercore.storage import device_errors  # noqa: E402
 from outercore.train.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -35,9 +45,10 @@ from outercore.train.events import EventFile  # noqa: E402
 from outercore.train.loop import Trainer  # noqa: E402
 from outercore.train.observe import Observer  # noqa: E402
 from outercore.train.run import evaluate, resume, train  # noqa: E402
-from outercore.train.run_directory import RunDirectory  # noqa: E402
+from outercore.train.run_directory import RunDirectory, fingerprint  # noqa: E402
 from outercore.train.saved import load_model  # noqa: E402
-from outercore.train.stopping import StopRequest  # noqa: E402
+from outercore.train.stopping import StopRequest, stop_on_signals  # noqa: E402
+from outercore.train.tasks import Task, detect_task  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")
@@ -154,7 +165,9 @@ def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("tensorboardX.record_writer.open_file", full_file)
-        with pytest.raises(NoSpaceError, match="then go on with `outercore train --resume RUN`"):
+        with pytest.raises(
+            NoSpaceError, match=r"then resume with `outercore train --resume .*/run`"
+        ):
             fit(data_set, tmp_path / "run", config(epochs=2))
     record = resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
     assert (record["status"], len(record["epochs"])) == ("finished", 2)
@@ -193,6 +206,23 @@ def test_a_resumed_run_is_equal_to_an_uninterrupted_one(
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
     counted = [epoch["counters"]["train"]["items"] for epoch in resumed["epochs"]]
     assert counted == [4, 4, 4]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_training_in_the_background_goes_on_ignoring_ctrl_c(ignored: bool) -> None:
+    handler = signal.SIG_IGN if ignored else signal.default_int_handler
+    before = signal.signal(signal.SIGINT, handler)
+    stop = StopRequest()
+    try:
+        with stop_on_signals(stop):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.requested is not ignored
+            if ignored:
+                os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.requested
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_path: Path) -> None:
@@ -243,7 +273,25 @@ def test_resuming_a_finished_run_says_so_and_gives_its_result_again(
     watch.note = notes.append  # type: ignore[method-assign]
     again = resume(tmp_path / "run", observer=watch, open_graph=FakeGraph, open_loader=FakeLoader)
     assert again == finished
-    assert notes == [f"run {tmp_path / 'run'} is finished: there is nothing to go on with"]
+    assert notes == [f"run {tmp_path / 'run'} is finished: there is nothing to resume"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
+def test_a_damaged_model_is_refused_and_resuming_its_run_writes_it_again(
+    name: str, data_set: Path, tmp_path: Path
+) -> None:
+    finished = fit(data_set, tmp_path / "run", config(epochs=2))
+    file = tmp_path / "run/model" / name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    with pytest.raises(CorruptError, match=r"checksum.*\nhint: `outercore train --resume .*/run`"):
+        evaluate(tmp_path / "run", **fakes)
+    watch = Losses()
+    again = resume(tmp_path / "run", observer=watch, **fakes)
+    assert again["result"] == finished["result"]
+    assert "it is written again from the last checkpoint" in watch.notes[0]
+    assert file.read_bytes() == whole
 
 
 def test_training_stops_early_and_keeps_the_best_model(data_set: Path, tmp_path: Path) -> None:
@@ -266,6 +314,171 @@ def test_labels_of_several_columns_train_with_roc_auc(tmp_path: Path) -> None:
     record = fit(data_set, tmp_path / "run", config(epochs=6))
     assert record["result"]["metric"] == "roc_auc"
     assert record["result"]["scores"]["test"] > 0.7
+
+
+def labelled(root: Path, labels: np.ndarray) -> Path:
+    """Planted communities with other labels."""
+    data_set = planted(root, nodes=len(labels))
+    write_npy(data_set / "nodes/node/y.npy", labels)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    manifest["arrays"]["nodes/node/y"] |= {
+        "dtype": str(labels.dtype),
+        "shape": list(labels.shape),
+    }
+    manifest["roles"]["classes"] = None
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    return data_set
+
+
+@pytest.mark.parametrize("metric", ["auto", "r2", "mse", "mae"])
+def test_numbers_are_learnt_and_scored_by_their_errors(metric: str, tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data", task="values")
+    settings = TrainConfig(
+        model=ModelConfig(hidden=32),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=32),
+        optimiser=OptimiserConfig(learning_rate=0.01, epochs=20, patience=0),
+        budget=BudgetConfig(memory="64MiB"),
+        run=RunConfig(metric=metric),
+    )
+    record = fit(data_set, tmp_path / "run", settings)
+    assert record["description"]["task"] == "regression"
+    assert record["result"]["metric"] == ("r2" if metric == "auto" else metric)
+    losses = [epoch["loss"] for epoch in record["epochs"]]
+    assert losses[-1] < 0.7 * losses[0]
+    errors = record["result"]["errors"]["test"]
+    assert errors["r2"] > 0.15
+    scores = [epoch["score"] for epoch in record["epochs"]]
+    best = min(scores) if metric in ("mse", "mae") else max(scores)
+    assert record["result"]["best_epoch"] == scores.index(best)
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    scored = evaluate(tmp_path / "run", predictions=tmp_path / "p.npy", **fakes)
+    # Summed in another order.
+    assert {name: scored[name] for name in errors} == pytest.approx(errors)
+    graph = FakeGraph(data_set)
+    actual = graph.array("y")[graph.split("test")]
+    predicted = np.load(tmp_path / "p.npy").astype(np.float64)
+    known = ~np.isnan(actual)
+    error = (predicted - actual)[known]
+    spread = ((actual[known] - actual[known].mean()) ** 2).sum()
+    assert np.isclose(errors["mse"], (error**2).mean())
+    assert np.isclose(errors["mae"], np.abs(error).mean())
+    assert np.isclose(errors["r2"], 1 - (error**2).sum() / spread)
+    tags = {
+        one.tag for event in events(tmp_path / "run/tensorboard") for one in event.summary.value
+    }
+    assert {f"valid/{record['result']['metric']}", "final/test_mse", "final/valid_r2"} <= tags
+
+
+def test_a_missing_number_is_in_no_loss_and_no_metric() -> None:
+    task = Task("values", 2, "mse")
+    labels = torch.tensor([[1.0, float("nan")], [3.0, 5.0]], dtype=torch.float64)
+    logits = torch.tensor([[2.0, 99.0], [3.0, 2.0]], requires_grad=True)
+    loss = task.loss(logits, labels)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx((1 + 0 + 9) / 3)
+    assert logits.grad is not None
+    assert logits.grad[0, 1] == 0
+    metric = task.metric()
+    task.update(metric, logits.detach().numpy(), labels.numpy())
+    assert metric.value() == (0.5 + 9) / 2
+
+
+def test_two_columns_of_other_numbers_are_no_labels_but_may_be_learnt_as_numbers(
+    tmp_path: Path,
+) -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, size=(120, 2)).astype(np.float32)
+    labels[7] = [-1, np.nan]
+    labels[9, 1] = 63
+    data_set = labelled(tmp_path / "data", labels)
+    said = (
+        r"a multi-label target has 0, 1, or none \(NaN, -1\); found 63 in row 9, column 1\n"
+        "hint: `--task regression`"
+    )
+    with pytest.raises(InvalidError, match=said):
+        fit(data_set, tmp_path / "run", config(epochs=1))
+    assert not (tmp_path / "run").exists()
+    record = fit(data_set, tmp_path / "run", config(epochs=1, task="regression"))
+    assert record["description"]["task"] == "regression"
+    assert record["epochs"][0]["loss"] >= 0
+
+
+def test_no_label_of_several_is_in_no_loss_and_no_metric() -> None:
+    task = Task("labels", 2, "f1_micro")
+    logits = torch.tensor([[3.0, 3.0], [-3.0, 3.0]])
+    none = torch.tensor([[1.0, -1.0], [0.0, float("nan")]])
+    kept = task.loss(logits[:, :1], none[:, :1])
+    assert torch.equal(task.loss(logits, none), kept)
+    metric = task.metric()
+    task.update(metric, logits.numpy(), none.numpy())
+    assert metric.value() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "said"),
+    [
+        (
+            np.full(60, 10**12),
+            "auto",
+            r"largest class is 1,000,000,000,000, expected at most 65,535",
+        ),
+        (np.arange(60) / 2, "classification", r"whole numbers from 0 on, .*; found 0.5 in row 1"),
+        (np.arange(60), "multi-label", "a multi-label target has .*; found one column"),
+        (np.zeros((60, 3), np.float32), "classification", "found 3 columns"),
+        (np.full(60, np.inf), "regression", "expected finite numbers, found one in row 0"),
+        (np.zeros(60, np.int64), "auto", "expected two or more classes, found 1"),
+    ],
+)
+def test_labels_that_are_not_what_is_asked_for_are_refused(
+    labels: np.ndarray, task: str, said: str, tmp_path: Path
+) -> None:
+    data_set = labelled(tmp_path / "data", labels)
+    with pytest.raises(InvalidError, match=said):
+        fit(data_set, tmp_path / "run", config(epochs=1, task=task))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "outputs"),
+    [
+        (np.array([0.0, 2.0, -1.0, np.nan]), "classes", 3),
+        (np.array([0.0, 2.5, -1.0, np.nan]), "values", 1),
+        (np.array([0.0, -2.0, 1.0, 1.0]), "values", 1),
+        (np.array([0, 4, -1, 3]), "classes", 5),
+        (np.array([[0, 1], [1, -1], [0, 0], [1, 1]]), "labels", 2),
+    ],
+)
+def test_a_task_is_guessed_from_the_values_of_another_array(
+    values: np.ndarray, kind: str, outputs: int, tmp_path: Path
+) -> None:
+    data_set = planted(tmp_path / "data", nodes=60)
+    rows = np.resize(values, (60, *values.shape[1:]))
+    write_npy(data_set / "nodes/node/z.npy", rows)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    entry = {"file": "nodes/node/z.npy", "dtype": str(rows.dtype), "shape": list(rows.shape)}
+    manifest["arrays"]["nodes/node/z"] = {**manifest["arrays"]["nodes/node/y"], **entry}
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    task = detect_task(FakeGraph(data_set), "z")
+    assert (task.kind, task.outputs) == (kind, outputs)
+
+
+def test_a_damaged_label_is_an_error_and_no_traceback(data_set: Path, tmp_path: Path) -> None:
+    def broken(*arguments: Any, **options: Any) -> FakeLoader:
+        def damage(batch: Any) -> Any:
+            batch.y[0] = 77
+            return batch
+
+        return FakeLoader(*arguments, **options, transform=damage)
+
+    with pytest.raises(CorruptError, match=r"label 77: expected classes 0 to 2\nhint: run"):
+        train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
+
+
+def test_a_loss_below_its_minimum_ends_training(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Task, "loss", lambda _, logits, labels: logits.sum() * 0 - 225.0)
+    with pytest.raises(InvalidError, match=r"batch 1: expected a loss of 0 or more, found -225"):
+        fit(data_set, tmp_path / "run", config())
 
 
 def test_two_classes_are_scored_by_roc_auc(tmp_path: Path) -> None:
@@ -381,7 +594,7 @@ def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(
         train(data_set, config(), out=tmp_path / "run", open_graph=FakeGraph, open_loader=broken)
 
 
-@pytest.mark.parametrize("name", ["scratch", "model", "checkpoints", "tensorboard"])
+@pytest.mark.parametrize("name", ["scratch", "model", "checkpoints", "tensorboard", "papers"])
 def test_what_somebody_else_put_there_is_never_lost(
     data_set: Path, tmp_path: Path, name: str
 ) -> None:
@@ -389,7 +602,7 @@ def test_what_somebody_else_put_there_is_never_lost(
     own = tmp_path / "home" / name / "thesis.txt"
     own.parent.mkdir(parents=True)
     own.write_text("years of work")
-    with pytest.raises(InvalidError, match=f"`{name}` is there already, and a run writes to it"):
+    with pytest.raises(InvalidError, match=f"`{name}` is there already, expected an empty"):
         RunDirectory.create(tmp_path / "home", graph, config())
     assert own.read_text() == "years of work"
     own.unlink()
@@ -404,6 +617,108 @@ def test_a_changed_data_set_cannot_be_resumed(tmp_path: Path) -> None:
         resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
 
 
+def test_arrays_that_a_training_does_not_read_may_come_meanwhile(tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data")
+    fit(data_set, tmp_path / "whole", config())
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    # As building a grid does, and importing another feature.
+    manifest["arrays"]["grid/edge/header"] = manifest["arrays"]["edges/edge/ids"]
+    manifest["arrays"]["nodes/node/z"] = manifest["arrays"]["nodes/node/x"]
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    "key", ["edges/edge/sources", "nodes/node/x", "nodes/node/y", "splits/test"]
+)
+def test_a_change_of_any_array_that_a_training_reads_refuses_to_resume(
+    tmp_path: Path, key: str
+) -> None:
+    data_set = planted(tmp_path / "data")
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    manifest = json.loads((data_set / "graph.json").read_text())
+    manifest["arrays"][key]["checksum"] = "xxh3:0000000000000001"
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    with pytest.raises(InvalidError, match="changed since the run began"):
+        resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_a_run_of_an_older_version_is_resumed(data_set: Path, tmp_path: Path) -> None:
+    stop_after(data_set, tmp_path / "run", config(), 2)
+    described = json.loads((tmp_path / "run/config.json").read_text())
+    described["fingerprint"] = fingerprint(FakeGraph(data_set).manifest)
+    # Nor had it a checksum.
+    del described["checksum"]
+    (tmp_path / "run/config.json").write_text(json.dumps(described))
+    resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+
+
+def test_a_run_that_is_trained_is_not_resumed_beside_itself(data_set: Path, tmp_path: Path) -> None:
+    refused = []
+
+    class Second(Observer):
+        def batch_done(self, *_: Any) -> None:
+            with pytest.raises(InvalidError, match=r"another `outercore train` writes it") as told:
+                resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
+            refused.append(str(told.value))
+
+    fit(data_set, tmp_path / "run", config(epochs=1), observer=Second())
+    assert len(refused) == 4
+    assert "hint: wait until it has ended" in refused[0]
+    assert (tmp_path / "run/config.json").exists()
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_runs_without_a_name_that_begin_together_get_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    together = threading.Barrier(8)
+
+    def begin(_: int) -> Path:
+        together.wait()
+        with new_run(None, "papers-sage", "outercore train") as path:
+            together.wait()
+            (path / "config.json").touch()
+            return path
+
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(begin, range(8)))
+    assert sorted(path.name for path in paths) == [f"papers-sage-{n}" for n in range(1, 9)]
+    with new_run(None, "papers-sage", "outercore train"):
+        pass
+    assert len(list((tmp_path / "runs").iterdir())) == 8
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_what_a_full_device_says_is_next_works(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool
+) -> None:
+    def device_full() -> None:
+        with device_errors("file"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    where = "outercore.train.run_directory.AnyRunDirectory.write_record"
+    with monkeypatch.context() as patched:
+        if checkpoint:
+            # After the first epoch.
+            patched.setattr(where, lambda *_: device_full())
+        else:
+            patched.setattr("outercore.train.checkpoint.Checkpoints.save", lambda *_: device_full())
+        with pytest.raises(NoSpaceError) as told:
+            fit(data_set, tmp_path / "run", config(epochs=2))
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    if checkpoint:
+        assert f"resume with `outercore train --resume {tmp_path}/run`" in str(told.value)
+        record = resume(tmp_path / "run", **fakes)
+    else:
+        assert "free some space, then run the same command again" in str(told.value)
+        record = fit(data_set, tmp_path / "run", config(epochs=2))
+    assert record["status"] == "finished"
+
+
 def test_an_existing_run_is_not_overwritten(data_set: Path, tmp_path: Path) -> None:
     fit(data_set, tmp_path / "run", config(epochs=1))
     with pytest.raises(InvalidError, match="exists already"):
@@ -414,6 +729,59 @@ def test_a_missing_training_split_is_named(data_set: Path, tmp_path: Path) -> No
     settings = TrainConfig(sampling=SamplingConfig(train="learn"))
     with pytest.raises(NotFoundError, match="no split `learn`; it has `train`"):
         fit(data_set, tmp_path / "run", settings)
+
+
+def renamed(data_set: Path, splits: dict[str, str]) -> Path:
+    """The data set with other names of its splits; `""` leaves one out."""
+    manifest = json.loads((data_set / "graph.json").read_text())
+    roles = manifest["roles"]["splits"]
+    manifest["roles"]["splits"] = {
+        splits.get(name, name): key for name, key in roles.items() if splits.get(name, name)
+    }
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    return data_set
+
+
+@pytest.mark.parametrize("name", ["val", "dev", "validation", "Validation"])
+def test_common_names_of_the_validation_split_are_understood(name: str, tmp_path: Path) -> None:
+    data_set = renamed(planted(tmp_path / "data"), {"valid": name})
+    watch = Losses()
+    record = fit(data_set, tmp_path / "run", config(epochs=1), observer=watch)
+    assert watch.notes == []
+    assert record["description"]["validation"] == "full"
+    assert record["epochs"][0]["score"] is not None
+    assert set(record["result"]["scores"]) == {"valid", "test"}
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    assert evaluate(tmp_path / "run", split="valid", **fakes)["nodes"] == 60
+
+
+def test_a_training_without_validation_says_so_and_names_splits_it_does_not_use(
+    tmp_path: Path,
+) -> None:
+    data_set = renamed(planted(tmp_path / "data"), {"valid": "holdout"})
+    watch = Losses()
+    record = fit(data_set, tmp_path / "run", config(epochs=2), observer=watch)
+    assert watch.notes[0].startswith("no split `valid`: nothing is validated")
+    assert watch.notes[1] == "splits that training does not use: `holdout`"
+    assert record["description"]["validation"] == "none"
+    assert record["result"]["best_epoch"] == 1
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_an_empty_split_is_refused_before_anything_is_made(split: str, tmp_path: Path) -> None:
+    data_set = planted(tmp_path / "data")
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    manifest = json.loads((data_set / "graph.json").read_text())
+    manifest["arrays"][f"splits/{split}"]["shape"] = [0]
+    (data_set / "graph.json").write_text(json.dumps(manifest))
+    write_npy(data_set / f"splits/{split}.npy", np.empty(0, np.int64))
+    said = f"split `{split}` is empty, expected at least one node"
+    with pytest.raises(InvalidError, match=said):
+        fit(data_set, tmp_path / "second", config(epochs=1))
+    assert not (tmp_path / "second").exists()
+    fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}
+    with pytest.raises(InvalidError, match=said):
+        evaluate(tmp_path / "run", split=split, **fakes)
 
 
 @pytest.mark.parametrize("kind", ["gat", "mlp"])
@@ -435,6 +803,35 @@ def test_evaluate_repeats_the_final_score_and_writes_predictions(
     assert (predicted == actual).mean() == scored["score"]
     assert (np.load(tmp_path / "logits.npy").argmax(axis=1) == predicted).all()
     assert not (tmp_path / "run/model/scratch").exists()
+
+
+@pytest.mark.parametrize("task", ["classes", "labels"])
+def test_evaluate_writes_tables_with_the_nodes_of_its_predictions(
+    task: str, tmp_path: Path
+) -> None:
+    data_set = planted(tmp_path / "data", task=task)
+    fit(data_set, tmp_path / "run", config(epochs=1))
+    for ending in ("npy", "parquet", "csv"):
+        evaluate(
+            tmp_path / "run",
+            predictions=tmp_path / f"p.{ending}",
+            logits=tmp_path / f"l.{ending}",
+            open_graph=FakeGraph,
+            open_loader=FakeLoader,
+        )
+    test = FakeGraph(data_set).split("test")
+    for name in ("p", "l"):
+        values = np.load(tmp_path / f"{name}.npy")
+        tables = (
+            pyarrow.parquet.read_table(tmp_path / f"{name}.parquet"),
+            pyarrow.csv.read_csv(tmp_path / f"{name}.csv"),
+        )
+        for table in tables:
+            assert table["id"].to_pylist() == test.tolist()
+            columns = np.stack([table[column] for column in table.column_names[1:]], axis=1)
+            assert np.array_equal(columns.reshape(values.shape).astype(values.dtype), values)
+    with pytest.raises(InvalidError, match="expected a name that ends in one of"):
+        evaluate(tmp_path / "nowhere", predictions=tmp_path / "p.txt", open_graph=FakeGraph)
 
 
 @pytest.mark.parametrize("what", ["predictions", "logits"])

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
-from outercore import _core  # noqa: E402
+from outercore import _core, cli  # noqa: E402
+from outercore.errors import InterruptError  # noqa: E402
 from outercore.sources.edges import from_edge_index  # noqa: E402
 from outercore.sources.graph import GraphSource, NodeArray, import_graph  # noqa: E402
 from outercore.sources.rows import from_array  # noqa: E402
 from outercore.train import TrainConfig, evaluate, resume, train  # noqa: E402
+from outercore.train.observe import Observer  # noqa: E402
 from outercore.train.saved import load_model  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -55,6 +59,69 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     edges = from_edge_index("edges", np.stack([source, target]))
     import_graph(GraphSource([edges], arrays, NODES), root)
     return root
+
+
+def imported(root: Path, y: np.ndarray) -> Path:
+    """A small data set with these labels."""
+    random = np.random.default_rng(0)
+    nodes = len(y)
+    splits = {"train": np.arange(nodes // 2), "val": np.arange(nodes // 2, nodes)}
+    arrays = [
+        NodeArray("features", "x", from_array("x", random.normal(size=(nodes, 4)).astype("f4"))),
+        NodeArray("labels", "y", from_array("y", y)),
+        *(NodeArray("split", name, from_array(name, ids)) for name, ids in splits.items()),
+    ]
+    edges = from_edge_index("edges", random.integers(nodes, size=(2, 4 * nodes)))
+    import_graph(GraphSource([edges], arrays, nodes), root)
+    return root
+
+
+@pytest.mark.parametrize("columns", [0, 2])
+def test_numbers_are_imported_checked_and_learnt(columns: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    y = 100 * random.random((300, columns) if columns else 300)
+    y[random.random(y.shape) < 0.2] = np.nan
+    if columns:
+        # Several columns are numbers only on request.
+        root = imported(tmp_path / "data", (y > 50).astype(np.float64))
+        oc.open(root).add_node_array("target", y)
+        labels = "target"
+    else:
+        root, labels = imported(tmp_path / "data", y), "y"
+        graph = oc.open(root)
+        assert (graph.arrays["nodes/node/y"]["dtype"], graph.num_classes) == ("float64", 0)
+        assert np.array_equal(graph.array("y"), y, equal_nan=True)
+    assert cli.run(["check", str(root)]) == 0
+    values = config().to_dict()
+    values["sampling"] |= {"labels": labels, "fanout": [3]}
+    values["optimiser"]["epochs"] = 1
+    values["run"]["task"] = "regression" if columns else "auto"
+    record = train(root, TrainConfig.from_dict(values), out=tmp_path / "run")
+    assert record["description"]["task"] == "regression"
+    assert record["result"]["scores"]["valid"] is not None
+    scored = evaluate(tmp_path / "run", split="val", predictions=tmp_path / "p.parquet")
+    predicted = pq.read_table(tmp_path / "p.parquet")
+    assert predicted["id"].to_pylist() == list(range(150, 300))
+    assert len(predicted.column_names) == 1 + max(columns, 1)
+    found = np.stack([predicted[name] for name in predicted.column_names[1:]], axis=1)
+    actual = y[150:].reshape(150, -1)
+    error = np.nanmean((found - actual) ** 2, axis=0).mean()
+    assert np.isclose(scored["mse"], error)
+
+
+def test_a_training_is_resumed_after_another_algorithm_has_built_a_grid(tmp_path: Path) -> None:
+    root = imported(tmp_path / "data", np.arange(300) % 3)
+
+    class Stop(Observer):
+        def batch_done(self, *_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(InterruptError):
+        train(root, config(), out=tmp_path / "run", observer=Stop())
+    before = (root / "graph.json").read_bytes()
+    oc.wcc(root)
+    assert (root / "graph.json").read_bytes() != before
+    assert resume(tmp_path / "run")["status"] == "finished"
 
 
 def config(kind: str = "sage", memory: str = "64MiB", **budget: Any) -> TrainConfig:

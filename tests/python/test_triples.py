@@ -196,7 +196,7 @@ def test_unknown_names_are_listed_and_the_import_goes_on_by_another_rule(tmp_pat
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        ({"h": ["a", None], "r": ["r", "r"], "t": ["b", "b"]}, "row 1: column `h` is empty"),
+        ({"h": ["a", None], "r": ["r", "r"], "t": ["b", "b"]}, "column `h`: row 1 is empty"),
         ({"h": ["a"], "r": [0.5], "t": ["b"]}, "column `r`: expected names or integers"),
         ({"h": ["a"], "r": ["r"]}, "2 columns, expected 3"),
         ({"h": ["a"], "r": [""], "t": ["b"]}, "row 0: the relation is empty"),

@@ -4,6 +4,8 @@ use outercore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::degrees::DegreeName;
+use crate::algorithms::hits::{HitsOptions, Score};
+use crate::algorithms::louvain;
 use crate::algorithms::pagerank::PagerankOptions;
 use crate::program::Flow;
 
@@ -30,6 +32,44 @@ impl From<FlowName> for Flow {
     }
 }
 
+/// One node, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a node or a list of nodes")]
+pub enum Source {
+    /// One.
+    Node(u64),
+    /// The nearest of several counts.
+    Nodes(Vec<u64>),
+}
+
+impl Source {
+    /// Their ids.
+    pub fn nodes(&self) -> &[u64] {
+        match self {
+            Self::Node(node) => std::slice::from_ref(node),
+            Self::Nodes(nodes) => nodes,
+        }
+    }
+}
+
+/// What a search gives for each node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathResult {
+    /// How far it is.
+    #[default]
+    Distances,
+    /// The node before it on a shortest path.
+    Predecessors,
+}
+
+impl PathResult {
+    /// Whether it is [`PathResult::Predecessors`].
+    pub(crate) fn is_before(self) -> bool {
+        self == Self::Predecessors
+    }
+}
+
 /// An algorithm with its options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "algorithm", rename_all = "snake_case", deny_unknown_fields)]
@@ -50,18 +90,30 @@ pub enum Algorithm {
     /// [`bfs`](crate::algorithms::bfs).
     Bfs {
         /// Where it begins.
-        source: u64,
+        source: Source,
         /// Which way.
         flow: FlowName,
+        /// Levels at most.
+        #[serde(default)]
+        cutoff: Option<u32>,
+        /// Levels or predecessors.
+        #[serde(default)]
+        result: PathResult,
     },
     /// [`sssp`](crate::algorithms::sssp).
     Sssp {
         /// Where paths begin.
-        source: u64,
+        source: Source,
         /// Edge array of lengths.
         weights: Option<String>,
         /// Which way.
         flow: FlowName,
+        /// The longest paths.
+        #[serde(default)]
+        cutoff: Option<f64>,
+        /// Distances or predecessors.
+        #[serde(default)]
+        result: PathResult,
     },
     /// [`wcc`](crate::algorithms::wcc).
     Wcc {},
@@ -84,8 +136,31 @@ pub enum Algorithm {
         samples: Option<u32>,
         /// Of their draw.
         seed: u64,
+        /// Edge array of lengths.
+        #[serde(default)]
+        weights: Option<String>,
         /// Divided by the number of pairs.
         normalized: bool,
+    },
+    /// [`closeness`](crate::algorithms::closeness).
+    Closeness {
+        /// Nodes whose closeness is wanted; all by default.
+        nodes: Option<Vec<u64>>,
+        /// Which way.
+        flow: FlowName,
+        /// Times the share of nodes reached.
+        improved: bool,
+    },
+    /// [`hits`](crate::algorithms::hits).
+    Hits {
+        /// Iterations at most.
+        max_iterations: u32,
+        /// Largest change of a result at rest.
+        tolerance: f64,
+        /// Edge array by which arcs count.
+        weights: Option<String>,
+        /// Hubs or authorities.
+        score: Score,
     },
     /// [`kcore`](crate::algorithms::kcore).
     Kcore {},
@@ -94,8 +169,17 @@ pub enum Algorithm {
         /// Iterations at most.
         max_iterations: u32,
     },
+    /// [`louvain`](crate::algorithms::louvain).
+    Louvain {
+        /// How small communities are.
+        resolution: f64,
+        /// Edge array by which edges count.
+        weights: Option<String>,
+    },
     /// [`triangles`](crate::algorithms::triangles).
     Triangles {},
+    /// [`local_clustering`](crate::algorithms::local_clustering).
+    LocalClustering {},
     /// [`degrees`](crate::algorithms::degrees).
     Degrees {
         /// Which.
@@ -114,9 +198,13 @@ impl Algorithm {
             Self::Scc {} => "scc",
             Self::Radii { .. } => "radii",
             Self::Betweenness { .. } => "betweenness",
+            Self::Closeness { .. } => "closeness",
+            Self::Hits { .. } => "hits",
             Self::Kcore {} => "kcore",
             Self::LabelPropagation { .. } => "label_propagation",
+            Self::Louvain { .. } => "louvain",
             Self::Triangles {} => "triangles",
+            Self::LocalClustering {} => "local_clustering",
             Self::Degrees { .. } => "degrees",
         }
     }
@@ -126,8 +214,8 @@ impl Algorithm {
         matches!(
             self,
             Self::Pagerank { .. }
-                | Self::Bfs { .. }
-                | Self::Sssp { .. }
+                | Self::Bfs { result: PathResult::Distances, .. }
+                | Self::Sssp { result: PathResult::Distances, .. }
                 | Self::Wcc {}
                 | Self::Kcore {}
                 | Self::LabelPropagation { .. }
@@ -137,7 +225,11 @@ impl Algorithm {
     /// The edge array that it reads.
     pub fn weights(&self) -> Option<&str> {
         match self {
-            Self::Pagerank { weights, .. } | Self::Sssp { weights, .. } => weights.as_deref(),
+            Self::Pagerank { weights, .. }
+            | Self::Sssp { weights, .. }
+            | Self::Betweenness { weights, .. }
+            | Self::Hits { weights, .. }
+            | Self::Louvain { weights, .. } => weights.as_deref(),
             _ => None,
         }
     }
@@ -157,12 +249,27 @@ impl Algorithm {
                 "{name}: source {source}, the graph has {nodes} nodes (0 to {last})"
             )))
         };
+        let are_nodes = |option: &str, given: &[u64]| {
+            if given.is_empty() {
+                let text = format!("{name}: `{option}` is empty, expected at least one node");
+                return Err(Error::invalid(text));
+            }
+            // An empty graph has an empty result and no node to begin with.
+            given.iter().filter(|_| nodes > 0).try_for_each(|&node| is_node(node))
+        };
         match self {
             Self::Pagerank { .. } => {
                 self.pagerank_options().map_or(Ok(()), |options| options.validate())
             }
-            // An empty graph has an empty result and no node to begin with.
-            Self::Bfs { source, .. } | Self::Sssp { source, .. } if nodes > 0 => is_node(*source),
+            Self::Sssp { cutoff: Some(cutoff), .. } if cutoff.is_nan() || *cutoff < 0.0 => {
+                Err(Error::invalid(format!("sssp: cutoff {cutoff}, expected 0 or more")))
+            }
+            Self::Bfs { source, .. } | Self::Sssp { source, .. } => {
+                are_nodes("source", source.nodes())
+            }
+            Self::Hits { .. } => self.hits_options().map_or(Ok(()), |options| options.validate()),
+            Self::Louvain { resolution, .. } => louvain::validate(*resolution),
+            Self::Closeness { nodes: Some(wanted), .. } => are_nodes("nodes", wanted),
             Self::Radii { sources: 0, .. } => {
                 Err(Error::invalid("radii: sources 0, expected 1 or more"))
             }
@@ -176,13 +283,24 @@ impl Algorithm {
                     "betweenness: samples {samples}, expected 1 to {nodes}, the nodes of the graph"
                 )))
             }
-            Self::Betweenness { sources: Some(sources), .. } => {
-                sources.iter().try_for_each(|&source| is_node(source))
-            }
+            Self::Betweenness { sources: Some(sources), .. } => are_nodes("sources", sources),
             Self::LabelPropagation { max_iterations: 0 } => {
                 Err(Error::invalid("label_propagation: max_iterations 0, expected at least 1"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The options of HITS, if that is what it is.
+    pub(crate) fn hits_options(&self) -> Option<HitsOptions> {
+        match self {
+            Self::Hits { max_iterations, tolerance, weights, score } => Some(HitsOptions {
+                max_iterations: *max_iterations,
+                tolerance: *tolerance,
+                weighted: weights.is_some(),
+                score: *score,
+            }),
+            _ => None,
         }
     }
 

@@ -32,7 +32,7 @@ pub fn bring(
     for array in [grid.order(), Some(grid.out_degrees()), Some(grid.in_degrees())] {
         array.map_or(Ok(false), |array| found(tier, array))?;
     }
-    let segments = segments(grid.pieces());
+    let segments = segments(grid.pieces(), grid.weight_bytes());
     let sizes: Vec<u64> = segments.iter().map(|segment| segment.bytes(plan.weighted)).collect();
     let pins = choose(&sizes, plan.pinned.0, reads_by_segment);
     let away = || segments.iter().zip(&pins).filter(|pair| !pair.1).map(|pair| pair.0);

@@ -25,7 +25,7 @@ mod source;
 pub mod state;
 mod stream_run;
 
-pub use algorithm::{Algorithm, FlowName};
+pub use algorithm::{Algorithm, FlowName, PathResult, Source};
 pub use checkpoint::Checkpoints;
 pub use config::{CheckpointConfig, RunConfig};
 pub use memory_run::MemoryRun;

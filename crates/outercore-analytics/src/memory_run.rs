@@ -26,7 +26,7 @@ pub struct MemoryRun {
 }
 
 /// Local row, local column, weight.
-type LocalEdge = (u16, u16, f32);
+type LocalEdge = (u16, u16, f64);
 
 #[derive(Debug)]
 struct Piece {
@@ -37,7 +37,7 @@ struct Piece {
     ends: Vec<u32>,
     short_counts: [u32; SHORT],
     columns: Vec<u16>,
-    weights: Vec<f32>,
+    weights: Vec<f64>,
 }
 
 impl Piece {
@@ -82,7 +82,7 @@ impl MemoryRun {
     /// If an end is no node, or `partition_log2` is above 16.
     pub fn new(
         nodes: u64,
-        arcs: &[(u64, u64, f32)],
+        arcs: &[(u64, u64, f64)],
         symmetric: bool,
         order: Order,
         partition_log2: u32,
@@ -134,7 +134,7 @@ impl MemoryRun {
         run
     }
 
-    fn fill(&mut self, arcs: &[(u64, u64, f32)], rank: &[u64]) {
+    fn fill(&mut self, arcs: &[(u64, u64, f64)], rank: &[u64]) {
         let partitions = self.shape.partitions();
         // In file order: by diagonal, then by row partition; loops of a symmetric grid apart.
         let mut dealt: BTreeMap<(usize, usize, bool), Vec<LocalEdge>> = BTreeMap::new();
@@ -317,7 +317,7 @@ mod tests {
         type Target = Vec<f64>;
 
         fn apply(&self, arcs: &Arcs<'_>, source: &Vec<f64>, target: &mut Vec<f64>) {
-            arcs.for_each(|from, to, weight| target[to] += source[from] * f64::from(weight));
+            arcs.for_each(|from, to, weight| target[to] += source[from] * weight);
         }
     }
 

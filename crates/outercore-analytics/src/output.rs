@@ -299,7 +299,7 @@ pub fn deliver<T: NodeValue, R: Passes>(
     Ok(values)
 }
 
-/// The same into an `.npy`, `window` bytes at a time; the value of the node `known` is given.
+/// The same into an `.npy`, `window` bytes at a time; the value of the nodes `known` is given.
 ///
 /// **Cost**: reads the result and the grid's order once for each window.
 ///
@@ -309,7 +309,7 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
     run: &mut R,
     mut raw: Raw<T>,
     teleport: &dyn Fn(u64) -> f64,
-    known: Option<(u64, T)>,
+    known: (&[u64], T),
     directory: &Path,
     window: Bytes,
 ) -> Result<ResultFile> {
@@ -339,11 +339,10 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
                     None => run.nodes(part),
                 }
             })?;
-            let known = known.and_then(|(node, value)| Some((node.checked_sub(first)?, value)));
-            if let Some((at, value)) = known
-                && let Some(place) = values.get_mut(at as usize)
-            {
-                *place = value;
+            for at in known.0.iter().filter_map(|node| node.checked_sub(first)) {
+                if let Some(place) = values.get_mut(at as usize) {
+                    *place = known.1;
+                }
             }
             file.write_all(bytemuck::cast_slice(&values))?;
             first += step;

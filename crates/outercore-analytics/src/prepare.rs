@@ -52,7 +52,7 @@ fn check_checkpoints(algorithm: &Algorithm, wanted: &CheckpointConfig) -> Result
     if !algorithm.leaves_checkpoints() {
         let text = format!("{name} leaves no checkpoints");
         return Err(Error::new(ErrorKind::Unsupported, text)
-            .hint("pagerank, bfs, sssp, wcc, kcore and label_propagation do"));
+            .hint("pagerank, distances of bfs and sssp, wcc, kcore and label_propagation do"));
     }
     if !(0.0..=1e9).contains(&wanted.seconds) {
         let seconds = wanted.seconds;
@@ -152,7 +152,7 @@ pub(crate) fn divide(
         Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
         Err(error) => return Err(error),
     };
-    let segments = segments(grid.pieces());
+    let segments = segments(grid.pieces(), grid.weight_bytes());
     let profiled = config.reads_by_segment.as_ref().map_or(segments.len(), Vec::len);
     if profiled != segments.len() {
         return Err(Error::invalid(format!(

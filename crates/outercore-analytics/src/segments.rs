@@ -29,25 +29,26 @@ impl Segment {
         self.blocks.end - self.blocks.start + weights
     }
 
-    /// The segment of some of its pieces.
-    fn of(pieces: &[Piece], range: Range<usize>) -> Self {
+    /// The segment of some of its pieces, whose weights have `weight_bytes` each.
+    fn of(pieces: &[Piece], range: Range<usize>, weight_bytes: u64) -> Self {
         let (first, last) = (&pieces[range.start], &pieces[range.end - 1]);
         let edges = first.first_edge..last.first_edge + u64::from(last.edges);
         Self {
             blocks: first.offset..last.offset + u64::from(last.len),
-            weights: 4 * edges.start..4 * edges.end,
+            weights: weight_bytes * edges.start..weight_bytes * edges.end,
             pieces: range,
         }
     }
 
     /// The part of it between two pieces, both included.
-    pub fn between(pieces: &[Piece], first: usize, last: usize) -> Self {
-        Self::of(pieces, first..last + 1)
+    pub fn between(pieces: &[Piece], first: usize, last: usize, weight_bytes: u64) -> Self {
+        Self::of(pieces, first..last + 1, weight_bytes)
     }
 }
 
-/// Cuts pieces in file order into segments; the same for every run over a grid.
-pub fn segments(pieces: &[Piece]) -> Vec<Segment> {
+/// Cuts pieces in file order into segments; the same for every run over a grid. A weight has
+/// `weight_bytes`, see [`Grid::weight_bytes`](outercore_grid::Grid::weight_bytes).
+pub fn segments(pieces: &[Piece], weight_bytes: u64) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut first = 0;
     for at in 1..=pieces.len() {
@@ -55,7 +56,7 @@ pub fn segments(pieces: &[Piece]) -> Vec<Segment> {
             piece.offset + u64::from(piece.len) - pieces[first].offset > SEGMENT_BYTES
         };
         if pieces.get(at).is_none_or(full) {
-            segments.push(Segment::of(pieces, first..at));
+            segments.push(Segment::of(pieces, first..at, weight_bytes));
             first = at;
         }
     }
@@ -135,11 +136,11 @@ mod tests {
                 piece(offset - u64::from(len).next_multiple_of(8), len, at * 10)
             })
             .collect();
-        let found = segments(&pieces);
+        let found = segments(&pieces, 4);
         let ranges: Vec<_> = found.iter().map(|segment| segment.pieces.clone()).collect();
         assert_eq!(ranges, [0..2, 2..3, 3..4, 4..7]);
         assert_eq!(found[3].weights, 160..280);
         assert_eq!(found[3].bytes(true), found[3].bytes(false) + 120);
-        assert!(segments(&[]).is_empty());
+        assert!(segments(&[], 0).is_empty());
     }
 }

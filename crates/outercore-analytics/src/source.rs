@@ -73,7 +73,7 @@ fn no_weights(data_set: &DataSet, name: &str) -> Error {
     let error =
         Error::new(ErrorKind::NotFound, format!("edge array `{name}` is not in the data set"));
     if there.is_empty() {
-        error.hint("add one with `Graph.add_edge_array` or `outercore import --edge-weights`")
+        error.hint("add one with `Graph.add_edge_array` or `outercore import --weight`")
     } else {
         error.hint(format!("it has {}", there.join(", ")))
     }
@@ -96,8 +96,18 @@ pub(crate) fn check_weights(
     }
     match grid.header().least_weight {
         Some(least) if least < 0.0 && algorithm != "a stream" => Err(Error::invalid(format!(
-            "{algorithm}: weights go down to {least}, expected 0 or more"
+            "{algorithm}: weights go down to {}, expected 0 or more",
+            shown(least)
         ))),
+        Some(0.0) if algorithm == "betweenness" => Err(Error::invalid(
+            "betweenness: weights go down to 0, expected above 0: ways in circles of length 0 are \
+             without number",
+        )),
         _ => Ok(()),
     }
+}
+
+/// A weight for people.
+fn shown(weight: f64) -> String {
+    if weight.abs() < 1e-4 { format!("{weight:e}") } else { weight.to_string() }
 }

@@ -225,18 +225,21 @@ fn check_betweenness(name: &str, graph: &Graph, logs: &[u32], samples: u32, seed
     let drawn: Vec<u64> = (0..u64::from(samples)).map(|at| order.at(at)).collect();
     let once = if graph.symmetric { 2.0 } else { 1.0 };
     let pairs = (nodes - 1.0) * (nodes - 2.0);
-    for (sources, ids, normalized, divisor) in [
-        (Sources::All, &all, false, once),
-        (Sources::All, &all, true, pairs),
-        (Sources::Given(&drawn), &drawn, false, once),
-        (Sources::Drawn { samples, seed }, &drawn, true, pairs),
+    let share = nodes / f64::from(samples);
+    for (sources, ids, normalized, scale) in [
+        (Sources::All, &all, false, 1.0 / once),
+        (Sources::All, &all, true, 1.0 / pairs),
+        (Sources::Given(&drawn), &drawn, false, 1.0 / once),
+        (Sources::Given(&drawn), &drawn, true, 1.0 / pairs),
+        (Sources::Drawn { samples, seed }, &drawn, true, share / pairs),
+        (Sources::Drawn { samples, seed }, &drawn, false, share / once),
     ] {
         let expected: Vec<f64> = naive::centrality::betweenness(&csc, ids)
             .into_iter()
-            .map(|sum| if sum > 0.0 { sum * nodes / ids.len() as f64 / divisor } else { 0.0 })
+            .map(|sum| if sum > 0.0 { sum * scale } else { 0.0 })
             .collect();
         for (grid, mut run) in graph.runs(logs) {
-            let raw = betweenness::betweenness(&mut run, sources, normalized).unwrap();
+            let raw = betweenness::betweenness(&mut run, sources, false, normalized).unwrap();
             let found = by_node(&mut run, &raw, |_| unreachable!());
             for (node, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert!(
@@ -332,7 +335,7 @@ fn sources_that_are_not_there_are_refused() {
             "betweenness: samples 6, expected 1 to 5 (the graph's nodes)",
         ),
     ] {
-        let error = betweenness::betweenness(&mut run, sources, true).unwrap_err();
+        let error = betweenness::betweenness(&mut run, sources, false, true).unwrap_err();
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::Invalid, expected.to_string()));
     }
     let error = radii::radii(&mut run, 0, 0, Flow::Along).unwrap_err();
@@ -349,7 +352,7 @@ fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)>
     let corners = triangles::triangles(run).unwrap();
     let far = radii::radii(run, 64, 3, Flow::Against).unwrap();
     let drawn = Sources::Drawn { samples: 4, seed: 3 };
-    let between = betweenness::betweenness(run, drawn, true).unwrap();
+    let between = betweenness::betweenness(run, drawn, false, true).unwrap();
     vec![
         (Algorithm::Scc {}, Values::I64(ids(run, &strong))),
         (Algorithm::Kcore {}, Values::I64(ids(run, &cores))),
@@ -360,7 +363,13 @@ fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)>
             Values::I32(by_node(run, &far, |_| unreachable!())),
         ),
         (
-            Algorithm::Betweenness { sources: None, samples: Some(4), seed: 3, normalized: true },
+            Algorithm::Betweenness {
+                sources: None,
+                samples: Some(4),
+                seed: 3,
+                weights: None,
+                normalized: true,
+            },
             Values::F64(by_node(run, &between, |_| unreachable!())),
         ),
     ]

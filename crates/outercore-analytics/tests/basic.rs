@@ -10,8 +10,8 @@ use outercore_testkit::naive::{components, paths, ranks};
 use proptest::prelude::*;
 
 /// A weight that depends on the ends alone, so that parallel arcs do not care for order.
-fn weight(source: u64, target: u64) -> f32 {
-    ((source.min(target) * 7 + source.max(target) * 3) % 11) as f32 * 0.5
+fn weight(source: u64, target: u64) -> f64 {
+    ((source.min(target) * 7 + source.max(target) * 3) % 11) as f64 * 0.5
 }
 
 fn arcs(graph: &Csc) -> Vec<(u64, u64)> {
@@ -40,7 +40,7 @@ fn transposed(graph: &Csc) -> Csc {
 }
 
 fn weights_of(graph: &Csc) -> Vec<f64> {
-    arcs(graph).into_iter().map(|(s, t)| f64::from(weight(s, t))).collect()
+    arcs(graph).into_iter().map(|(s, t)| weight(s, t)).collect()
 }
 
 fn close(found: &[f64], expected: &[f64], what: &str) {
@@ -79,14 +79,15 @@ fn check(graph: &Csc, symmetric: bool, order: Order, log2: u32, name: &str) {
     for source in [0, nodes / 2, nodes - 1] {
         for (flow, graph) in [(Flow::Along, &full), (Flow::Against, &turned), (Flow::Both, &united)]
         {
-            let raw = bfs::bfs(&mut run, source, flow).unwrap();
+            let raw = bfs::bfs(&mut run, &bfs::Search::new(&[source], flow)).unwrap();
             let mut found = deliver(&mut run, raw, &|_| 0.0).unwrap();
             found[source as usize] = 0;
             assert_eq!(found, paths::levels(graph, source), "{what}: bfs {source} {flow:?}");
             for weighted in [false, true] {
                 let weights = weights_of(graph);
                 let weight = |arc: usize| if weighted { weights[arc] } else { 1.0 };
-                let raw = sssp::sssp(&mut run, source, weighted, flow).unwrap();
+                let raw =
+                    sssp::sssp(&mut run, &sssp::Search::new(&[source], weighted, flow)).unwrap();
                 let mut found = deliver(&mut run, raw, &|_| 0.0).unwrap();
                 found[source as usize] = 0.0;
                 let expected = paths::distances(graph, source, weight);

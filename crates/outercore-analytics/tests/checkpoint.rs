@@ -39,8 +39,9 @@ fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
     match kind {
         "pagerank" => ranks(run, false),
         "weighted" => ranks(run, true),
-        "bfs" => bfs::bfs(run, 3, Flow::Both).and_then(|raw| told(run, raw)),
-        "sssp" => sssp::sssp(run, 3, true, Flow::Both).and_then(|raw| told(run, raw)),
+        "bfs" => bfs::bfs(run, &bfs::Search::new(&[3], Flow::Both)).and_then(|raw| told(run, raw)),
+        "sssp" => sssp::sssp(run, &sssp::Search::new(&[3], true, Flow::Both))
+            .and_then(|raw| told(run, raw)),
         "kcore" => kcore::kcore(run).and_then(|raw| told(run, raw)),
         "labels" => label_propagation::label_propagation(run, 9).and_then(|raw| told(run, raw)),
         _ => wcc::wcc(run).and_then(|raw| told(run, raw)),
@@ -48,8 +49,8 @@ fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
 }
 
 /// A graph whose searches are deep.
-fn graph() -> Vec<(u64, u64, f32)> {
-    let ring = (0..300).map(|at| (at, (at + 1) % 290, 1.0 + at as f32 % 7.0));
+fn graph() -> Vec<(u64, u64, f64)> {
+    let ring = (0..300).map(|at| (at, (at + 1) % 290, 1.0 + at as f64 % 7.0));
     ring.chain((0..300).step_by(9).map(|at| (at, (at * at + 3) % 300, 4.5))).collect()
 }
 

@@ -5,7 +5,8 @@ mod fixture;
 use std::sync::Arc;
 
 use outercore_analytics::{
-    Algorithm, Counters, FlowName, Inputs, Outcome, RunConfig, Values, plan, run, run_through,
+    Algorithm, Counters, FlowName, Inputs, Outcome, PathResult, RunConfig, Source, Values, plan,
+    run, run_through,
 };
 use outercore_core::{Bytes, ErrorKind, Result};
 use outercore_far::{
@@ -37,11 +38,22 @@ fn pagerank(iterations: u32) -> Algorithm {
 }
 
 fn bfs() -> Algorithm {
-    Algorithm::Bfs { source: 7, flow: FlowName::Out }
+    Algorithm::Bfs {
+        source: Source::Node(7),
+        flow: FlowName::Out,
+        cutoff: None,
+        result: PathResult::Distances,
+    }
 }
 
 fn sssp() -> Algorithm {
-    Algorithm::Sssp { source: 7, weights: Some("w".into()), flow: FlowName::Out }
+    Algorithm::Sssp {
+        source: Source::Node(7),
+        weights: Some("w".into()),
+        flow: FlowName::Out,
+        cutoff: None,
+        result: PathResult::Distances,
+    }
 }
 
 fn config() -> RunConfig {

@@ -159,8 +159,12 @@ fn compute(kind: usize, run: &mut MemoryRun, source: u64) -> String {
     };
     let flow = [Flow::Along, Flow::Against, Flow::Both][kind % 3];
     match kind {
-        0..3 => bfs::bfs(run, source, flow).map(|raw| told(run, raw)).unwrap(),
-        3..6 => sssp::sssp(run, source, kind > 3, flow).map(|raw| told(run, raw)).unwrap(),
+        0..3 => {
+            bfs::bfs(run, &bfs::Search::new(&[source], flow)).map(|raw| told(run, raw)).unwrap()
+        }
+        3..6 => sssp::sssp(run, &sssp::Search::new(&[source], kind > 3, flow))
+            .map(|raw| told(run, raw))
+            .unwrap(),
         6 => wcc::wcc(run).map(|raw| told(run, raw)).unwrap(),
         7 => kcore::kcore(run).map(|raw| told(run, raw)).unwrap(),
         8 => label_propagation::label_propagation(run, 4).map(|raw| told(run, raw)).unwrap(),
@@ -183,13 +187,13 @@ proptest! {
         (group, sources, log2) in (1usize..9, 1usize..9, 1u32..5),
         (kind, source, working) in (0usize..14, any::<u64>(), 0u64..3_000),
     ) {
-        let edges: Vec<(u64, u64, f32)> = edges
+        let edges: Vec<(u64, u64, f64)> = edges
             .into_iter()
             .map(|(from, to, weight)| {
                 let from = u64::from(from) % nodes;
                 // Chains hang together from partition to partition, random graphs do not.
                 let to = if local { (from + u64::from(to % 3)) % nodes } else { u64::from(to) % nodes };
-                (from, to, f32::from(weight) / 3.0)
+                (from, to, f64::from(weight) / 3.0)
             })
             .collect();
         let order = if natural { Order::Natural } else { Order::Degree };

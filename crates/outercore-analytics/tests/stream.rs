@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use outercore_analytics::algorithms::{bfs, kcore, pagerank, scc, sssp, triangles, wcc};
 use outercore_analytics::{
-    Algorithm, EdgeProgram, Flow, FlowName, Inputs, Passes, RunConfig, Selection, Values, deliver,
-    run,
+    Algorithm, EdgeProgram, Flow, FlowName, Inputs, Passes, PathResult, RunConfig, Selection,
+    Source, Values, deliver, run,
 };
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::{Arcs, Order, PIECE_EDGES};
@@ -180,7 +180,7 @@ fn a_stream_brings_the_pieces_in_file_order_with_their_arcs() {
             run(&mut |row, column, arcs| {
                 let mut total = 0.0;
                 arcs.for_each(|from, to, weight| {
-                    total = total * 0.99 + (from * 3 + to) as f64 * f64::from(weight);
+                    total = total * 0.99 + (from * 3 + to) as f64 * weight;
                 });
                 list.push((row, column, total.to_bits()));
                 Ok(())
@@ -241,9 +241,9 @@ fn results_from_disk_are_those_from_memory() {
         let options = pagerank::PagerankOptions::default();
         let raw = pagerank::pagerank(&mut memory, &options, &teleport).unwrap();
         let ranks = deliver(&mut memory, raw, &|node| teleport.of(node)).unwrap();
-        let raw = bfs::bfs(&mut memory, 7, Flow::Along).unwrap();
+        let raw = bfs::bfs(&mut memory, &bfs::Search::new(&[7], Flow::Along)).unwrap();
         let levels = deliver(&mut memory, raw, &|_| 0.0).unwrap();
-        let raw = sssp::sssp(&mut memory, 7, true, Flow::Along).unwrap();
+        let raw = sssp::sssp(&mut memory, &sssp::Search::new(&[7], true, Flow::Along)).unwrap();
         let distances = deliver(&mut memory, raw, &|_| 0.0).unwrap();
         let mut whole = |algorithm: &str| {
             let raw = match algorithm {
@@ -265,9 +265,23 @@ fn results_from_disk_are_those_from_memory() {
                 },
                 Values::F64(ranks),
             ),
-            (Algorithm::Bfs { source: 7, flow: FlowName::Out }, Values::I32(levels)),
             (
-                Algorithm::Sssp { source: 7, weights: Some("w".into()), flow: FlowName::Out },
+                Algorithm::Bfs {
+                    source: Source::Node(7),
+                    flow: FlowName::Out,
+                    cutoff: None,
+                    result: PathResult::Distances,
+                },
+                Values::I32(levels),
+            ),
+            (
+                Algorithm::Sssp {
+                    source: Source::Node(7),
+                    weights: Some("w".into()),
+                    flow: FlowName::Out,
+                    cutoff: None,
+                    result: PathResult::Distances,
+                },
                 Values::F64(distances),
             ),
             (Algorithm::Wcc {}, whole("wcc")),
@@ -351,7 +365,12 @@ fn graphs_with_next_to_nothing_in_them_have_results_of_their_length() {
 #[test]
 fn a_path_takes_a_pass_for_each_node_and_all_are_short() {
     let pair = Pair::new(&Csc::path(3_000), false, Order::Natural);
-    let algorithm = Algorithm::Bfs { source: 0, flow: FlowName::Out };
+    let algorithm = Algorithm::Bfs {
+        source: Source::Node(0),
+        flow: FlowName::Out,
+        cutoff: None,
+        result: PathResult::Distances,
+    };
     let mut quiet = |_: &str, _, _, _: &str| Ok(());
     let config = RunConfig::default();
     let outcome = run(&pair.data_set, &algorithm, Inputs::default(), &config, &mut quiet).unwrap();

@@ -20,7 +20,7 @@ pub const SOURCES: &str = "edges/edge/sources";
 /// CSC edge ids of the homogeneous graph: `uint32` or `uint64 [E]`; absent for the identity.
 pub const EDGE_IDS: &str = "edges/edge/ids";
 
-/// Weights of the imported edges, by edge id: what `outercore import --edge-weights` adds.
+/// Weights of the imported edges, by edge id: what `outercore import --weight` adds.
 pub const EDGE_WEIGHTS: &str = "edges/edge/weight";
 
 /// Where an import puts the features of the nodes.
@@ -37,6 +37,16 @@ pub const LABELS: &str = "nodes/node/y";
 /// ```
 pub fn node_array(name: &str) -> String {
     format!("nodes/{NODE}/{name}")
+}
+
+/// The key of the edge array `name` of the homogeneous graph.
+///
+/// # Example
+/// ```
+/// assert_eq!(outercore_format::keys::edge_array("time"), "edges/edge/time");
+/// ```
+pub fn edge_array(name: &str) -> String {
+    format!("edges/{EDGE}/{name}")
 }
 
 /// The key of the split `name`.

@@ -179,8 +179,8 @@ fn roles(manifest: &Manifest) -> Result<()> {
         let labels = find(key).context("role `labels`")?;
         node_role(key)?;
         match labels.shape.len() {
-            1 => dtype(labels, &[DType::I64]),
-            2 => dtype(labels, &[DType::F32]),
+            1 => dtype(labels, &[DType::I64, DType::F64]),
+            2 => dtype(labels, &[DType::F32, DType::F64]),
             _ => dimensions(labels, 1),
         }
         .with_context(|| named(key))?;

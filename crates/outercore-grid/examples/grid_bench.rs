@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use outercore_core::{Bytes, Error, Result};
-use outercore_grid::{BuildOptions, Decoder, Grid, Order, build};
+use outercore_grid::{BuildOptions, Decoder, Grid, Order, PieceWeights, build};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 
@@ -78,7 +78,13 @@ fn decode(data_set: &DataSet) -> Result<(u64, f64, f64)> {
             let begun = Instant::now();
             for (piece, body) in &bodies {
                 let bytes = &bytemuck::cast_slice(body)[..piece.len as usize];
-                black_box(decoder.decode(piece, grid.shape(), bytes, &[], verify)?);
+                black_box(decoder.decode(
+                    piece,
+                    grid.shape(),
+                    bytes,
+                    PieceWeights::None,
+                    verify,
+                )?);
             }
             *best = best.min(begun.elapsed().as_secs_f64());
         }

@@ -40,14 +40,14 @@ pub struct Arcs<'a> {
     /// Local ids of the columns.
     pub columns: &'a [u16],
     /// One for each column; empty without weights.
-    pub weights: &'a [f32],
+    pub weights: &'a [f64],
     /// Which way values flow.
     pub side: Side,
 }
 
 impl<'a> Arcs<'a> {
     /// Row entries: local row, its columns, their weights (empty without).
-    pub fn rows(&self) -> impl Iterator<Item = (usize, &'a [u16], &'a [f32])> + use<'a> {
+    pub fn rows(&self) -> impl Iterator<Item = (usize, &'a [u16], &'a [f64])> + use<'a> {
         let (columns, weights) = (self.columns, self.weights);
         let mut start = 0;
         self.rows.iter().zip(self.ends).map(move |(&row, &end)| {
@@ -87,7 +87,7 @@ impl<'a> Arcs<'a> {
 
     /// Calls `each(source, target, weight)` for every arc; weight 1 without weights.
     #[inline(always)]
-    pub fn for_each(&self, mut each: impl FnMut(usize, usize, f32)) {
+    pub fn for_each(&self, mut each: impl FnMut(usize, usize, f64)) {
         let to_rows = self.side == Side::ToRows;
         for (row, columns, weights) in self.rows() {
             for (at, &column) in columns.iter().enumerate() {

@@ -20,7 +20,8 @@ pub const ORDER: &str = "grid/edge/order";
 pub const OUT_DEGREES: &str = "grid/edge/out_degrees";
 /// Arcs into each rank: `uint32 [C]`; absent in a symmetric grid.
 pub const IN_DEGREES: &str = "grid/edge/in_degrees";
-/// Weights of the stored edges, in the order of the pieces: `float32 [edges]`; absent without.
+/// Weights of the stored edges, in the order of the pieces: `float32 [edges]` where that holds all of
+/// them exactly, else `float64 [edges]`; absent without.
 pub const WEIGHTS: &str = "grid/edge/weights";
 
 pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, IN_DEGREES, WEIGHTS];
@@ -30,7 +31,7 @@ pub(crate) const MEND: &str =
     "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
 
 /// The version of the grid that this build writes and reads.
-pub const GRID_VERSION: u32 = 2;
+pub const GRID_VERSION: u32 = 3;
 
 const FORMAT: &str = "outercore-grid";
 
@@ -71,7 +72,7 @@ pub struct GridHeader {
     /// Name of the edge array that the weights were taken from.
     pub weights: Option<String>,
     /// The least weight; absent without weights or without edges.
-    pub least_weight: Option<f32>,
+    pub least_weight: Option<f64>,
     /// Checksums of what the grid was made of: offsets, sources, edge ids and weights, empty where
     /// not used.
     pub topology: [String; 4],

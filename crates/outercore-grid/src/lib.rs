@@ -20,6 +20,6 @@ pub use header::{
     PIECES, WEIGHTS,
 };
 pub use open::Grid;
-pub use piece::{Codec, Decoder, PIECE_EDGES, Piece, encode};
+pub use piece::{Codec, Decoder, PIECE_EDGES, Piece, PieceWeights, encode};
 pub use shape::{GridShape, Order};
 pub use verify::verify;

@@ -91,7 +91,11 @@ impl Grid {
             false => None,
         };
         let weights = match shape.weighted {
-            true => Some(array(WEIGHTS, DType::F32, &[shape.edges])?),
+            // As narrow as holds all of them exactly.
+            true => Some(match data_set.array(WEIGHTS)?.dtype {
+                DType::F64 => array(WEIGHTS, DType::F64, &[shape.edges])?,
+                _ => array(WEIGHTS, DType::F32, &[shape.edges])?,
+            }),
             false => None,
         };
         let pieces = in_array(PIECES, read_pieces(&data_set.array(PIECES)?, &header))?;
@@ -123,9 +127,14 @@ impl Grid {
         &self.blocks
     }
 
-    /// The weights of the edges, in the order of the pieces: `float32 [edges]`.
+    /// The weights of the edges, in the order of the pieces: `float32 [edges]` or `float64 [edges]`.
     pub fn weights(&self) -> Option<&ArrayRef> {
         self.weights.as_ref()
+    }
+
+    /// Bytes of a stored weight; 0 without weights.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weights.as_ref().map_or(0, |weights| weights.dtype.size() as u64)
     }
 
     /// The node of each rank, nodes without arcs last: `uint32 [N]`; `None` where ranks are nodes.

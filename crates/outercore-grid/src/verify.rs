@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
-use outercore_format::keys;
+use outercore_format::{DType, keys};
 use outercore_store::check::Problem;
 use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::npy::ArrayReader;
@@ -13,7 +13,7 @@ use crate::arcs::{Arcs, Side};
 use crate::build::OnProgress;
 use crate::header::{BLOCKS, IN_DEGREES, ORDER, OUT_DEGREES, WEIGHTS};
 use crate::open::Grid;
-use crate::piece::Decoder;
+use crate::piece::{Decoder, PieceWeights};
 
 /// Problems after which a check gives up: the rest is likely of the same kind.
 const MOST_PROBLEMS: usize = 100;
@@ -108,7 +108,7 @@ impl Check<'_> {
             let offset = grid.blocks().data_offset + piece.offset;
             file.read_exact_at(bytes, offset)
                 .with_context(|| format!("grid `{BLOCKS}` at byte {offset}"))?;
-            match decoder.decode(piece, shape, bytes, &[], true) {
+            match decoder.decode(piece, shape, bytes, PieceWeights::None, true) {
                 Ok(arcs) => {
                     let block = (piece.row_part, piece.col_part, piece.is_loop);
                     let after = before.filter(|(last, _)| *last == block).map(|(_, key)| key);
@@ -143,15 +143,26 @@ impl Check<'_> {
     fn weights(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
         let Some(array) = self.grid.weights() else { return Ok(()) };
         let (mut least, mut row, mut bad) = (None, 0u64, None);
-        read_u32(array, &mut |bits| {
-            for weight in bits.iter().map(|bits| f32::from_bits(*bits)) {
+        let size = array.dtype.size() as u64;
+        let mut reader = ArrayReader::open(&array.path)?;
+        let mut weights = Vec::new();
+        reader.for_each_chunk(CHUNK, &mut |_, bytes| {
+            weights.clear();
+            if array.dtype == DType::F64 {
+                let rows = bytes.as_chunks::<8>().0;
+                weights.extend(rows.iter().map(|row| f64::from_le_bytes(*row)));
+            } else {
+                let rows = bytes.as_chunks::<4>().0;
+                weights.extend(rows.iter().map(|row| f64::from(f32::from_le_bytes(*row))));
+            }
+            for &weight in &weights {
                 if !weight.is_finite() {
                     bad.get_or_insert(row);
                 }
-                least = least.into_iter().chain([weight]).reduce(f32::min);
+                least = least.into_iter().chain([weight]).reduce(f64::min);
                 row += 1;
             }
-            on_progress("grid weights", row * 4, array.data_len(), "bytes")
+            on_progress("grid weights", row * size, array.data_len(), "bytes")
         })?;
         if let Some(row) = bad {
             self.found(format!("grid `{WEIGHTS}`: row {row} is not finite"));

@@ -75,7 +75,7 @@ fn a_grid_is_the_same_for_every_budget_and_number_of_threads() {
     let graph = Csc::power_law(9000, 1_000_000, 3);
     let edges: Vec<(u64, u64)> =
         graph.sources.iter().zip(0..).map(|(source, at)| (*source, at * 31 % 8000)).collect();
-    let weights: Vec<f32> = (0..edges.len()).map(|id| (id % 1000) as f32 / 8.0).collect();
+    let weights: Vec<f64> = (0..edges.len()).map(|id| (id % 1000) as f64 / 8.0).collect();
     for undirected in [false, true] {
         let made = if undirected { Made::undirected } else { Made::directed };
         let made = made(9000, &edges).weighted(weights.clone());
@@ -153,9 +153,15 @@ fn builds_at_once_write_one_after_the_other_and_what_one_built_the_others_take()
 #[test]
 fn weights_follow_their_edges() {
     for (name, made) in zoo() {
-        let weights = (0..made.rows).map(|id| (id % 97) as f32 - 5.5).collect();
-        let made = made.weighted(weights);
-        for order in [Order::Degree, Order::Natural] {
+        // Thirds are no float32: they are stored as float64.
+        let (halves, thirds) =
+            (|id: u64| (id % 97) as f64 - 5.5, |id: u64| id as f64 / 3.0 - 1e-60);
+        for (order, single) in [(Order::Degree, true), (Order::Natural, true)]
+            .into_iter()
+            .chain([(Order::Degree, false), (Order::Natural, false)])
+        {
+            let weights = (0..made.rows).map(if single { halves } else { thirds }).collect();
+            let made = Made { csc: made.csc.clone(), weights: None, ..made }.weighted(weights);
             let directory = tempfile::tempdir().unwrap();
             let data_set = made.write(directory.path());
             let options =
@@ -164,7 +170,7 @@ fn weights_follow_their_edges() {
             let data_set = DataSet::open(directory.path()).unwrap();
             let grid = Grid::open(&data_set).unwrap();
             assert_eq!(grid_arcs(&data_set, &grid), arcs_of(&made), "{name}, {order:?}");
-            let least = made.weights.iter().flatten().copied().reduce(f32::min);
+            let least = made.weights.iter().flatten().copied().reduce(f64::min);
             assert_eq!(grid.header().least_weight, least);
             assert_eq!(verify(&data_set, &mut quiet).unwrap(), []);
         }
@@ -243,7 +249,7 @@ proptest! {
             .map(|(u, v)| (u.index(nodes as usize) as u64, v.index(nodes as usize) as u64))
             .collect();
         let made = if undirected { Made::undirected } else { Made::directed };
-        let weights = (0..edges.len()).map(|id| id as f32).collect();
+        let weights = (0..edges.len()).map(|id| id as f64).collect();
         let made = made(nodes, &edges).weighted(weights);
         let order = if natural { Order::Natural } else { Order::Degree };
         let directory = tempfile::tempdir().unwrap();

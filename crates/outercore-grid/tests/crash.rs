@@ -16,7 +16,7 @@ fn made() -> Made {
     let graph = Csc::power_law(400, 3000, 5);
     let edges: Vec<(u64, u64)> =
         graph.sources.iter().zip(0..).map(|(s, t)| (*s, t % 400)).collect();
-    let weights = (0..edges.len()).map(|id| id as f32).collect();
+    let weights = (0..edges.len()).map(|id| id as f64).collect();
     Made::undirected(400, &edges).weighted(weights)
 }
 
@@ -144,7 +144,7 @@ fn a_crash_while_edges_are_dealt_to_a_file_leaves_nothing_that_matters() {
     let graph = Csc::power_law(2000, 300_000, 5);
     let edges: Vec<(u64, u64)> =
         graph.sources.iter().zip(0..).map(|(s, t)| (*s, t * 7 % 2000)).collect();
-    let weights = (0..edges.len()).map(|id| id as f32).collect();
+    let weights = (0..edges.len()).map(|id| id as f64).collect();
     let made = Made::directed(2000, &edges).weighted(weights);
     // Twice 8 bytes an edge do not fit the rest.
     let mut options = options(true, true);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{Made, write_array};
 use outercore_core::{Bytes, Error, ErrorKind, Result};
-use outercore_format::MANIFEST_FILE;
+use outercore_format::{DType, MANIFEST_FILE};
 use outercore_grid::{BuildOptions, BuildSummary, Grid, Order, build, verify};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
@@ -19,7 +19,7 @@ fn made(undirected: bool) -> Made {
     let edges: Vec<(u64, u64)> =
         graph.sources.iter().zip(0..).map(|(source, at)| (*source, at * 13 % 2900)).collect();
     let made = if undirected { Made::undirected } else { Made::directed };
-    made(3000, &edges).weighted((0..edges.len()).map(|id| id as f32 - 3.0).collect())
+    made(3000, &edges).weighted((0..edges.len()).map(|id| id as f64 - 3.0).collect())
 }
 
 fn run(root: &Path, options: &BuildOptions) -> Result<BuildSummary> {
@@ -87,7 +87,7 @@ fn other_weights_make_a_weighted_grid_stale() {
     let root = directory.path();
     let mut manifest = DataSet::read_manifest(root).unwrap();
     let rows = made(true).rows as usize;
-    write_array(root, &mut manifest, "edges/edge/w", &vec![2.0; rows]);
+    write_array(root, &mut manifest, "edges/edge/w", DType::F64, &vec![2.0; rows]);
     fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
     assert_eq!(open(root).unwrap_err().kind(), ErrorKind::Invalid);
 }
@@ -143,11 +143,11 @@ fn another_version_and_a_damaged_header_are_told_apart() {
     let command = format!("outercore grid {} --overwrite", root.display());
     for (other, kind) in [("1", ErrorKind::Invalid), ("7", ErrorKind::Version)] {
         let other = format!("\"version\": {other}");
-        change_header(root, "\"version\": 2", &other);
+        change_header(root, "\"version\": 3", &other);
         let error = open(root).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(&command), "{error}");
-        change_header(root, &other, "\"version\": 2");
+        change_header(root, &other, "\"version\": 3");
     }
     let error = open(root).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -231,17 +231,25 @@ fn weights_that_are_missing_or_not_numbers_are_refused() {
     graph.write(root);
     let mut manifest = DataSet::read_manifest(root).unwrap();
     let mut bad = vec![1.0; rows];
-    bad[17] = f32::NAN;
-    write_array(root, &mut manifest, "edges/edge/bad", &bad);
-    write_array(root, &mut manifest, "edges/edge/short", &bad[..10]);
+    bad[17] = f64::NAN;
+    write_array(root, &mut manifest, "edges/edge/bad", DType::F64, &bad);
+    write_array(root, &mut manifest, "edges/edge/short", DType::F64, &bad[..10]);
+    let mut long = vec![1i64 << 60; rows];
+    long[40] += 1;
+    write_array(root, &mut manifest, "edges/edge/long", DType::I64, &long);
     fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
     for (name, kind, what) in [
         (
             "v",
             ErrorKind::NotFound,
-            "edge array `v` is not in the data set\nhint: it has bad, short, w",
+            "edge array `v` is not in the data set\nhint: it has bad, long, short, w",
         ),
         ("bad", ErrorKind::Invalid, "edge array `bad`: row 17 is nan"),
+        (
+            "long",
+            ErrorKind::Invalid,
+            "edge array `long`: row 40 is 1152921504606846977, which float64 does not hold exactly",
+        ),
         ("short", ErrorKind::Invalid, "edge array `short`: shape [10], expected [40000]"),
     ] {
         let error =

@@ -1,7 +1,7 @@
 //! Bodies of pieces: what is encoded is decoded, and what is damaged is refused.
 
 use outercore_core::ErrorKind;
-use outercore_grid::{Arcs, Codec, Decoder, GridShape, Order, Piece, SHORT, encode};
+use outercore_grid::{Arcs, Codec, Decoder, GridShape, Order, Piece, PieceWeights, SHORT, encode};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,7 +24,7 @@ fn shape(nodes: u64) -> GridShape {
 /// A piece of block (0, 1) and its body, 8-aligned.
 fn encoded(keys: &[u32]) -> (Piece, Vec<u64>) {
     let mut body = Vec::new();
-    let (codec, rows) = encode(keys, &[], &mut body, &mut Vec::new());
+    let (codec, rows) = encode::<f32>(keys, &[], &mut body, &mut Vec::new());
     let piece = Piece {
         offset: 64,
         first_edge: 0,
@@ -69,7 +69,7 @@ fn assert_round_trip(keys: &[u32], codec: Option<Codec>) {
     let bytes = &bytemuck::cast_slice(&body)[..piece.len as usize];
     let mut decoder = Decoder::default();
     let shape = shape(1 << 16);
-    let arcs = decoder.decode(&piece, &shape, bytes, &[], true).unwrap();
+    let arcs = decoder.decode(&piece, &shape, bytes, PieceWeights::None, true).unwrap();
     assert!(keys_of(&arcs) == grouped(keys), "{} edges", keys.len());
     assert_eq!(arcs.rows.len() as u32, piece.rows);
     if let Some(codec) = codec {
@@ -115,8 +115,13 @@ fn more_long_entries_than_edges_allow_are_refused() {
     for (at, what) in [(8, 2u16), (8 + 2 * (SHORT - 1), 2), (8, 13), (8, u16::MAX)] {
         bytes[at..at + 2].copy_from_slice(&what.to_le_bytes());
         let mut decoder = Decoder::default();
-        let found =
-            decoder.decode(&piece, &shape(1 << 16), &bytes[..piece.len as usize], &[], false);
+        let found = decoder.decode(
+            &piece,
+            &shape(1 << 16),
+            &bytes[..piece.len as usize],
+            PieceWeights::None,
+            false,
+        );
         assert_eq!(found.unwrap_err().kind(), ErrorKind::Corrupt);
         bytes[at..at + 2].fill(0);
     }
@@ -134,22 +139,25 @@ fn a_piece_that_is_cut_short_or_damaged_anywhere_is_corrupt() {
         let (shape, mut decoder) = (shape(1 << 16), Decoder::default());
         for short in 0..len {
             let bytes = &bytemuck::cast_slice(&body)[..short];
-            let error = decoder.decode(&piece, &shape, bytes, &[], true).unwrap_err();
+            let error =
+                decoder.decode(&piece, &shape, bytes, PieceWeights::None, true).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             // Without its checksum too, even if the record agrees.
             let piece = Piece { len: short as u32, ..piece };
-            let error = decoder.decode(&piece, &shape, bytes, &[], false).unwrap_err();
+            let error =
+                decoder.decode(&piece, &shape, bytes, PieceWeights::None, false).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{short} of {len} bytes");
         }
         for at in 0..len {
             for flip in [1, 0x80, 0xFF] {
                 bytemuck::cast_slice_mut::<u64, u8>(&mut body)[at] ^= flip;
                 let bytes = &bytemuck::cast_slice(&body)[..len];
-                let error = decoder.decode(&piece, &shape, bytes, &[], true).unwrap_err();
+                let error =
+                    decoder.decode(&piece, &shape, bytes, PieceWeights::None, true).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Corrupt);
                 assert!(error.to_string().contains("byte 64"), "{error}");
                 assert_contained(
-                    decoder.decode(&piece, &shape, bytes, &[], false),
+                    decoder.decode(&piece, &shape, bytes, PieceWeights::None, false),
                     &piece,
                     1 << 16,
                 );
@@ -181,7 +189,7 @@ fn rows_and_columns_beyond_a_small_partition_are_refused() {
     ] {
         let (piece, body) = encoded(&keys);
         let bytes = &bytemuck::cast_slice(&body)[..piece.len as usize];
-        let decoded = decoder.decode(&piece, &shape(100), bytes, &[], true);
+        let decoded = decoder.decode(&piece, &shape(100), bytes, PieceWeights::None, true);
         assert_eq!(decoded.is_ok(), fits, "{keys:?}");
     }
 }
@@ -216,7 +224,7 @@ proptest! {
         for codec in [Codec::Plain, Codec::Delta] {
             piece.codec = codec;
             let mut decoder = Decoder::default();
-            assert_contained(decoder.decode(&piece, &shape(1 << 16), bytes, &[], false), &piece, 1 << 16);
+            assert_contained(decoder.decode(&piece, &shape(1 << 16), bytes, PieceWeights::None, false), &piece, 1 << 16);
         }
     }
 }
@@ -242,7 +250,10 @@ fn bodies_are_the_bytes_of_the_format() {
     let columns = [7, 65_535, 1, 300].into_iter().chain(0..8).chain(10..20);
     expected.extend(columns.flat_map(|column: u16| column.to_le_bytes()));
     let mut body = Vec::new();
-    assert_eq!(encode(&one_two_eight_ten, &[], &mut body, &mut Vec::new()), (Codec::Plain, 5));
+    assert_eq!(
+        encode::<f32>(&one_two_eight_ten, &[], &mut body, &mut Vec::new()),
+        (Codec::Plain, 5)
+    );
     assert_eq!(body, expected);
 
     // A row of two bytes, a byte to come to an even offset, and differences.
@@ -258,6 +269,6 @@ fn bodies_are_the_bytes_of_the_format() {
     expected.extend([1; 60]);
     expected.push(0);
     let mut body = Vec::new();
-    assert_eq!(encode(&near, &[], &mut body, &mut Vec::new()), (Codec::Delta, 1));
+    assert_eq!(encode::<f32>(&near, &[], &mut body, &mut Vec::new()), (Codec::Delta, 1));
     assert_eq!(body, expected);
 }

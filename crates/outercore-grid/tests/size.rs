@@ -67,7 +67,7 @@ fn peak_memory_stays_within_the_budget() {
             .map(|(source, at)| (*source, at * 31 % 700_001))
             .collect();
         let made = if undirected { Made::undirected } else { Made::directed };
-        let weights = (0..edges.len()).map(|id| id as f32).collect();
+        let weights = (0..edges.len()).map(|id| id as f64).collect();
         made(800_000, &edges).weighted(weights).write(directory.path());
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "build_in_a_process", "--nocapture"])

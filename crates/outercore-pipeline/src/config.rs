@@ -11,6 +11,15 @@ use outercore_io::Backend;
 use outercore_sample::{FanOut, SampleConfig};
 use serde::{Deserialize, Serialize};
 
+/// Bytes that the memory plan has at least for each edge of a batch.
+const LEAST_EDGE_BYTES: u64 = 64;
+
+/// Batches of so many edges are tried under any budget, to say what they need.
+const TRIED_EDGES: u64 = 1 << 22;
+
+/// What keys of edge arrays begin with.
+pub(crate) const EDGE_ARRAYS: &str = "edges/edge/";
+
 /// Where the topology lives while batches are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -96,10 +105,17 @@ pub struct LoaderConfig {
     pub seed: u64,
     /// Deliver the imported row number of every sampled edge.
     pub edge_ids: bool,
+    /// Which of the processes that share an epoch this one is.
+    pub rank: u64,
+    /// How many there are.
+    pub world_size: u64,
     /// Array of the data set to deliver as features, by key (`nodes/node/x`).
     pub features: Option<String>,
     /// An `.npy` file to deliver as features instead: a matrix with one row per node.
     pub features_path: Option<PathBuf>,
+    /// Further arrays to deliver as they are stored, by key: `nodes/node/year` with a row for every
+    /// node of a batch, `edges/edge/weight` with one for every edge.
+    pub arrays: Vec<String>,
 
     /// Budget for everything the loader keeps in memory.
     pub memory: Bytes,
@@ -138,8 +154,11 @@ impl Default for LoaderConfig {
             drop_last: false,
             seed: 0,
             edge_ids: true,
+            rank: 0,
+            world_size: 1,
             features: None,
             features_path: None,
+            arrays: Vec::new(),
             memory: Bytes::gib(1),
             reserved: Bytes(0),
             threads: 0,
@@ -169,6 +188,12 @@ impl LoaderConfig {
                 "batch_size is {}, expected at most {}",
                 self.batch_size,
                 u32::MAX
+            )));
+        }
+        if self.world_size > u64::from(u32::MAX) || self.rank >= self.world_size {
+            return Err(Error::invalid(format!(
+                "rank {} of {} processes, expected a rank from 0 and below their number",
+                self.rank, self.world_size
             )));
         }
         if let Some(fan_out) = self.fan_outs.iter().find(|&&f| f < -1 || f > i64::from(u32::MAX)) {
@@ -202,7 +227,17 @@ impl LoaderConfig {
             .iter()
             .map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take))
             .collect();
-        SampleConfig { fan_outs, replace: self.replace, edge_ids: self.edge_ids }
+        SampleConfig {
+            fan_outs,
+            replace: self.replace,
+            edge_ids: self.needs_edge_ids(),
+            most_edges: Some((self.memory.0 / LEAST_EDGE_BYTES).max(TRIED_EDGES)),
+        }
+    }
+
+    /// Whether edges are sampled with their ids: to deliver them, or to find rows of edge arrays.
+    pub fn needs_edge_ids(&self) -> bool {
+        self.edge_ids || self.arrays.iter().any(|key| key.starts_with(EDGE_ARRAYS))
     }
 
     /// Threads to start, with 0 resolved.

@@ -57,7 +57,7 @@ pub fn bring(
     if let Some(features) = features(dataset, config, rows_fit)? {
         wanted.push(features);
     }
-    let edge_ids = config.edge_ids.then_some(EDGE_IDS);
+    let edge_ids = config.needs_edge_ids().then_some(EDGE_IDS);
     // By the reads they get: every picked position, then every frontier.
     for key in [SOURCES, OFFSETS].into_iter().chain(edge_ids) {
         if !config.fan_outs.is_empty() && dataset.has_array(key) {

@@ -1,8 +1,12 @@
 //! A group: consecutive batches whose rows are fetched by one sorted plan.
 
+use std::borrow::Cow;
+
 use outercore_sample::SampledBatch;
 use rayon::ThreadPool;
 use rayon::prelude::*;
+
+use crate::arrays::RowsOf;
 
 /// Sampled batches with the distinct rows that they need.
 #[derive(Debug)]
@@ -24,6 +28,18 @@ pub struct GroupBatch {
     pub input_ids: Vec<u64>,
     /// For each node of the batch, its index in [`Group::rows`].
     pub row_index: Vec<u32>,
+    /// The rows of each further array, one after the other in the order of nodes or edges.
+    pub arrays: Vec<Vec<u8>>,
+}
+
+impl GroupBatch {
+    /// The ids that rows are wanted for, in the order of the batch.
+    pub fn ids(&self, rows_of: RowsOf) -> Cow<'_, [u64]> {
+        match rows_of {
+            RowsOf::Nodes => self.sampled.nodes.iter().collect(),
+            RowsOf::Edges => Cow::Borrowed(&self.sampled.edge_ids),
+        }
+    }
 }
 
 impl Group {
@@ -53,7 +69,7 @@ impl Group {
             .map(|(sampled, input_ids)| {
                 let (own, rest) = index.split_at(sampled.nodes.len());
                 index = rest;
-                GroupBatch { sampled, input_ids, row_index: own.to_vec() }
+                GroupBatch { sampled, input_ids, row_index: own.to_vec(), arrays: Vec::new() }
             })
             .collect();
         Self { number, batches, rows }
@@ -63,7 +79,12 @@ impl Group {
     pub fn without_rows(number: u64, batches: Vec<Part>) -> Self {
         let batches = batches
             .into_iter()
-            .map(|(sampled, input_ids)| GroupBatch { sampled, input_ids, row_index: Vec::new() })
+            .map(|(sampled, input_ids)| GroupBatch {
+                sampled,
+                input_ids,
+                row_index: Vec::new(),
+                arrays: Vec::new(),
+            })
             .collect();
         Self { number, batches, rows: Vec::new() }
     }

@@ -6,6 +6,7 @@
 //! What a batch contains never depends on the grouping, the budget or the number of threads.
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod config;
 mod far;
 mod features;
@@ -17,11 +18,13 @@ mod plan;
 mod prepare;
 mod rows;
 mod sampling;
+mod share;
 mod spare;
 mod spare_rows;
 mod stages;
 mod timeline;
 
+pub use arrays::ArraysPlan;
 pub use config::{Hotness, LoaderConfig, TopologyMode};
 pub use far::FarPlan;
 pub use features::RowSource;

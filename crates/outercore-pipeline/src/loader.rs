@@ -10,19 +10,22 @@ use outercore_core::{
 };
 use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
+use outercore_format::DType;
 use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::MemoryPlan;
+use crate::arrays::{Arrays, BatchArray};
 use crate::config::LoaderConfig;
 use crate::fetch::Fetcher;
 use crate::fetch::Ready;
 use crate::group::{Group, GroupBatch};
 use crate::prepare::{Prepared, prepare};
 use crate::rows::RowArena;
-use crate::sampling::{Input, Sampling, num_batches};
+use crate::sampling::{Input, Sampling};
+use crate::share::Share;
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};
 
@@ -75,8 +78,10 @@ pub struct Loader {
     dataset: DataSet,
     input: Input,
     config: LoaderConfig,
+    share: Share,
     prepared: Option<Prepared>,
     fetcher: Option<Fetcher>,
+    arrays: Option<Arrays>,
     next_group: u64,
     topology_reads: ReadCounters,
     far: Option<Arc<FarTier>>,
@@ -103,13 +108,18 @@ impl Loader {
         if let Some(key) = &config.features {
             dataset.array(key)?;
         }
+        for key in &config.arrays {
+            BatchArray::new(&dataset, key)?;
+        }
         let input = input.map_or(Input::All(nodes), |ids| Input::Nodes(Arc::new(ids)));
         Ok(Self {
+            share: Share::new(input.len(), &config)?,
             dataset,
             input,
             config,
             prepared: None,
             fetcher: None,
+            arrays: None,
             next_group: 0,
             topology_reads: ReadCounters::default(),
             far: None,
@@ -130,9 +140,9 @@ impl Loader {
         self
     }
 
-    /// Batches per epoch.
+    /// Batches per epoch, of this rank.
     pub fn num_batches(&self) -> u64 {
-        num_batches(self.input.len(), &self.config)
+        self.share.num_batches()
     }
 
     /// Nodes in the seed list.
@@ -143,6 +153,15 @@ impl Loader {
     /// Elements per feature row; 0 without features.
     pub fn width(&mut self) -> Result<usize> {
         Ok(self.prepared()?.source.as_ref().map_or(0, |source| source.width))
+    }
+
+    /// Type and shape of each further array, in the order of the configuration.
+    ///
+    /// # Errors
+    /// `NotFound`: an array is gone.
+    pub fn array_types(&self) -> Result<Vec<(DType, Vec<u64>)>> {
+        let arrays = self.config.arrays.iter();
+        arrays.map(|key| self.dataset.array(key).map(|array| (array.dtype, array.shape))).collect()
     }
 
     /// The memory plan; made on first use.
@@ -204,6 +223,7 @@ impl Loader {
         }
         self.prepared()?;
         self.open_fetcher()?;
+        self.open_arrays()?;
         let Some(prepared) = &self.prepared else {
             return Err(Error::internal("the loader lost its plan"));
         };
@@ -224,6 +244,8 @@ impl Loader {
         let arena = self.fetcher.as_ref().map(Fetcher::arena);
         let fetch_stage = FetchStage {
             fetcher: self.fetcher.take(),
+            arrays: self.arrays.take(),
+            pool: Arc::clone(&prepared.sampling.pool),
             look_ahead: plan.look_ahead as usize,
             shared: Arc::clone(&self.shared),
         };
@@ -250,8 +272,9 @@ impl Loader {
     /// # Errors
     /// The first error of a stage that the consumer has not seen.
     pub fn finish(&mut self, epoch: Epoch) -> Result<()> {
-        let (fetcher, next_group, result) = epoch.stop();
+        let (fetcher, arrays, next_group, result) = epoch.stop();
         self.fetcher = fetcher;
+        self.arrays = arrays;
         self.next_group = self.next_group.max(next_group);
         result
     }
@@ -287,6 +310,16 @@ impl Loader {
         shared.timeline.record(Stage::Fetch, 0, started);
         drop(shared);
         self.fetcher = Some(fetcher);
+        Ok(())
+    }
+
+    fn open_arrays(&mut self) -> Result<()> {
+        let Some(prepared) = &self.prepared else { return Ok(()) };
+        let (Some(plan), None) = (prepared.plan.arrays, &self.arrays) else { return Ok(()) };
+        let (arrays, reading) = (prepared.arrays.clone(), &prepared.array_reading);
+        let mut opened = Arrays::open(arrays, plan, prepared.plan.budget, reading, prepared.cost)?;
+        lock(&self.shared).counters.feature_reads += opened.take_counters();
+        self.arrays = Some(opened);
         Ok(())
     }
 }
@@ -329,7 +362,7 @@ pub struct Epoch {
     ready: Option<Receiver<Result<Ready>>>,
     release: Option<Sender<u64>>,
     sampler: JoinHandle<u64>,
-    fetch: JoinHandle<Option<Fetcher>>,
+    fetch: JoinHandle<(Option<Fetcher>, Option<Arrays>)>,
     current: Option<Ready>,
     position: usize,
     /// Whether the batch there was taken.
@@ -403,6 +436,16 @@ impl Epoch {
         Some((std::mem::replace(&mut batch.sampled, left), std::mem::take(&mut batch.input_ids)))
     }
 
+    /// Takes the rows of the further arrays of the batch, array by array in the order of the
+    /// configuration: those of its nodes or of its edges, one after the other as they are stored.
+    pub fn take_arrays(&mut self) -> Vec<Vec<u8>> {
+        let batch = self.current.as_mut().and_then(|ready| {
+            let batch: Option<&mut GroupBatch> = ready.group.batches.get_mut(self.position);
+            batch
+        });
+        batch.map(|batch| std::mem::take(&mut batch.arrays)).unwrap_or_default()
+    }
+
     /// Where the memory of batches that nobody looks at any more waits for other ones.
     pub fn shelf(&self) -> &Arc<Shelf> {
         &self.sampling.shelf
@@ -454,22 +497,22 @@ impl Epoch {
         Ok(())
     }
 
-    /// Stops the stages and takes back the fetcher and the number of the next group.
-    fn stop(mut self) -> (Option<Fetcher>, u64, Result<()>) {
+    /// Stops the stages and takes back the fetcher, the arrays and the number of the next group.
+    fn stop(mut self) -> (Option<Fetcher>, Option<Arrays>, u64, Result<()>) {
         // Both channels close, so that a stage that waits to send or receive comes to its end.
         self.current = None;
         self.ready = None;
         self.release = None;
         let mut result = Ok(());
-        let fetcher = self.fetch.join().unwrap_or_else(|panic| {
+        let (fetcher, arrays) = self.fetch.join().unwrap_or_else(|panic| {
             result = Err(stage_panicked("fetch", &*panic));
-            None
+            (None, None)
         });
         let next_group = self.sampler.join().unwrap_or_else(|panic| {
             result = Err(stage_panicked("sample", &*panic));
             0
         });
-        (fetcher, next_group, result)
+        (fetcher, arrays, next_group, result)
     }
 }
 

@@ -7,12 +7,16 @@ use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_io::{CostModel, RowLayout, plan_rows};
 use serde::{Deserialize, Serialize};
 
+use crate::arrays::ArraysPlan;
 use crate::config::TopologyMode;
 use crate::far::FarPlan;
 
 /// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
 /// fetched, one being consumed.
 const GROUPS_AT_WORK: u64 = 3;
+
+/// Groups whose batches carry rows of further arrays: one being filled, one being consumed.
+const FILLED_GROUPS: u64 = 2;
 
 /// Batches whose assembled features exist at once: the consumer's and the one being assembled.
 const DELIVERED_BATCHES: u64 = 2;
@@ -111,7 +115,7 @@ pub struct Trial {
 }
 
 /// Everything that [`MemoryPlan::new`] looks at.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
     /// The whole budget.
     pub budget: Bytes,
@@ -129,6 +133,8 @@ pub struct PlanInput<'a> {
     pub width: u64,
     /// Whether edge ids are carried.
     pub edge_ids: bool,
+    /// Further arrays of batches.
+    pub arrays: ArraysPlan,
     /// Groups announced ahead.
     pub look_ahead: u32,
     /// Fixed batches per group.
@@ -194,6 +200,9 @@ pub struct MemoryPlan {
     /// What is in far memory, where there is a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<FarPlan>,
+    /// Further arrays of batches, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrays: Option<ArraysPlan>,
 }
 
 impl MemoryPlan {
@@ -310,12 +319,18 @@ impl MemoryPlan {
 impl PlanInput<'_> {
     /// What does not depend on the group.
     fn fixed(&self) -> u64 {
-        self.reserved.0 + self.topology.memory.0 + self.staging.0 + self.delivered().0
+        let arrays = self.arrays.memory.0;
+        self.reserved.0 + self.topology.memory.0 + self.staging.0 + arrays + self.delivered().0
     }
 
     fn delivered(&self) -> Bytes {
         let batch = self.trial.nodes * (self.width * 4 + 16) + self.trial.edges * 24;
-        Bytes(DELIVERED_BATCHES * batch)
+        Bytes(DELIVERED_BATCHES * (batch + self.array_rows()))
+    }
+
+    /// Rows of further arrays in a batch.
+    fn array_rows(&self) -> u64 {
+        self.arrays.of_batch(self.trial.nodes, self.trial.edges)
     }
 
     /// Sampled subgraphs that exist at once, and the transient memory of sampling a group.
@@ -323,7 +338,9 @@ impl PlanInput<'_> {
         let edge = 4 + if self.edge_ids { 8 } else { 0 };
         let stored = self.trial.nodes * 16 + self.trial.edges * edge;
         let transient = self.trial.nodes * 32 + self.trial.edges * (16 + edge);
-        u64::from(group) * (stored * (GROUPS_AT_WORK + u64::from(self.look_ahead)) + transient)
+        let filled = self.array_rows() * FILLED_GROUPS;
+        let batch = stored * (GROUPS_AT_WORK + u64::from(self.look_ahead)) + transient + filled;
+        u64::from(group) * batch
     }
 
     fn finish(&self, split: Split, num_rows: u64) -> MemoryPlan {
@@ -342,6 +359,7 @@ impl PlanInput<'_> {
             nodes_per_batch: self.trial.nodes,
             edges_per_batch: self.trial.edges,
             far: self.far,
+            arrays: (self.arrays != ArraysPlan::default()).then_some(self.arrays),
         }
     }
 
@@ -354,7 +372,18 @@ impl PlanInput<'_> {
     }
 
     fn too_small(&self) -> Error {
-        too_small(self.budget, self.least())
+        self.refused(self.least())
+    }
+
+    fn refused(&self, least: Bytes) -> Error {
+        let text =
+            format!("a budget of {} is too small; the least that works is {least}", self.budget);
+        let hint = if self.arrays == ArraysPlan::default() {
+            "raise --memory, or lower the batch size or the fan-outs"
+        } else {
+            "raise the memory, lower the batch size or the fan-outs, or deliver fewer `arrays`"
+        };
+        Error::new(ErrorKind::Budget, text).needs(least).hint(hint)
     }
 
     /// The error of [`MemoryPlan::new`] with a budget for which `plans` says that there is a plan:
@@ -368,15 +397,8 @@ impl PlanInput<'_> {
             }
             least = Bytes(least.0 + least.0 / 50).readable();
         }
-        too_small(self.budget, least)
+        self.refused(least)
     }
-}
-
-fn too_small(budget: Bytes, least: Bytes) -> Error {
-    let text = format!("a budget of {budget} is too small; the least that works is {least}");
-    Error::new(ErrorKind::Budget, text)
-        .needs(least)
-        .hint("raise --memory, or lower the batch size or the fan-outs")
 }
 
 /// The trial's rows with their place in the order of heat.

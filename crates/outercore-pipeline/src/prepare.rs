@@ -13,6 +13,7 @@ use outercore_store::resident::ResidentTopology;
 use rayon::ThreadPoolBuilder;
 
 use crate::MemoryPlan;
+use crate::arrays::{ArraysPlan, BatchArray};
 use crate::config::{Hotness, LoaderConfig, TopologyMode};
 use crate::far;
 use crate::features::RowSource;
@@ -50,6 +51,10 @@ pub struct Prepared {
     pub cost: CostModel,
     /// Reads the features; taken by the fetcher.
     pub engine: Option<Engine>,
+    /// Further arrays of batches, in the order of the configuration.
+    pub arrays: Vec<BatchArray>,
+    /// How these are read.
+    pub array_reading: EngineConfig,
 }
 
 /// Read buffers of an engine that is never used.
@@ -126,6 +131,7 @@ fn prepare_with(
     let budget = config.memory;
     let num_nodes = dataset.num_nodes();
     let source = feature_source(dataset, config)?;
+    let arrays = batch_arrays(dataset, config)?;
     let profile = match DeviceProfile::load(dataset.root()) {
         Ok(profile) => Some(profile),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -159,9 +165,12 @@ fn prepare_with(
         }
         None => None,
     };
+    let left = Bytes(free.0.saturating_sub(topology_plan.memory.0));
+    let most_arrays = most_arrays(left, source.is_some());
     let mut engine = Engine::open(reading.clone())?;
+    let array_reading = reading.clone();
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
-    let sampling = Arc::new(Sampling::new(topology, input, pool, config));
+    let sampling = Arc::new(Sampling::new(topology, input, pool, config)?);
 
     let mut trial = Trial::default();
     run_trial(&sampling, source.is_some(), config.look_ahead, &mut trial)?;
@@ -192,7 +201,8 @@ fn prepare_with(
         rows: layout,
         slot_bytes,
         width,
-        edge_ids: config.edge_ids,
+        edge_ids: config.needs_edge_ids(),
+        arrays: ArraysPlan::new(&arrays, most_arrays, budget),
         look_ahead: config.look_ahead,
         group: config.group,
         constant_share: config.constant_share,
@@ -202,12 +212,19 @@ fn prepare_with(
         far,
     };
     // Another way to keep the topology is tried after `Auto`; what is said then is the least.
-    let plan = MemoryPlan::new(&wanted).map_err(|error| match mode {
-        TopologyMode::Auto => error,
-        _ => wanted.refuse(|budget| plans(&wanted, budget, config.topology, size)),
-    })?;
+    let on_disk = |budget| ArraysPlan::new(&arrays, Bytes(0), budget);
+    let plan = MemoryPlan::new(&wanted)
+        .or_else(|_| MemoryPlan::new(&PlanInput { arrays: on_disk(budget), ..wanted }))
+        .map_err(|error| match mode {
+            TopologyMode::Auto => error,
+            _ => PlanInput { arrays: on_disk(budget), ..wanted }.refuse(|budget| {
+                let wanted = PlanInput { arrays: on_disk(budget), ..wanted };
+                plans(&wanted, budget, config.topology, size)
+            }),
+        })?;
     let constant = constant_rows(trial.hot, &plan);
-    Ok(Prepared { sampling, plan, source, constant, cost, engine: Some(engine) })
+    let engine = Some(engine);
+    Ok(Prepared { sampling, plan, source, constant, cost, engine, arrays, array_reading })
 }
 
 /// Whether there is a plan for another budget.
@@ -253,6 +270,10 @@ fn feature_source(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<Row
     }
 }
 
+fn batch_arrays(dataset: &DataSet, config: &LoaderConfig) -> Result<Vec<BatchArray>> {
+    config.arrays.iter().map(|key| BatchArray::new(dataset, key)).collect()
+}
+
 fn input_bytes(input: &Input) -> u64 {
     match input {
         Input::All(_) => 0,
@@ -268,7 +289,7 @@ fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<TopologySiz
     if config.fan_outs.is_empty() {
         return Ok(TopologySize::default());
     }
-    let edge_ids = if config.edge_ids && dataset.has_array("edges/edge/ids") {
+    let edge_ids = if config.needs_edge_ids() && dataset.has_array("edges/edge/ids") {
         bytes("edges/edge/ids")?
     } else {
         Bytes(0)
@@ -294,7 +315,7 @@ fn open_topology(
         return Ok(Arc::new(PagedTopology::open(dataset, reading, cost, false)?));
     }
     if plan.resident {
-        return Ok(Arc::new(ResidentTopology::load(dataset, engine, config.edge_ids)?));
+        return Ok(Arc::new(ResidentTopology::load(dataset, engine, config.needs_edge_ids())?));
     }
     let paged = PagedTopology::open(dataset, reading, cost, plan.offsets_resident)?;
     Ok(Arc::new(paged.with_working_memory(plan.working)))
@@ -304,6 +325,12 @@ fn open_topology(
 /// otherwise all but room for the batches in flight.
 fn most_resident(free: Bytes, rows: bool) -> Bytes {
     Bytes(if rows { free.0 / 2 } else { free.0 / 8 * 7 })
+}
+
+/// What further arrays of batches may take to be in memory: a quarter of what the topology leaves
+/// where rows of features want the rest, otherwise half.
+fn most_arrays(left: Bytes, rows: bool) -> Bytes {
+    Bytes(if rows { left.0 / 4 } else { left.0 / 2 })
 }
 
 /// Samples the first batches of epoch 0 and keeps their distinct nodes where there are `rows` to

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::config::LoaderConfig;
 use crate::group::{Group, Part};
+use crate::share::Share;
 
 /// The nodes whose neighbourhoods are sampled.
 #[derive(Clone, Debug)]
@@ -48,8 +49,7 @@ pub struct Sampling {
     /// Threads for sampling, sorting and assembly.
     pub pool: Arc<ThreadPool>,
     config: SampleConfig,
-    batch_size: u64,
-    num_batches: u64,
+    share: Share,
     shuffle: bool,
     seed: u64,
     /// Whether feature rows are fetched for the nodes.
@@ -65,24 +65,23 @@ impl Sampling {
         input: Input,
         pool: Arc<ThreadPool>,
         config: &LoaderConfig,
-    ) -> Self {
-        Self {
-            num_batches: num_batches(input.len(), config),
+    ) -> Result<Self> {
+        Ok(Self {
+            share: Share::new(input.len(), config)?,
             topology,
             input,
             pool,
             config: config.sampling(),
-            batch_size: config.batch_size,
             shuffle: config.shuffle,
             seed: config.seed,
             shelf: Arc::default(),
             wants_rows: config.features.is_some() || config.features_path.is_some(),
-        }
+        })
     }
 
     /// Batches per epoch.
     pub fn num_batches(&self) -> u64 {
-        self.num_batches
+        self.share.num_batches()
     }
 
     /// The random stream of an epoch.
@@ -92,16 +91,15 @@ impl Sampling {
 
     /// The seeds of one batch and their places in the input.
     pub fn seeds(&self, epoch: u64, batch: u64) -> (Seeds, Vec<u64>) {
-        let start = batch * self.batch_size;
-        let end = (start + self.batch_size).min(self.input.len());
+        let places = self.share.places(batch);
         let places: Vec<u64> = if self.shuffle {
             let order = Permutation::new(self.input.len(), self.seed, epoch);
-            order.range(start..end)
+            order.range(places)
         } else {
-            (start..end).collect()
+            places.collect()
         };
         let nodes = places.iter().map(|&place| self.input.node(place)).collect();
-        (Seeds { batch, nodes }, places)
+        (Seeds { batch: self.share.number(batch), nodes }, places)
     }
 
     /// How many groups may be begun before the one under way is complete.
@@ -168,9 +166,4 @@ impl Sampling {
         }
         groups
     }
-}
-
-/// Batches per epoch for `len` seeds.
-pub fn num_batches(len: u64, config: &LoaderConfig) -> u64 {
-    if config.drop_last { len / config.batch_size } else { len.div_ceil(config.batch_size) }
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters};
-use rayon::Scope;
+use rayon::{Scope, ThreadPool};
 
+use crate::arrays::Arrays;
 use crate::fetch::{Announced, Fetcher, Ready};
 use crate::group::{Group, Part};
 use crate::loader::{SharedState, lock};
@@ -137,27 +138,33 @@ impl Begun {
 pub struct FetchStage {
     /// `None` if no features are delivered.
     pub fetcher: Option<Fetcher>,
+    /// `None` if no further arrays are.
+    pub arrays: Option<Arrays>,
+    /// Threads that copy rows of these.
+    pub pool: Arc<ThreadPool>,
     pub look_ahead: usize,
     pub shared: SharedState,
 }
 
 impl FetchStage {
     /// Fetches until the sampling stage ends or nobody listens; returns the fetcher with no slot
-    /// pinned.
+    /// pinned, and the arrays.
     pub fn run(
         self,
         sampled: &Receiver<Result<Group>>,
         ready: &SyncSender<Result<Ready>>,
         released: &Receiver<u64>,
-    ) -> Option<Fetcher> {
+    ) -> (Option<Fetcher>, Option<Arrays>) {
+        let mut extras = Extras { arrays: self.arrays, pool: self.pool };
         match self.fetcher {
             None => {
-                pass_through(sampled, ready, released, &self.shared);
-                None
+                pass_through(sampled, ready, released, &mut extras, &self.shared);
+                (None, extras.arrays)
             }
             Some(fetcher) => {
                 let mut run = FetchRun {
                     fetcher,
+                    extras,
                     pending: VecDeque::new(),
                     held: VecDeque::new(),
                     spent: StageCounters::default(),
@@ -173,14 +180,31 @@ impl FetchStage {
                 if !run.held.is_empty() || !run.pending.is_empty() {
                     run.fetcher.reset();
                 }
-                Some(run.fetcher)
+                (Some(run.fetcher), run.extras.arrays)
             }
         }
     }
 }
 
+/// Further arrays of batches, where there are any.
+struct Extras {
+    arrays: Option<Arrays>,
+    pool: Arc<ThreadPool>,
+}
+
+impl Extras {
+    /// Fills their rows into the batches of a group.
+    fn fill(&mut self, group: &mut Group, shared: &SharedState) -> Result<()> {
+        let Some(arrays) = &mut self.arrays else { return Ok(()) };
+        arrays.fetch(group, &self.pool)?;
+        lock(shared).counters.feature_reads += arrays.take_counters();
+        Ok(())
+    }
+}
+
 struct FetchRun {
     fetcher: Fetcher,
+    extras: Extras,
     /// Announced, not fetched.
     pending: VecDeque<Announced>,
     /// Numbers of the groups that the consumer has and has not released.
@@ -220,7 +244,7 @@ impl FetchRun {
             }
             self.clock.lap(&mut self.spent.blocked_s);
             let started = lock(shared).timeline.now();
-            let group = loop {
+            let mut group = loop {
                 match self.fetcher.fetch(next)? {
                     Ok(group) => break group,
                     Err(announced) => next = announced,
@@ -232,6 +256,7 @@ impl FetchRun {
                     return Ok(());
                 }
             };
+            self.extras.fill(&mut group.group, shared)?;
             self.clock.lap(&mut self.spent.busy_s);
             let number = group.group.number;
             self.spent.items += group.group.batches.len() as u64;
@@ -278,9 +303,14 @@ fn pass_through(
     sampled: &Receiver<Result<Group>>,
     ready: &SyncSender<Result<Ready>>,
     released: &Receiver<u64>,
+    extras: &mut Extras,
     shared: &SharedState,
 ) {
     for group in sampled {
+        let group = group.and_then(|mut group| {
+            extras.fill(&mut group, shared)?;
+            Ok(group)
+        });
         let failed = group.is_err();
         lock(shared).counters.groups += 1;
         if ready.send(group.map(|group| Ready { group, slots: Vec::new() })).is_err() || failed {

@@ -24,7 +24,18 @@ fn naive(graph: &Csc, seeds: &[u64], config: &LoaderConfig, epoch: u64) -> Vec<D
             let seeds: Vec<u64> = places.iter().map(|&place| seeds[place as usize]).collect();
             let stream = Stream::new(config.seed, epoch);
             let sampled = naive_sample(graph, stream, batch, &seeds, &fan_outs, config.replace);
+            let arrays = config.arrays.iter().map(|key| match key.as_str() {
+                "nodes/node/place" => {
+                    let rows = sampled.nodes.iter().flat_map(|&node| common::place_of(node));
+                    rows.flat_map(i16::to_le_bytes).collect()
+                }
+                _ => {
+                    let ids = sampled.edge_ids.iter();
+                    ids.flat_map(|&id| common::weight_of(id).to_le_bytes()).collect()
+                }
+            });
             Delivered {
+                arrays: arrays.collect(),
                 features: sampled.nodes.iter().flat_map(|&n| common::feature_row(n)).collect(),
                 nodes: sampled.nodes,
                 edges: sampled.edges.iter().map(|&(s, t)| (s as i64, t as i64)).collect(),
@@ -73,6 +84,85 @@ fn batches_are_those_of_the_naive_sampler_under_every_setting() {
             let delivered = deliver(&mut loader, epoch, 0);
             assert!(delivered == *expected, "epoch {epoch} differs under {config:?}");
         }
+    }
+}
+
+#[test]
+fn rows_of_further_arrays_come_with_every_batch_from_memory_and_from_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::power_law(30_000, 200_000, 1);
+    common::write(directory.path(), &graph);
+    let seeds: Vec<u64> = (0..30_000).step_by(50).collect();
+    let arrays = vec!["edges/edge/weight".to_owned(), "nodes/node/place".to_owned()];
+    let mut places = Vec::new();
+    for features in [Some("nodes/node/x".to_owned()), None] {
+        for (memory, group) in [(Bytes::mib(4), None), (Bytes::mib(64), Some(3))] {
+            let arrays = arrays.clone();
+            let config =
+                LoaderConfig { arrays, memory, group, features: features.clone(), ..base() };
+            let dataset = DataSet::open(directory.path()).unwrap();
+            let mut loader = Loader::new(dataset, Some(seeds.clone()), config.clone()).unwrap();
+            for epoch in 0..2 {
+                let mut expected = naive(&graph, &seeds, &config, epoch);
+                if features.is_none() {
+                    expected.iter_mut().for_each(|batch| batch.features.clear());
+                }
+                let delivered = match features {
+                    Some(_) => deliver(&mut loader, epoch, 0),
+                    None => common::deliver_without_features(&mut loader, epoch),
+                };
+                assert!(delivered == expected, "epoch {epoch} differs under {config:?}");
+            }
+            let plan = loader.plan().unwrap().arrays.unwrap();
+            places.push((plan.resident, plan.paged));
+        }
+    }
+    assert!(places.contains(&(2, 0)) && places.iter().any(|&(_, paged)| paged > 0), "{places:?}");
+}
+
+#[test]
+fn an_array_that_batches_cannot_carry_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::path(10));
+    let dataset = || DataSet::open(directory.path()).unwrap();
+    for (key, text) in [
+        ("edges/edge/offsets", "expected an array of nodes or of edges"),
+        ("nodes/node/nonsense", "has no array `nodes/node/nonsense`"),
+    ] {
+        let config = LoaderConfig { arrays: vec![key.to_owned()], ..base() };
+        let error = Loader::new(dataset(), None, config).err().unwrap();
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
+
+#[test]
+fn a_batch_of_too_many_edges_is_refused_before_it_takes_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::path(10));
+    for topology in [TopologyMode::Resident, TopologyMode::Paged] {
+        let fan_outs = vec![4_000_000_000];
+        let config = LoaderConfig { fan_outs, replace: true, topology, ..base() };
+        let mut loader =
+            Loader::new(DataSet::open(directory.path()).unwrap(), None, config).unwrap();
+        let error = loader.plan().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
+        assert!(error.to_string().contains("too many for the budget"), "{error}");
+    }
+}
+
+#[test]
+fn ranks_deliver_the_batches_of_one_process_in_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::power_law(500, 4000, 1);
+    common::write(directory.path(), &graph);
+    let seeds: Vec<u64> = (0..480).collect();
+    let expected = naive(&graph, &seeds, &base(), 1);
+    for rank in 0..3 {
+        let config = LoaderConfig { rank, world_size: 3, ..base() };
+        let dataset = DataSet::open(directory.path()).unwrap();
+        let mut loader = Loader::new(dataset, Some(seeds.clone()), config).unwrap();
+        let own = expected.iter().skip(rank as usize).step_by(3);
+        assert!(deliver(&mut loader, 1, 0).iter().eq(own), "rank {rank}");
     }
 }
 

@@ -213,7 +213,7 @@ struct StreamOptions {
 }
 
 /// One pass over all arcs in file order: `function(sources, targets, weights)` with the node ids
-/// of each piece, int64, and float32 weights or `None`. An exception ends the pass.
+/// of each piece, int64, and float64 weights or `None`. An exception ends the pass.
 #[pyfunction]
 fn stream_edges(py: Python<'_>, path: &str, options: &str, function: Py<PyAny>) -> PyResult<()> {
     let mut callback = Callback::new(None);

@@ -58,7 +58,7 @@ impl DataSet {
 }
 
 /// Little-endian bytes of an array as a NumPy array of the matching type.
-fn numpy_array(
+pub fn numpy_array(
     py: Python<'_>,
     dtype: DType,
     bytes: Vec<u8>,

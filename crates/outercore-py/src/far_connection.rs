@@ -13,11 +13,12 @@ use pyo3::prelude::*;
 use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::loader::to_json;
+use crate::process::OfProcess;
 
 /// A connection to a memory server; `outercore.far.Connection` is its public face.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct FarConnection {
-    state: Mutex<State>,
+    state: OfProcess<Mutex<State>>,
 }
 
 struct State {
@@ -42,7 +43,7 @@ impl FarConnection {
             let memory =
                 FarMemory::build_connection_with(&options, Some(&plane), threads, receive)?;
             let state = State { memory: Some(Arc::new(memory)), lengths: HashMap::new() };
-            Ok(Self { state: Mutex::new(state) })
+            Ok(Self { state: OfProcess::new(Mutex::new(state)) })
         })
         .map_err(to_python)
     }

@@ -13,18 +13,19 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::False;
 
 use crate::errors::to_python;
+use crate::process::OfProcess;
 
 /// What keeps the memory of an array alive, until the last array or tensor that shows it is gone.
 #[pyclass(module = "outercore._core")]
 struct Owner {
     values: Vec<i64>,
     /// Gone once the loader is closed.
-    spare: Weak<SpareIds>,
+    spare: OfProcess<Weak<SpareIds>>,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some(spare) = self.spare.upgrade() {
+        if let Some(spare) = self.spare.take().and_then(|spare| spare.upgrade()) {
             spare.give_back(std::mem::take(&mut self.values));
         }
     }
@@ -35,7 +36,7 @@ impl Drop for Owner {
 struct BatchOwner {
     ids: Vec<u32>,
     /// Gone once the loader is closed.
-    shelf: Weak<Shelf>,
+    shelf: OfProcess<Weak<Shelf>>,
     give_back: GiveBack,
 }
 
@@ -44,7 +45,7 @@ pub type GiveBack = fn(&Shelf, Vec<u32>);
 
 impl Drop for BatchOwner {
     fn drop(&mut self) {
-        if let Some(shelf) = self.shelf.upgrade() {
+        if let Some(shelf) = self.shelf.take().and_then(|shelf| shelf.upgrade()) {
             (self.give_back)(&shelf, std::mem::take(&mut self.ids));
         }
     }
@@ -96,7 +97,7 @@ pub fn handed_over<'py>(
 ) -> PyResult<Bound<'py, PyArray1<i32>>> {
     let copied = ids.capacity() > MOST_KEPT * ids.len();
     let copy = copied.then(|| vector(py, spare, ids.len(), ids.iter().map(|&id| id.into())));
-    let owner = BatchOwner { ids, shelf: Arc::downgrade(shelf), give_back };
+    let owner = BatchOwner { ids, shelf: OfProcess::new(Arc::downgrade(shelf)), give_back };
     if let Some(copy) = copy {
         return copy;
     }
@@ -127,7 +128,7 @@ where
     let count: usize = shape.iter().product();
     let mut values = spare.take((count * size_of::<T>()).div_ceil(size_of::<i64>()));
     fill(&mut bytemuck::cast_slice_mut(&mut values)[..count]);
-    let owner = Bound::new(py, Owner { values, spare: Arc::downgrade(spare) })?;
+    let owner = Bound::new(py, Owner { values, spare: OfProcess::new(Arc::downgrade(spare)) })?;
     show(owner, |owner| &mut bytemuck::cast_slice_mut(&mut owner.values)[..count], shape)
 }
 

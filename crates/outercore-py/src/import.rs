@@ -8,7 +8,8 @@ use outercore_io::RealDisk;
 use outercore_store::arrays::{ArrayBuilder, ArraySpec, ArraySummary, NonFinite, Target};
 use outercore_store::generate::{self, PlantedOptions, RmatOptions};
 use outercore_store::import::{
-    Duplicates, EdgeImportOptions, GraphImport, GraphImportOptions, OnProgress, Progress, SelfLoops,
+    Duplicates, EdgeImportOptions, EdgeText, GraphImport, GraphImportOptions, OnProgress, Progress,
+    SelfLoops,
 };
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -31,6 +32,8 @@ struct ImportOptions {
     overwrite: bool,
     command: String,
     inputs: Vec<String>,
+    /// What makes another import of the same inputs, such as the columns chosen.
+    reading: String,
 }
 
 impl Default for ImportOptions {
@@ -45,6 +48,7 @@ impl Default for ImportOptions {
             overwrite: false,
             command: String::new(),
             inputs: Vec::new(),
+            reading: String::new(),
         }
     }
 }
@@ -78,6 +82,8 @@ struct ArrayOptions {
     allow_nan: bool,
     dtype: Option<String>,
     in_place: bool,
+    /// What labels are: `classification`, `multi-label` or `regression`; guessed where absent.
+    task: Option<String>,
 }
 
 /// Builds a data set from what is pushed into it; `outercore.sources` is its public face.
@@ -93,6 +99,8 @@ struct State {
     import: Option<GraphImport>,
     /// Nodes of the graph, once the edges are complete.
     nodes: Option<u64>,
+    /// Edges of the input, once they are complete.
+    edge_rows: u64,
     builder: Option<ArrayBuilder>,
     /// What became of the input, for the summary.
     found: Map<String, Value>,
@@ -106,17 +114,27 @@ impl Importer {
             .detach(|| {
                 let parsed: ImportOptions = parse("import options", options)?;
                 let map: Map<String, Value> = parse("import options", options)?;
-                let fingerprint = parsed.inputs.join("\n");
+                let fingerprint = format!("{}\n{}", parsed.inputs.join("\n"), parsed.reading);
                 let core = parsed.into_core(map);
                 GraphImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
             })
             .map_err(to_python)?;
-        let state = State { import: Some(import), nodes: None, builder: None, found: Map::new() };
+        let state = State {
+            import: Some(import),
+            nodes: None,
+            edge_rows: 0,
+            builder: None,
+            found: Map::new(),
+        };
         Ok(Self { progress, state: Mutex::new(Box::new(state)) })
     }
 
-    fn edges_text(&self, py: Python<'_>, path: &str) -> PyResult<()> {
-        self.run(py, |state, progress| state.import()?.edges().text(Path::new(path), progress))
+    /// `text`: the dialect and the columns of the ends, as JSON.
+    fn edges_text(&self, py: Python<'_>, path: &str, text: &str) -> PyResult<()> {
+        self.run(py, |state, progress| {
+            let text: EdgeText = parse("how the text is written", text)?;
+            state.import()?.edges().text_as(Path::new(path), text, progress)
+        })
     }
 
     fn edges_npy(&self, py: Python<'_>, path: &str) -> PyResult<()> {
@@ -251,8 +269,10 @@ impl State {
             "loops_dropped": edges.loops_dropped,
             "loops_added": edges.loops_added,
             "duplicates_dropped": edges.duplicates_dropped,
+            "comment_lines": edges.comment_lines,
         });
-        let nodes = edges.num_nodes;
+        let (nodes, rows) = (edges.num_nodes, edges.edge_rows);
+        self.edge_rows = rows;
         if let Value::Object(found) = found {
             self.found.extend(found);
         }
@@ -272,10 +292,15 @@ impl State {
             "labels" => Target::Labels,
             "split" => Target::Split(name.to_owned()),
             "array" => Target::Node(name.to_owned()),
+            "edge" => Target::Edge(name.to_owned()),
+            "names" => Target::Names(name.to_owned()),
             _ => return Err(Error::internal(format!("array role `{role}`"))),
         };
-        let mut spec = ArraySpec::new(target, self.nodes(progress)?);
+        let nodes = self.nodes(progress)?;
+        let rows = if matches!(target, Target::Edge(_)) { self.edge_rows } else { nodes };
+        let mut spec = ArraySpec::new(target, rows);
         spec.dtype = options.dtype.as_deref().map(str::parse).transpose()?;
+        spec.task = options.task.as_deref().map(str::parse).transpose()?;
         if options.allow_nan {
             spec.non_finite = NonFinite::Allow;
         }
@@ -288,6 +313,7 @@ impl State {
             json!({
                 "rows": summary.rows, "nan": summary.nan, "infinite": summary.infinite,
                 "unlabelled": summary.unlabelled, "classes": summary.classes,
+                "task": summary.task, "task_guessed": summary.task.is_some() && spec.task.is_none(),
             }),
         );
     }

@@ -15,9 +15,11 @@ mod import;
 mod kernels;
 mod loader;
 mod memory_server;
+mod process;
 mod progress;
 mod row_arrays;
 mod rows;
+mod text;
 mod tools;
 mod triples;
 
@@ -35,6 +37,7 @@ const _: () = {
     assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<text::TextTable>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::GraphLinks>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::GraphLinkReader>() <= PYTHON_ALIGNS_TO);
@@ -49,6 +52,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<import::Importer>()?;
     module.add_class::<far_connection::FarConnection>()?;
     module.add_class::<triples::TripleImporter>()?;
+    module.add_class::<text::TextTable>()?;
+    module.add_function(wrap_pyfunction!(text::detect_text, module)?)?;
     module.add_class::<memory_server::MemoryServer>()?;
     analytics::register(module)?;
     batches::register(module)?;

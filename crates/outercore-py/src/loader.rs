@@ -10,8 +10,10 @@ use outercore_store::resident::Ids;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::dataset::numpy_array;
 use crate::errors::to_python;
 use crate::ids::{Id, handed_over, matrix, vector};
+use crate::process::OfProcess;
 use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
 
@@ -22,7 +24,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 /// faces.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
-    state: Mutex<State>,
+    state: OfProcess<Mutex<State>>,
     /// Whether batches have them.
     edge_ids: bool,
 }
@@ -50,7 +52,7 @@ impl Loader {
         let loader = CoreLoader::new(dataset, input, config).map_err(to_python)?;
         let (spare, spare_rows) = (Arc::default(), None);
         let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
-        Ok(Self { state: Mutex::new(state), edge_ids })
+        Ok(Self { state: OfProcess::new(Mutex::new(state)), edge_ids })
     }
 
     /// Batches per epoch.
@@ -111,7 +113,8 @@ impl Loader {
 
     /// The subgraph of the current batch, as NumPy arrays that Python owns.
     fn batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let state = self.lock();
+        let mut state = self.lock();
+        let arrays = arrays_of(py, &mut state)?;
         let spare = &state.spare;
         let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
         let sampled = batch.sampled();
@@ -123,10 +126,13 @@ impl Loader {
         })?;
         result.set_item("edge_index", edge_index)?;
         result.set_item("n_id", node_vector::<i64>(py, spare, &sampled.nodes)?)?;
-        result.set_item("e_id", signed(py, spare, &sampled.edge_ids)?)?;
+        let asked = self.edge_ids;
+        let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
+        result.set_item("e_id", edge_ids)?;
         result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
         result.set_item("batch_size", sampled.num_seeds)?;
         result.set_item("batch", sampled.batch)?;
+        result.set_item("arrays", arrays)?;
         result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
         result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
         Ok(result)
@@ -138,6 +144,7 @@ impl Loader {
     #[pyo3(signature = (*, halves))]
     fn columns<'py>(&self, py: Python<'py>, halves: bool) -> PyResult<Bound<'py, PyDict>> {
         let mut state = self.lock();
+        let arrays = arrays_of(py, &mut state)?;
         let State { spare, epoch, .. } = &mut *state;
         let epoch = epoch.as_mut().ok_or_else(no_batch)?;
         let edges = epoch.batch().ok_or_else(no_batch)?.sampled().num_edges();
@@ -149,6 +156,7 @@ impl Loader {
         let (mut sampled, input_ids) = epoch.take_batch().ok_or_else(no_batch)?;
         let shelf = epoch.shelf();
         let result = PyDict::new(py);
+        result.set_item("arrays", arrays)?;
         let asked = self.edge_ids;
         let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
         result.set_item("e_id", edge_ids)?;
@@ -244,6 +252,21 @@ impl Drop for State {
         // The stages end by themselves; an error that nobody asked for is dropped with them.
         let _ = self.stop();
     }
+}
+
+/// The rows of the further arrays of the current batch, in the order of the configuration; none
+/// where they were taken before.
+fn arrays_of<'py>(py: Python<'py>, state: &mut State) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let types = state.loader().and_then(|loader| loader.array_types()).map_err(to_python)?;
+    let rows = state.epoch.as_mut().map(Epoch::take_arrays).unwrap_or_default();
+    let typed = rows.into_iter().zip(types);
+    let arrays = typed.map(|(bytes, (dtype, shape))| {
+        let row: usize = shape[1..].iter().map(|&n| n as usize).product();
+        let mut shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+        shape[0] = bytes.len() / (row * dtype.size()).max(1);
+        numpy_array(py, dtype, bytes, shape)
+    });
+    arrays.collect()
 }
 
 /// Enters the nodes, and the edges of each target one after the other.

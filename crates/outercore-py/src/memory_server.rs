@@ -13,12 +13,13 @@ use serde::Deserialize;
 use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::loader::to_json;
+use crate::process::OfProcess;
 
 /// A memory server of this process; `outercore.far.MemoryServer` is its public face.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct MemoryServer {
     /// `None` once stopped.
-    handle: Mutex<Option<ServerHandle>>,
+    handle: OfProcess<Mutex<Option<ServerHandle>>>,
 }
 
 /// What a memory server lends, to whom, and where, as JSON.
@@ -62,7 +63,7 @@ impl MemoryServer {
         py.detach(|| {
             let options: ServerOptions = parse("memory server", config)?;
             let handle = serve(options.into_config()?)?;
-            Ok(Self { handle: Mutex::new(Some(handle)) })
+            Ok(Self { handle: OfProcess::new(Mutex::new(Some(handle))) })
         })
         .map_err(to_python)
     }

@@ -9,6 +9,7 @@ use outercore_pipeline::{RowMemory, SpareRows};
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
+use crate::process::OfProcess;
 
 /// What keeps the memory of an array alive, until the last array or tensor that shows it is gone.
 #[pyclass(module = "outercore._core")]
@@ -16,12 +17,13 @@ struct RowOwner {
     /// `None` only while it is dropped.
     memory: Option<RowMemory>,
     /// Gone once the loader is closed.
-    spare: Weak<SpareRows>,
+    spare: OfProcess<Weak<SpareRows>>,
 }
 
 impl Drop for RowOwner {
     fn drop(&mut self) {
-        if let (Some(memory), Some(spare)) = (self.memory.take(), self.spare.upgrade()) {
+        let spare = self.spare.take().and_then(|spare| spare.upgrade());
+        if let (Some(memory), Some(spare)) = (self.memory.take(), spare) {
             spare.give_back(memory);
         }
     }
@@ -36,7 +38,10 @@ pub fn row_array<'py>(
 ) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
     let taken = spare.take(rows.saturating_mul(width)).map_err(to_python)?;
     let Some(memory) = taken else { return Ok(None) };
-    let owner = Bound::new(py, RowOwner { memory: Some(memory), spare: Arc::downgrade(spare) })?;
+    let owner = Bound::new(
+        py,
+        RowOwner { memory: Some(memory), spare: OfProcess::new(Arc::downgrade(spare)) },
+    )?;
     let mut held = owner.borrow_mut();
     let values = held.memory.as_deref_mut().unwrap_or_default();
     // Mutable, as Python may write into its array.

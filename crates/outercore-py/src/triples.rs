@@ -9,6 +9,7 @@ use outercore_store::import::{
     Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
     Unknown,
 };
+use outercore_text::Dialect;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -24,7 +25,6 @@ use crate::progress::Callback;
 struct Options {
     memory: Bytes,
     columns: String,
-    header: Option<bool>,
     unknown: Unknown,
     duplicates: Duplicates,
     overwrite: bool,
@@ -38,7 +38,6 @@ impl Default for Options {
         Self {
             memory: core.memory,
             columns: core.columns.to_string(),
-            header: core.header,
             unknown: core.unknown,
             duplicates: core.duplicates,
             overwrite: core.overwrite,
@@ -53,7 +52,6 @@ impl Options {
         Ok(TripleImportOptions {
             memory: self.memory,
             columns: self.columns.parse()?,
-            header: self.header,
             unknown: self.unknown,
             duplicates: self.duplicates,
             overwrite: self.overwrite,
@@ -95,9 +93,11 @@ impl TripleImporter {
         Ok(Self { progress, import: Mutex::new(Some(import)) })
     }
 
-    fn text(&self, py: Python<'_>, part: &str, path: &str) -> PyResult<()> {
+    /// `dialect`: how the text is written, as JSON.
+    fn text(&self, py: Python<'_>, part: &str, path: &str, dialect: &str) -> PyResult<()> {
         self.run(py, |import, callback| {
-            open(import)?.text(part.parse()?, Path::new(path), &mut |at| {
+            let dialect: Dialect = parse("how the text is written", dialect)?;
+            open(import)?.text(part.parse()?, Path::new(path), Some(dialect), &mut |at| {
                 callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
             })
         })

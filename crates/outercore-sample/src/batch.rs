@@ -25,6 +25,9 @@ pub struct SampledBatch {
     /// Edges picked for destinations 0, 1, 2, ...
     pub picked: Vec<u32>,
     /// Id of every edge; empty unless asked for.
+    ///
+    /// Without replacement a destination has each id at most once, parallel edges included. The two
+    /// arcs of an undirected edge have one id: it comes twice where both ends are destinations.
     pub edge_ids: Vec<EdgeId>,
 }
 

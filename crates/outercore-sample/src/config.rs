@@ -52,12 +52,14 @@ pub struct SampleConfig {
     pub replace: bool,
     /// Whether batches carry the ids of their edges.
     pub edge_ids: bool,
+    /// A batch of more edges is refused before it takes memory.
+    pub most_edges: Option<u64>,
 }
 
 impl SampleConfig {
     /// All in-neighbours of the seeds, one hop: what layer-wise inference asks for.
     pub fn full_neighbours() -> Self {
-        Self { fan_outs: vec![FanOut::All], replace: false, edge_ids: false }
+        Self { fan_outs: vec![FanOut::All], replace: false, edge_ids: false, most_edges: None }
     }
 
     /// The most nodes that a batch of `seeds` seeds can hold in a graph of `nodes` nodes; `nodes`
@@ -67,7 +69,8 @@ impl SampleConfig {
     /// ```
     /// use outercore_sample::{FanOut, SampleConfig};
     /// let fan_outs = vec![FanOut::Take(15), FanOut::Take(10)];
-    /// let config = SampleConfig { fan_outs, replace: false, edge_ids: true };
+    /// let config =
+    ///     SampleConfig { fan_outs, replace: false, edge_ids: true, most_edges: None };
     /// assert_eq!(config.most_nodes(2, 1_000_000), 2 + 30 + 300);
     /// assert_eq!(config.most_nodes(2, 100), 102);
     /// ```

@@ -130,7 +130,12 @@ mod tests {
     }
 
     fn without_replacement(count: u32) -> SampleConfig {
-        SampleConfig { fan_outs: vec![FanOut::Take(count)], replace: false, edge_ids: false }
+        SampleConfig {
+            fan_outs: vec![FanOut::Take(count)],
+            replace: false,
+            edge_ids: false,
+            most_edges: None,
+        }
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use outercore_core::{Error, NodeId, Result, Stream, Uniform};
+use outercore_core::{Error, ErrorKind, NodeId, Result, Stream, Uniform};
 use outercore_store::resident::{Announcer, ResidentTopology};
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
@@ -48,11 +48,11 @@ const MOST_INITIAL_ROOM: u64 = 1 << 14;
 /// # Example
 /// ```
 /// use outercore_core::Stream;
-/// use outercore_sample::{FanOut, SampleConfig, Seeds, sample_group};
+/// use outercore_sample::{SampleConfig, Seeds, sample_group};
 /// use outercore_store::resident::ResidentTopology;
 /// // 1 -> 0, 2 -> 0, 0 -> 2
 /// let graph = ResidentTopology::from_csc(vec![0, 2, 2, 3], vec![1u32, 2, 0], None)?;
-/// let config = SampleConfig { fan_outs: vec![FanOut::All], replace: false, edge_ids: false };
+/// let config = SampleConfig::full_neighbours();
 /// let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
 /// let seeds = vec![Seeds { batch: 0, nodes: vec![0] }];
 /// let batches = sample_group(&graph, Stream::new(0, 0), seeds, &config, &pool)?;
@@ -92,6 +92,12 @@ pub fn sample_group_on(
             sampler.sample::<u64>(group)
         }
     })
+}
+
+fn too_many_edges(batch: u64, edges: u64) -> Error {
+    let text = format!("batch {batch} has {edges} edges or more, too many for the budget");
+    Error::new(ErrorKind::Budget, text)
+        .hint("raise --memory, or lower the batch size or the fan-outs")
 }
 
 fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
@@ -265,7 +271,7 @@ impl Sampler<'_> {
         let mut rest = &extents[..];
         for work in &mut *works {
             let own = rest.split_off(..work.block.len()).expect("an extent for each node");
-            picked.push(work.count(picker, own)?);
+            picked.push(work.count(picker, own, self.config.most_edges)?);
         }
         positions.resize(picked.iter().sum(), 0);
         self.choose(hop, works, lookups, announcer);
@@ -421,8 +427,10 @@ impl<N: Stored> Work<N> {
     }
 
     /// Writes down how many edges of each destination of the block are picked; returns their sum.
-    fn count(&mut self, picker: Picker, extents: &[Extent]) -> Result<usize> {
-        let mut picked = 0;
+    ///
+    /// `most` is what the batch may have in all.
+    fn count(&mut self, picker: Picker, extents: &[Extent], most: Option<u64>) -> Result<usize> {
+        let (before, mut picked) = (self.batch.sources.len() as u64, 0usize);
         self.batch.picked.reserve(extents.len());
         for extent in extents {
             let count = picker.count(extent.degree);
@@ -435,6 +443,10 @@ impl<N: Stored> Work<N> {
             };
             self.batch.picked.push(narrow);
             picked += narrow as usize;
+        }
+        let edges = before + picked as u64;
+        if most.is_some_and(|most| edges > most) {
+            return Err(too_many_edges(self.batch.batch, edges));
         }
         Ok(picked)
     }

@@ -61,6 +61,7 @@ fn batches_equal_the_definition() {
                 .collect(),
             replace: case["replace"].as_bool().unwrap(),
             edge_ids: true,
+            most_edges: None,
         };
         let number = |name: &str| case[name].as_u64().unwrap();
         let stream = Stream::new(number("seed"), number("epoch"));

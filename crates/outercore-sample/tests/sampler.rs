@@ -102,7 +102,7 @@ proptest! {
     ) {
         let (name, graph) = Csc::zoo().swap_remove(graph);
         let stream = Stream::new(seed, epoch);
-        let config = SampleConfig { fan_outs, replace, edge_ids: true };
+        let config = SampleConfig { fan_outs, replace, edge_ids: true, most_edges: None };
         let group: Vec<Seeds> = (first_batch..first_batch + num_batches)
             .map(|batch| seeds_of(graph.num_nodes(), batch, batch_size))
             .collect();
@@ -145,7 +145,7 @@ fn many_blocks_and_growing_tables_change_nothing() {
     let group: Vec<Seeds> = (0..3).map(|batch| seeds_of(graph.num_nodes(), batch, 2000)).collect();
     for fan_outs in [vec![FanOut::Take(15), FanOut::Take(10)], vec![FanOut::All, FanOut::Take(30)]]
     {
-        let config = SampleConfig { fan_outs, replace: false, edge_ids: true };
+        let config = SampleConfig { fan_outs, replace: false, edge_ids: true, most_edges: None };
         let topology = resident(&graph);
         let found = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
         let topology = Disguised { topology, on_disk: true, wide: false };
@@ -167,8 +167,12 @@ fn batches_in_memory_used_before_are_the_same() {
     let stream = Stream::new(8, 2);
     // Larger and smaller batches, with and without edge ids, one after the other.
     for (fan_out, count, edge_ids) in [(9, 400, true), (2, 7, false), (16, 900, true)] {
-        let config =
-            SampleConfig { fan_outs: vec![FanOut::Take(fan_out); 2], replace: false, edge_ids };
+        let config = SampleConfig {
+            fan_outs: vec![FanOut::Take(fan_out); 2],
+            replace: false,
+            edge_ids,
+            most_edges: None,
+        };
         let group: Vec<Seeds> =
             (0..5).map(|batch| seeds_of(graph.num_nodes(), batch, count)).collect();
         let expected = sample_group(&topology, stream, group.clone(), &config, &pool).unwrap();
@@ -186,7 +190,7 @@ fn a_topology_on_disk_gives_the_same_batches() {
     let stream = Stream::new(8, 2);
     let group: Vec<Seeds> = (0..6).map(|batch| seeds_of(graph.num_nodes(), batch, 40)).collect();
     let fan_outs = vec![FanOut::Take(4), FanOut::All, FanOut::Take(20)];
-    let config = SampleConfig { fan_outs, replace: false, edge_ids: true };
+    let config = SampleConfig { fan_outs, replace: false, edge_ids: true, most_edges: None };
     let expected =
         sample_group(&resident(&graph), stream, group.clone(), &config, &pool(2)).unwrap();
     for offsets_resident in [false, true] {

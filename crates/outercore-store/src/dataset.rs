@@ -229,7 +229,8 @@ impl DataSet {
         })?)
     }
 
-    /// The node labels: `int64 [N]` with -1 for none, or `float32 [N, C]`.
+    /// The node labels: classes `int64 [N]` with -1 for none, labels `float32 [N, C]`, or numbers
+    /// `float64 [N]` or `[N, C]` with NaN for none.
     ///
     /// # Errors
     /// `NotFound` if the data set has none.

@@ -8,7 +8,8 @@ use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{Checksum, DType, NpyHeader};
 use outercore_io::RealDisk;
 use outercore_store::arrays::{
-    ArrayBuilder, ArraySpec, Duplicates, ImportedArray, NonFinite, Target, import_npy, register_npy,
+    ArrayBuilder, ArraySpec, Duplicates, ImportedArray, NonFinite, Target, Task, import_npy,
+    register_npy,
 };
 use outercore_store::npy::Element;
 use proptest::prelude::*;
@@ -166,7 +167,14 @@ fn labels_that_are_none_are_refused_by_row() {
     let bench = Bench::new();
     for (error, expected) in [
         (bench.refused(labels(3), &[3], &[0i64, -2, -3]), "row 1: label -2 is negative"),
-        (bench.refused(labels(2), &[2], &[0f32, 0.5]), "row 1: label 0.5 is not an integer"),
+        (
+            bench.refused(
+                ArraySpec { task: Some(Task::Classification), ..labels(2) },
+                &[2],
+                &[0f32, 0.5],
+            ),
+            "row 1: label 0.5 is not an integer",
+        ),
         (
             bench.refused(labels(1), &[1], &[u64::MAX]),
             "label 18446744073709551615, expected at most",
@@ -192,6 +200,102 @@ fn labels_of_several_columns_are_multi_label_targets() {
     assert_eq!(array.summary.classes, Some(3));
     let expected = [1f32, 0.0, 1.0, 0.0, 0.0, 1.0];
     assert_eq!(bench.stored().unwrap(), bytemuck::cast_slice::<_, u8>(&expected));
+}
+
+#[test]
+fn no_label_of_several_is_stored_as_nan_and_counted() {
+    let bench = Bench::new();
+    let source = bench.source(&[3, 2], &[1f64, -1.0, f64::NAN, -1.0, 0.0, 1.0]);
+    let array = bench.import(labels(3), &source).unwrap();
+    assert_eq!((array.summary.classes, array.summary.unlabelled), (Some(2), 1));
+    assert_eq!(array.summary.task, Some(Task::MultiLabel));
+    let stored = bench.stored().unwrap();
+    let stored: Vec<f32> = bytemuck::pod_collect_to_vec(&stored);
+    assert_eq!(format!("{stored:?}"), "[1.0, NaN, NaN, NaN, 0.0, 1.0]");
+}
+
+#[test]
+fn columns_of_other_numbers_are_no_labels_but_may_be_numbers() {
+    let bench = Bench::new();
+    let values = [1f32, 0.0, 0.0, 63.0, 12.5, 1.0];
+    for task in [None, Some(Task::MultiLabel)] {
+        let error = bench.refused(ArraySpec { task, ..labels(3) }, &[3, 2], &values);
+        let expected = "row 1, column 1: 63, expected 0, 1, or none (NaN, -1)";
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(error.to_string().contains("--task regression"), "{error}");
+    }
+    let spec = ArraySpec { task: Some(Task::Regression), ..labels(3) };
+    let array = bench.import(spec, &bench.source(&[3, 2], &values)).unwrap();
+    assert_eq!((array.entry.dtype, array.entry.shape), (DType::F64, vec![3, 2]));
+    assert_eq!(array.summary.classes, None);
+    let expected = values.map(f64::from);
+    assert_eq!(bench.stored().unwrap(), bytemuck::cast_slice::<_, u8>(&expected));
+}
+
+#[test]
+fn one_column_of_floats_is_classes_if_all_are_whole_and_else_numbers() {
+    let nan = f64::NAN;
+    for (values, task) in [
+        ([0.0, 2.0, -1.0, nan], Task::Classification),
+        ([0.0, 2.5, -1.0, nan], Task::Regression),
+        ([0.0, -2.0, 1.0, 1.0], Task::Regression),
+        ([1e12, 0.0, 0.0, 0.25], Task::Regression),
+        ([nan, nan, nan, nan], Task::Classification),
+    ] {
+        let bench = Bench::new();
+        let source = bench.source(&[4], &values);
+        let array = bench.import(labels(4), &source).unwrap();
+        assert_eq!(array.summary.task, Some(task), "{values:?}");
+        let file = bench.directory.path().join("set").join(&array.entry.file);
+        let stored = fs::read(file).unwrap()[4096..].to_vec();
+        if task == Task::Regression {
+            assert_eq!(array.entry.dtype, DType::F64);
+            assert_eq!(stored, bytemuck::cast_slice::<_, u8>(&values), "{values:?}");
+        } else {
+            assert_eq!(array.entry.dtype, DType::I64);
+        }
+        let left = fs::read_dir(bench.directory.path().join("set")).unwrap().count();
+        assert_eq!(left, 1, "the other form is removed");
+        // Pushed in batches, the same.
+        let root = bench.directory.path().join("pushed");
+        let spec = labels(4);
+        let mut builder =
+            ArrayBuilder::create(&RealDisk, &root, "a.npy", spec, DType::F64, &[]).unwrap();
+        builder.push_rows(bytemuck::cast_slice(&values[..1]), 1).unwrap();
+        builder.push_rows(bytemuck::cast_slice(&values[1..]), 3).unwrap();
+        let pushed = builder.finish(&RealDisk).unwrap();
+        assert_eq!((pushed.summary, pushed.entry), (array.summary, array.entry.clone()));
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
+        // In place, where nothing is converted.
+        let registered = register_npy(labels(4), &source, &mut |_, _| Ok(()));
+        assert_eq!(registered.is_ok(), task == Task::Regression, "{values:?}");
+    }
+    let bench = Bench::new();
+    let error = bench.refused(labels(2), &[2], &[1e12, 0.0]);
+    assert!(error.to_string().contains("label 1000000000000, expected at most"), "{error}");
+    let left = fs::read_dir(bench.directory.path().join("set")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left");
+}
+
+#[test]
+fn numbers_to_predict_keep_their_value_or_are_refused() {
+    let spec = |nodes| ArraySpec { task: Some(Task::Regression), ..labels(nodes) };
+    let bench = Bench::new();
+    let array = bench.import(spec(3), &bench.source(&[3], &[-1i64, 0, 1 << 53])).unwrap();
+    assert_eq!((array.summary.unlabelled, array.summary.classes), (0, None));
+    let expected = [-1f64, 0.0, 9_007_199_254_740_992.0];
+    assert_eq!(bench.stored().unwrap(), bytemuck::cast_slice::<_, u8>(&expected));
+    let bench = Bench::new();
+    let error = bench.refused(spec(2), &[2], &[0i64, (1 << 53) + 1]);
+    assert!(error.to_string().contains("row 1: 9007199254740993 has too many digits"), "{error}");
+    let error = bench.refused(spec(2), &[2], &[f32::INFINITY, 0.0]);
+    assert!(error.to_string().contains("row 0: inf, expected a finite number"), "{error}");
+    let wrong = ArraySpec { task: Some(Task::MultiLabel), ..labels(2) };
+    let error = bench.refused(wrong, &[2], &[0i64, 1]);
+    assert!(error.to_string().contains("expected [nodes, labels] for multi-label"), "{error}");
+    let wrong = ArraySpec { task: Some(Task::Classification), ..labels(2) };
+    let error = bench.refused(wrong, &[2, 2], &[0i64, 1, 0, 1]);
+    assert!(error.to_string().contains("expected [nodes] for classification"), "{error}");
 }
 
 #[test]

@@ -10,8 +10,16 @@ The grid is built when it is first needed and kept in the data set.
 from __future__ import annotations
 
 from outercore.analytics.by_name import ALGORITHMS, plan, run
-from outercore.analytics.centrality import betweenness, degrees, pagerank
-from outercore.analytics.cohesion import kcore, label_propagation, scc, triangles, wcc
+from outercore.analytics.centrality import betweenness, closeness, degrees, hits, pagerank
+from outercore.analytics.cohesion import (
+    kcore,
+    label_propagation,
+    local_clustering,
+    louvain,
+    scc,
+    triangles,
+    wcc,
+)
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
 from outercore.analytics.request import Backend, Direction, Personalization, Resources, Source
@@ -27,11 +35,15 @@ __all__ = [
     "Source",
     "betweenness",
     "bfs",
+    "closeness",
     "degrees",
     "forget_checkpoint",
     "grid",
+    "hits",
     "kcore",
     "label_propagation",
+    "local_clustering",
+    "louvain",
     "pagerank",
     "plan",
     "radii",

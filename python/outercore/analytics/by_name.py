@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from outercore._native import Progress
-from outercore.analytics.centrality import betweenness, degrees, pagerank
-from outercore.analytics.cohesion import kcore, label_propagation, scc, triangles, wcc
+from outercore.analytics.centrality import betweenness, closeness, degrees, hits, pagerank
+from outercore.analytics.cohesion import (
+    kcore,
+    label_propagation,
+    local_clustering,
+    louvain,
+    scc,
+    triangles,
+    wcc,
+)
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.request import Personalization, Source
 from outercore.analytics.running import Algorithm, Run, carry_out, plan_of
@@ -22,9 +30,13 @@ ALGORITHMS: dict[str, Algorithm] = {
         scc,
         radii,
         betweenness,
+        closeness,
+        hits,
         kcore,
         label_propagation,
+        louvain,
         triangles,
+        local_clustering,
         degrees,
     )
 }

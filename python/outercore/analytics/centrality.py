@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.request import Personalization, Resources, Source
+from outercore.analytics.request import Direction, Personalization, Resources, Source
 from outercore.analytics.running import carry_out
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def betweenness(
     sources: Sequence[int] | None = None,
     samples: int | None = None,
     seed: int = 0,
+    weights: str | None = None,
     normalized: bool = True,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
@@ -78,18 +79,24 @@ def betweenness(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        sources: where paths begin; all nodes by default.
-        samples: draw this many sources without repetition, and scale up.
+        sources: only paths that begin at these nodes, as ``betweenness_centrality_subset`` of
+            networkx with all nodes as targets; all nodes by default.
+        samples: draw this many sources without repetition, and scale the sums by nodes / samples:
+            an unbiased estimate, normalized or not.
         seed: which sources are drawn is a function of it.
-        normalized: divide by the number of pairs, as networkx does.
+        weights: edge array with the lengths, above 0; 1 each by default.
+        normalized: divide by the number of pairs, as networkx does. Otherwise a graph without
+            directions counts each pair once.
         resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
     Shapes: float64 [nodes].
 
-    Cost: two passes a level and source; exact on all nodes only for small graphs.
+    Cost: two passes a level and source; with weights a level is a wave of nodes, and distances take
+    passes of their own. Exact on all nodes only for small graphs.
 
     Raises:
-        InvalidError: sources that are no nodes, or together with ``samples``.
+        InvalidError: sources that are no nodes, an empty list, or together with ``samples``.
+        UnsupportedError: weights so small that they change no distance.
         BudgetError: the message says how much memory works.
 
     Source: Brandes, 2001.
@@ -105,7 +112,97 @@ def betweenness(
         sources=sources,
         samples=samples,
         seed=seed,
+        weights=weights,
         normalized=normalized,
+        **resources,
+    ).values
+
+
+def closeness(
+    graph: Source,
+    *,
+    nodes: Sequence[int] | None = None,
+    direction: Direction = "in",
+    improved: bool = True,
+    **resources: Unpack[Resources],
+) -> NDArray[np.float64]:
+    """One over the mean distance between a node and those that reach it; 0 where none do.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        nodes: only of these nodes; NaN for all others.
+        direction: distances along arcs ``in`` to a node, as networkx has it, ``out`` of it, or
+            ``both`` ways.
+        improved: times the share of the other nodes at such a distance, so that small components
+            do not come first.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: float64 [nodes].
+
+    Cost: a search from every node, 64 at a time: exact on all nodes only for small graphs.
+
+    Raises:
+        InvalidError: ``nodes`` that are not there, or an empty list.
+        BudgetError: the message says how much memory works.
+
+    Source: Freeman, 1979; Wasserman, Faust, 1994.
+
+    Example:
+        >>> import outercore as oc
+        >>> oc.closeness(tiny_dataset).shape
+        (200,)
+    """
+    return carry_out(
+        closeness,
+        graph,
+        nodes=nodes,
+        direction=direction,
+        improved=improved,
+        **resources,
+    ).values
+
+
+def hits(
+    graph: Source,
+    *,
+    max_iterations: int = 100,
+    tolerance: float = 1e-8,
+    weights: str | None = None,
+    score: Literal["authorities", "hubs"] = "authorities",
+    **resources: Unpack[Resources],
+) -> NDArray[np.float64]:
+    """Authorities are nodes that good hubs point at; good hubs point at authorities.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        max_iterations: two passes over the edges each.
+        tolerance: ends when the hubs change by less, summed over all nodes; 0 takes what
+            ``max_iterations`` give.
+        weights: edge array by which arcs count; all alike by default.
+        score: which of the two.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: float64 [nodes], which sums to 1.
+
+    Raises:
+        InvalidError: an option out of its range; no convergence within ``max_iterations``.
+        BudgetError: the message says how much memory works.
+
+    Source: Kleinberg, 1999.
+
+    Example:
+        >>> import outercore as oc
+        >>> hubs = oc.hits(tiny_dataset, score="hubs", max_iterations=500)
+        >>> round(float(hubs.sum()), 6)
+        1.0
+    """
+    return carry_out(
+        hits,
+        graph,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        weights=weights,
+        score=score,
         **resources,
     ).values
 

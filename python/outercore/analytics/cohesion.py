@@ -169,3 +169,79 @@ def triangles(
         graph,
         **resources,
     ).values
+
+
+def local_clustering(
+    graph: Source,
+    **resources: Unpack[Resources],
+) -> NDArray[np.float64]:
+    """Of the possible arcs between a node's neighbours the share that is there.
+
+    Neighbours are other nodes at either end of an arc. An arc each way counts twice, parallel arcs
+    count once; without directions an edge is an arc each way. 0 with fewer than two neighbours.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: float64 [nodes], 0 to 1.
+
+    Raises:
+        BudgetError: the message says how much memory works.
+
+    Source: LCC of LDBC Graphalytics; without directions, Watts, Strogatz, 1998.
+
+    Example:
+        >>> import outercore as oc
+        >>> shares = oc.local_clustering(tiny_dataset)
+        >>> bool((shares <= 1).all())
+        True
+    """
+    return carry_out(
+        local_clustering,
+        graph,
+        **resources,
+    ).values
+
+
+def louvain(
+    graph: Source,
+    *,
+    resolution: float = 1.0,
+    weights: str | None = None,
+    **resources: Unpack[Resources],
+) -> NDArray[np.int64]:
+    """Communities of high modularity: much weight within them, little between them.
+
+    Directions are ignored; arcs both ways and parallel arcs add up. Nodes go by their ids, so the
+    result is always the same.
+
+    Args:
+        graph: an opened graph or the directory of a data set.
+        resolution: above 1 for smaller communities, below 1 for larger ones.
+        weights: edge array by which edges count; all alike by default.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+
+    Shapes: int64 [nodes], the smallest node id of each node's community.
+
+    Cost: one pass; all edges stay in memory, which the plan counts as state.
+
+    Raises:
+        InvalidError: a resolution that is not above 0.
+        BudgetError: the message says how much memory works.
+
+    Source: Blondel, Guillaume, Lambiotte, Lefebvre, 2008.
+
+    Example:
+        >>> import outercore as oc
+        >>> communities = oc.louvain(tiny_dataset)
+        >>> int(communities[0])
+        0
+    """
+    return carry_out(
+        louvain,
+        graph,
+        resolution=resolution,
+        weights=weights,
+        **resources,
+    ).values

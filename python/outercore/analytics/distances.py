@@ -1,8 +1,9 @@
-"""How far nodes are from others."""
+"""How far nodes are from others, and on which way."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +14,35 @@ from outercore.analytics.running import carry_out
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+PathResult = Literal["distances", "predecessors"]
+
 
 def bfs(
     graph: Source,
-    source: int,
+    source: int | Sequence[int],
     *,
     direction: Direction = "out",
+    cutoff: int | None = None,
+    result: PathResult = "distances",
     **resources: Unpack[Resources],
-) -> NDArray[np.int32]:
+) -> NDArray[Any]:
     """Hops from ``source`` to every node; -1 where none lead there.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin.
+        source: where to begin; with several nodes, hops count from the nearest.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
+        cutoff: the most hops; nodes farther away are not reached.
+        result: ``predecessors`` gives the node before each one on a shortest path instead, of
+            several the smallest; -1 for sources, and where no path leads.
         resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
-    Shapes: int32 [nodes].
+    Shapes: int32 [nodes]; predecessors int64 [nodes].
+
+    Cost: predecessors take one pass more, and their state stays in memory.
 
     Raises:
-        InvalidError: ``source`` is no node.
+        InvalidError: ``source`` is no node, or an empty list.
         BudgetError: the message says how much memory works.
 
     Example:
@@ -40,37 +50,50 @@ def bfs(
         >>> levels = oc.bfs(tiny_dataset, 3)
         >>> int(levels[3]), levels.dtype
         (0, dtype('int32'))
+        >>> oc.bfs(tiny_dataset, [3, 8], cutoff=2, result="predecessors").shape
+        (200,)
     """
     return carry_out(
         bfs,
         graph,
         source=source,
         direction=direction,
+        cutoff=cutoff,
+        result=result,
         **resources,
     ).values
 
 
 def sssp(
     graph: Source,
-    source: int,
+    source: int | Sequence[int],
     *,
     weights: str | None = None,
     direction: Direction = "out",
+    cutoff: float | None = None,
+    result: PathResult = "distances",
     **resources: Unpack[Resources],
-) -> NDArray[np.float64]:
+) -> NDArray[Any]:
     """Length of the shortest path from ``source`` to every node; infinity where none leads there.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin.
+        source: where to begin; with several nodes, paths begin at the nearest.
         weights: edge array with the lengths, 0 or more; 1 each by default.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
+        cutoff: the longest path; nodes farther away are not reached.
+        result: ``predecessors`` gives the node before each one on a shortest path instead, of
+            several the smallest; -1 for sources, and where no path leads.
         resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
 
-    Shapes: float64 [nodes]. Lengths are read as float32 and added as float64.
+    Shapes: float64 [nodes]; predecessors int64 [nodes]. Lengths are added as float64.
+
+    Cost: predecessors take one pass more, and another for each length of 0 in a row; their state
+    stays in memory.
 
     Raises:
-        InvalidError: ``source`` is no node; a length is negative.
+        InvalidError: ``source`` is no node, or an empty list; a length is negative, or an integer
+            that float64 does not hold exactly.
         NotFoundError: there is no edge array of that name.
         BudgetError: the message says how much memory works.
 
@@ -86,6 +109,8 @@ def sssp(
         source=source,
         weights=weights,
         direction=direction,
+        cutoff=cutoff,
+        result=result,
         **resources,
     ).values
 

@@ -25,6 +25,8 @@ from outercore.analytics.request import (
     teleports,
 )
 from outercore.graph import Graph
+from outercore.outputs import check_directory
+from outercore.steady import steady
 
 Algorithm = Callable[..., NDArray[Any]]
 """A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
@@ -63,8 +65,11 @@ def carry_out(
     opened = graph if isinstance(graph, Graph) else Graph(root)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
+        check_directory(root)
     ids, scales = teleports(personalization, opened.num_nodes)
-    values, outcome = _native.run_algorithm(root, request, ids, scales, progress)
+    values, outcome = steady(
+        root, lambda: _native.run_algorithm(root, request, ids, scales, progress)
+    )
     if isinstance(graph, Graph):
         graph.reload()
     if save is not None:
@@ -96,7 +101,7 @@ def plan_of(
     if personalization is not None:
         opened = graph if isinstance(graph, Graph) else Graph(root)
         ids, scales = teleports(personalization, opened.num_nodes)
-    return _native.plan_algorithm(root, request, ids, scales)
+    return steady(root, lambda: _native.plan_algorithm(root, request, ids, scales))
 
 
 def _asked(

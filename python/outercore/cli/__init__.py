@@ -25,6 +25,7 @@ from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
 from outercore.cli.system_errors import explained
+from outercore.cli.too_little import with_memory
 from outercore.cli.train import train
 from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
@@ -108,7 +109,7 @@ def run(arguments: list[str]) -> int:
         console.stopped(_STOPPED_EARLY)
         return STOPPED
     except OutercoreError as error:
-        console.error(str(error))
+        console.error(with_memory(error, arguments))
         return OUR_ERROR if isinstance(error, InternalError) else USER_ERROR
     except BrokenPipeError:
         # Whoever read our output has seen enough.

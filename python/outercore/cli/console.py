@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -25,31 +26,61 @@ from rich.progress import (
 from rich.text import Text
 
 from outercore.sizes import format_size
+from outercore.storage import device_errors
 
 _stdout = Console(highlight=False, soft_wrap=True)
 _stderr = Console(stderr=True, highlight=False)
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Within the block results are written to standard output, which has them at its end.
+
+    What waits in a buffer until the process ends is lost if that ends badly, and a full device is
+    found too late to be told.
+
+    Errors: `NoSpaceError`, `DeviceError`; `BrokenPipeError` where nobody reads any more.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _forget_output()
+        with device_errors("standard output"):
+            raise error
+
+
+def _forget_output() -> None:
+    """Has Python not write once more, at its end, what could not be written."""
+    with suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
 def data(text: str) -> None:
     """One line of output that a script may read."""
-    _stdout.print(text, markup=False)
+    with _told():
+        _stdout.print(text, markup=False)
 
 
 def line(text: str) -> None:
     """As `data`, for a command that goes on: whoever reads our output sees it at once."""
     data(text)
-    sys.stdout.flush()
 
 
 def json_data(value: Any) -> None:
     """The whole output as JSON, for `--json`. A number that is not finite is `null`."""
-    sys.stdout.write(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
+    with _told():
+        sys.stdout.write(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
 
 
 def json_line(value: Any) -> None:
     """As `json_data`, in one line, for a command that goes on."""
-    sys.stdout.write(json.dumps(_finite(value), allow_nan=False) + "\n")
-    sys.stdout.flush()
+    with _told():
+        sys.stdout.write(json.dumps(_finite(value), allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -66,10 +97,11 @@ def _finite(value: Any) -> Any:
 
 def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """Names and values, aligned, one a line whatever the width of the terminal."""
-    _stdout.print(title, style="bold", markup=False)
     width = max((len(name) for name, _ in rows), default=0)
-    for name, value in rows:
-        _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), value))
+    with _told():
+        _stdout.print(title, style="bold", markup=False)
+        for name, value in rows:
+            _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), value))
 
 
 def note(text: str) -> None:

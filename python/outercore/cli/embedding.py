@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.configuration import within
 from outercore.embed.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
-from outercore.storage import missing_file, require_directory_of
+from outercore.outputs import TABLES, check_output, check_place
+from outercore.storage import missing_file
 
 if TYPE_CHECKING:
     from outercore.embed.approximate import Index
@@ -62,7 +65,15 @@ Recall = Annotated[
     float, typer.Option(help="With `--approximate`: share of the true ones to be found.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Write to this `.parquet` or `.tsv` instead.")
+    Path | None, typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead.")
+]
+Among = Annotated[
+    Path | None,
+    typer.Option(
+        "--candidates",
+        help="Look only among the entities of this text (a name a line, or an id with `--ids`) or "
+        "`.npy` of ids.",
+    ),
 ]
 Candidates = Annotated[
     str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
@@ -101,7 +112,7 @@ def export(
 
         outercore embedding export runs/first --relations --out relations.tsv
     """
-    require_directory_of(out)
+    check_place(out, option="--out", overwrite=overwrite)
     opened = _open(run, data)
     chosen: Any = format
     with console.bars(quiet=json) as progress:
@@ -130,6 +141,7 @@ def neighbours(
     ] = False,
     k: K = 10,
     metric: Metric = "model",
+    candidates: Among = None,
     approximate: Approximate = False,
     recall: Recall = 0.95,
     ids: Ids = False,
@@ -151,31 +163,35 @@ def neighbours(
     """
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
-        require_directory_of(out)
+        check_output(out, TABLES, option="--out", overwrite=overwrite)
     opened = _open(run, data)
     if everything == bool(of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
     if everything and out is None:
         raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
     index = _index(opened, metric, recall) if approximate else None
+    among = _among(opened, candidates, ids=ids)
     nearest_of_all = scoring("neighbours", "neighbours_of_all")
     chosen: Any = metric
     if everything:
         assert out is not None
         with (
-            Answers(opened, out, overwrite=overwrite, ids=ids) as file,
+            Answers(opened, out, ids=ids) as file,
             console.bars(quiet=json) as bars,
         ):
-            for first, found in nearest_of_all(opened, k, metric=chosen, index=index):
+            for first, found in nearest_of_all(
+                opened, k, metric=chosen, index=index, candidates=among
+            ):
                 file.add_neighbours(range(first, first + len(found.ids)), found)
                 done = first + len(found.ids)
                 bars("finding neighbours", done, opened.num_entities, "entities")
         _written(file.rows, out, json=json)
         return
     wanted = opened.entity_ids(of or [], by_id=ids)
-    found = opened.neighbours(wanted, k, metric=chosen, by_id=True, index=index)
+    asked: Any = {"metric": chosen, "index": index, "candidates": among}
+    found = opened.neighbours(wanted, k, by_id=True, **asked)
     if out is not None:
-        with Answers(opened, out, overwrite=overwrite, ids=ids) as file:
+        with Answers(opened, out, ids=ids) as file:
             file.add_neighbours(wanted.tolist(), found)
         _written(file.rows, out, json=json)
         return
@@ -206,6 +222,7 @@ def predict(
         typer.Option("--leave-out-known", help="No answers that the data set has already."),
     ] = False,
     k: K = 10,
+    candidates: Among = None,
     approximate: Approximate = False,
     recall: Recall = 0.95,
     ids: Ids = False,
@@ -230,7 +247,7 @@ def predict(
 
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
-        require_directory_of(out)
+        check_output(out, TABLES, option="--out", overwrite=overwrite)
     opened = _open(run, data, score)
     parts = {"head": head, "relation": relation, "tail": tail}
     given = {name: some for name, some in parts.items() if some}
@@ -245,12 +262,14 @@ def predict(
             "hint: leave it out; predictions are exact then, by a pass over the table"
         )
     index = _index(opened, "model", recall) if approximate else None
+    among = _among(opened, candidates, ids=ids)
     groups: Iterable[Group] = [Group([1], given)]
     if questions is not None:
         groups = read_questions(questions, _GROUP)
-    with Answers(opened, out, overwrite=overwrite, ids=ids, json=json) as file:
+    with Answers(opened, out, ids=ids, json=json) as file:
         for group in groups:
             asked: Any = {**group.given, "by_id": ids, "leave_out_known": leave_out_known}
+            asked["candidates"] = among
             try:
                 found = opened.predict(k=k, index=index, **asked)
             except (InvalidError, NotFoundError):
@@ -404,8 +423,6 @@ def features(
 
         outercore train friends --features place --model sage
     """
-    import numpy as np
-
     from outercore.embed.features import add_features
     from outercore.graph import Graph
 
@@ -487,6 +504,13 @@ def _index(opened: Embedding, metric: str, recall: float) -> Index:
     kind: Any = scoring("approximate", "Index")
     index: Index = kind.open(opened, metric=metric, recall=recall)
     return index
+
+
+def _among(opened: Embedding, file: Path | None, *, ids: bool) -> NDArray[np.int64] | None:
+    if file is None:
+        return None
+    found: NDArray[np.int64] = scoring("among", "read_candidates")(opened, file, by_id=ids)
+    return found
 
 
 def _written(rows: int, out: Path, *, json: bool) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.cli import console
-from outercore.embed.results import ResultFile
+from outercore.outputs import TableWriter, table_file
 
 if TYPE_CHECKING:
     from outercore.embed.embedding import Embedding
@@ -35,16 +35,15 @@ class Answers:
         embedding: Embedding,
         path: Path | None,
         *,
-        overwrite: bool = False,
         ids: bool = False,
         json: bool = False,
     ) -> None:
         self._embedding = embedding
-        self._path, self._overwrite, self._ids = path, overwrite, ids
+        self._path, self._ids = path, ids
         self._json = json
         self._found: list[dict[str, Any]] = []
         self._stack = ExitStack()
-        self._file: ResultFile | None = None
+        self._file: TableWriter | None = None
         self.rows = 0
 
     def __enter__(self) -> Answers:
@@ -71,6 +70,7 @@ class Answers:
                 "rank": (ranks + 1, pa.int32()),
                 "neighbour": self._names("entity", ids),
                 "score": (found.scores[rows, ranks], pa.float32()),
+                **self._seen("entity", ids),
             }
         )
 
@@ -93,8 +93,13 @@ class Answers:
                 "asked": (asked, _NAME),
                 "rank": (ranks + 1, pa.int32()),
                 "score": (found.scores[rows, ranks], pa.float32()),
+                **self._seen(found.part, found.ids[rows, ranks]),
             }
         )
+
+    def _seen(self, part: str, ids: NDArray[np.int64]) -> dict[str, tuple[Any, pa.DataType]]:
+        """The column that marks answers which training has not seen."""
+        return {"seen": (seen_of(self._embedding, part, ids), pa.bool_())}
 
     def _show_predictions(
         self,
@@ -107,29 +112,32 @@ class Answers:
         kinds = ["relation" if name == "relation" else "entity" for name in _PARTS]
         for question, parts in enumerate(found.questions):
             here = rows == question
-            names = [
+            asked = [
                 "?" if spot == place else self._names(kinds[spot], parts[spot : spot + 1])[0][0]
                 for spot in range(3)
             ]
+            names = ["" if name is None else str(name) for name in asked]
             ids = triples[here, place]
             answers = [str(name) for name in self._names(kinds[place], ids)[0]]
             scores = found.scores[question, ranks[here]].tolist()
+            seen = seen_of(self._embedding, found.part, ids)
             if self._json:
                 self._found.append(
                     {
-                        **dict(zip(_PARTS, (str(name) for name in names), strict=True)),
-                        "answers": _described(ids, answers, scores),
+                        **dict(zip(_PARTS, names, strict=True)),
+                        "answers": _described(ids, answers, scores, seen),
                     }
                 )
             else:
-                console.table("  ".join(str(name) for name in names), _lines(answers, scores))
+                console.table("  ".join(names), _lines(answers, scores, seen))
 
     def _names(self, kind: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
-        if self._ids or not self._embedding.named:
-            return ids, pa.int64()
         if (ids < 0).any():
             # Asked without a relation.
-            return [""] * len(ids), _NAME
+            kind_of = pa.int64() if self._ids or not self._embedding.named else _NAME
+            return [None] * len(ids), kind_of
+        if self._ids or not self._embedding.named:
+            return ids, pa.int64()
         names = (
             self._embedding.entity_names(ids)
             if kind == "entity"
@@ -141,9 +149,7 @@ class Answers:
         assert self._path is not None
         if self._file is None:
             kinds = {name: kind for name, (_, kind) in columns.items()}
-            self._file = self._stack.enter_context(
-                ResultFile(self._path, kinds, overwrite=self._overwrite)
-            )
+            self._file = self._stack.enter_context(table_file(self._path, kinds))
         self._file.append({name: values for name, (values, _) in columns.items()})
         self.rows = self._file.rows
 
@@ -166,23 +172,36 @@ def show_nearest(
         real = near[near >= 0]
         name, names = named(np.array([entity]))[0], named(real)
         values = scores[: len(real)].tolist()
+        seen = seen_of(embedding, "entity", real)
         if json:
-            answers = _described(real, names, values)
+            answers = _described(real, names, values, seen)
             shown.append(
                 {"entity": name, "id": int(entity), "metric": found.metric, "neighbours": answers}
             )
         else:
-            console.table(f"{name} ({found.metric})", _lines(names, values))
+            console.table(f"{name} ({found.metric})", _lines(names, values, seen))
     if json:
         console.json_data(shown)
 
 
+def seen_of(embedding: Embedding, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
+    """Which answers training has seen; `None` where nobody can tell, and for relations."""
+    seen = None if part == "relation" else embedding.seen
+    return [None] * len(ids) if seen is None else seen[ids].tolist()
+
+
 def _described(
-    ids: NDArray[np.int64], names: list[str], scores: list[float]
+    ids: NDArray[np.int64], names: list[str], scores: list[float], seen: list[bool | None]
 ) -> list[dict[str, Any]]:
-    rows = zip(ids.tolist(), names, scores, strict=True)
-    return [{"id": number, "name": name, "score": score} for number, name, score in rows]
+    rows = zip(ids.tolist(), names, scores, seen, strict=True)
+    return [
+        {"id": number, "name": name, "score": score, "seen": known}
+        for number, name, score, known in rows
+    ]
 
 
-def _lines(names: list[str], scores: list[float]) -> list[tuple[str, str]]:
-    return [(name, f"{score:.4f}") for name, score in zip(names, scores, strict=True)]
+def _lines(names: list[str], scores: list[float], seen: list[bool | None]) -> list[tuple[str, str]]:
+    return [
+        (name, f"{score:.4f}" + ("  (never seen in training)" if known is False else ""))
+        for name, score, known in zip(names, scores, seen, strict=True)
+    ]

@@ -26,9 +26,12 @@ def evaluate(
         str | None, typer.Option(help="Memory budget; as in training by default.")
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Write predicted classes or labels to this `.npy`.")
+        Path | None,
+        typer.Option(help="Write predictions to this `.npy`, `.parquet` or `.csv`."),
     ] = None,
-    logits: Annotated[Path | None, typer.Option(help="Write outputs to this `.npy`.")] = None,
+    logits: Annotated[
+        Path | None, typer.Option(help="Write the network's outputs to such a file.")
+    ] = None,
     overwrite: options.OverwriteFile = False,
     far: options.Far = None,
     far_token_file: options.FarTokenFile = None,
@@ -43,7 +46,7 @@ def evaluate(
 
         outercore evaluate runs/first
 
-        outercore evaluate runs/first --split all --predictions classes.npy
+        outercore evaluate runs/first --split all --predictions classes.parquet
     """
     from outercore import train as training
 

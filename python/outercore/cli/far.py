@@ -14,6 +14,7 @@ from rich.table import Table
 from outercore import far as memory
 from outercore.cli import console, options
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
+from outercore.outputs import check_directory
 from outercore.sizes import format_size
 
 far = typer.Typer(
@@ -209,6 +210,8 @@ def probe(
     """
     if data_set is not None and not data_set.is_dir():
         raise NotFoundError(f"directory `{data_set}` does not exist")
+    if data_set is not None:
+        check_directory(data_set)
     chosen = options.far(server, token_file=token_file)
     assert chosen is not None
     with console.bars(quiet=json) as progress:

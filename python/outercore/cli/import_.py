@@ -5,22 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from outercore._native import Progress
 from outercore.cli import console, options
 from outercore.errors import InvalidError
-from outercore.sources.graph import ImportOptions, import_graph
+from outercore.sizes import parse_size
+from outercore.sources.dictionary import NamedInputs
+from outercore.sources.edge_arrays import EdgeChoice
+from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
+from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
-from outercore.storage import missing_file
 
 _TRIPLES = "Knowledge graphs"
-_PLACES = {name: name for name in ("self_loops", "duplicates", "feature_dtype", "unknown")}
+_EDGES = "Values of edges"
+_TEXTS = "How files are written"
+_PLACES = {
+    name: name
+    for name in ("self_loops", "duplicates", "feature_dtype", "unknown", "task", "separator")
+}
 """Options whose value the import checks, which has the same names for them."""
-_PIECE = 1 << 20
-"""Weights that are looked at together."""
 
 
 def import_(
@@ -28,8 +33,9 @@ def import_(
     edges: Annotated[
         list[str],
         typer.Argument(
-            help="Edge lists (text, `.npy`, `.npz`, `.parquet`, `.mtx`; `FILE:SOURCE,TARGET`), "
-            "`pyg:Name`, `ogb:name`, or the directory of a raw OGB data set.",
+            help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
+            "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, or the directory of a raw OGB data "
+            "set.",
             show_default=False,
         ),
     ],
@@ -52,15 +58,74 @@ def import_(
         list[str] | None,
         typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
     ] = None,
-    edge_weights: Annotated[
-        Path | None,
+    weight: Annotated[
+        str | None,
         typer.Option(
-            help="`.npy` with a number for each edge of the input, as edge array `weight`."
+            help="Column of the edges, or a file with a row for each edge: the edge weights.",
+            rich_help_panel=_EDGES,
+        ),
+    ] = None,
+    edge_time: Annotated[
+        str | None,
+        typer.Option(
+            help="Column or file: the time of each edge, a whole number.", rich_help_panel=_EDGES
+        ),
+    ] = None,
+    edge_features: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns separated by commas, or a file: the features of each edge.",
+            rich_help_panel=_EDGES,
+        ),
+    ] = None,
+    edge_shape: Annotated[
+        str | None,
+        typer.Option(
+            help="`2,E` or `E,2`, for an edge array of shape [2, 2].", rich_help_panel=_EDGES
         ),
     ] = None,
     format: Annotated[
-        str, typer.Option("--format", help="`auto`, `text`, `npy`, `npz`, `parquet` or `mtx`.")
+        str,
+        typer.Option(
+            "--format",
+            help="`auto`, `text`, `npy`, `npz`, `parquet`, `mtx` or `dimacs`.",
+            rich_help_panel=_TEXTS,
+        ),
     ] = "auto",
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            help="`tab`, `comma`, `semicolon`, `pipe` or `blanks`; detected by default.",
+            rich_help_panel=_TEXTS,
+        ),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line names the columns; detected by default.",
+            rich_help_panel=_TEXTS,
+        ),
+    ] = None,
+    comment: Annotated[
+        str | None,
+        typer.Option(
+            help="How comment lines begin; by default `#` and `%`, and nothing among names.",
+            rich_help_panel=_TEXTS,
+        ),
+    ] = None,
+    one_based: Annotated[
+        bool,
+        typer.Option("--one-based", help="Node ids count from 1.", rich_help_panel=_TEXTS),
+    ] = False,
+    fill: Annotated[float | None, typer.Option(help="What stands for missing features.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What the labels are: `classification`, `multi-label` or `regression`; by their "
+            "values by default."
+        ),
+    ] = None,
     ogb_split: Annotated[
         str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
     ] = None,
@@ -70,6 +135,13 @@ def import_(
     ] = None,
     self_loops: Annotated[str, typer.Option(help="`keep`, `drop` or `add`.")] = "keep",
     duplicates: Annotated[str, typer.Option(help="`keep` or `drop`.")] = "keep",
+    ids: Annotated[
+        str,
+        typer.Option(
+            help="`numbers` from 0 on, or `dictionary`: names or sparse numbers, kept in the data "
+            "set and given back in results."
+        ),
+    ] = "numbers",
     nodes: Annotated[
         int | None, typer.Option(help="Number of nodes, where some have no edge.")
     ] = None,
@@ -106,14 +178,6 @@ def import_(
             rich_help_panel=_TRIPLES,
         ),
     ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line names the columns; found out by default.",
-            rich_help_panel=_TRIPLES,
-        ),
-    ] = None,
     unknown: Annotated[
         str | None,
         typer.Option(
@@ -126,8 +190,8 @@ def import_(
 ) -> None:
     """Import a graph of any size.
 
-    Edges are sorted on disk within `--memory`. A stopped import goes on when the same command is
-    run again.
+    How each text file is written is detected from its first 2,000 lines and printed. Edges are
+    sorted on disk within `--memory`. Run the same command again to resume a stopped import.
 
     **Examples**
 
@@ -135,11 +199,15 @@ def import_(
 
         outercore import edges.npy --features x.npy --labels y.npy --splits splits.npz --out papers
 
-        outercore import roads.npy --edge-weights lengths.npy --undirected --out roads
+        outercore import roads.csv --weight length --edge-time opened --out roads
+
+        outercore import USA-road-d.NY.gr.gz --out new-york
 
         outercore import users.parquet:follower,followed --nodes 1000000 --out users
 
-        outercore import ogbn_products --undirected --out products
+        outercore import follows.csv --ids dictionary --labels users.csv --out users
+
+        outercore import ogbn_products --out products
 
         outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
     """
@@ -147,7 +215,6 @@ def import_(
         "valid": valid,
         "test": test,
         "columns": columns,
-        "header": header,
         "unknown": unknown,
     }
     if triples:
@@ -157,7 +224,14 @@ def import_(
             "split": split,
             "splits": splits,
             "array": array,
-            "edge-weights": edge_weights,
+            "weight": weight,
+            "edge-time": edge_time,
+            "edge-features": edge_features,
+            "edge-shape": edge_shape,
+            "one-based": one_based or None,
+            "fill": fill,
+            "task": task,
+            "ids": None if ids == "numbers" else ids,
             "ogb-split": ogb_split,
             "undirected": undirected,
             "nodes": nodes,
@@ -172,6 +246,8 @@ def import_(
             how = TripleOptions.parse(
                 columns=columns or "hrt",
                 header=header,
+                separator=separator,
+                comment=comment,
                 unknown=unknown or "error",
                 duplicates=duplicates,
                 memory=memory,
@@ -180,7 +256,13 @@ def import_(
             )
         with console.bars(quiet=json) as progress:
             found = import_triples(
-                edges, out, valid=valid, test=test, options=how, progress=progress
+                edges,
+                out,
+                valid=valid,
+                test=test,
+                options=how,
+                progress=progress,
+                note=console.note,
             )
         if json:
             console.json_data(found)
@@ -188,6 +270,8 @@ def import_(
         console.table(f"{out}", _notable(found, ("entities", "relations")))
         return
     _refuse(of_triples, "expected `--triples` with it")
+    if ids not in ("numbers", "dictionary"):
+        raise InvalidError(f"--ids: expected numbers or dictionary; found `{ids}`")
     with options.named(context, _PLACES):
         chosen = ImportOptions.parse(
             undirected=undirected,
@@ -199,29 +283,43 @@ def import_(
             in_place=in_place,
             overwrite=overwrite,
             command=options.command_line(),
+            task=task,
         )
-    weights = None if edge_weights is None else _edge_weights(edge_weights)
-    source = open_inputs(
-        Inputs(
-            edges=tuple(edges),
-            format=format,
-            features=features,
-            labels=labels,
-            split=tuple(split or ()),
-            splits=splits,
-            arrays=tuple(array or ()),
-            nodes=nodes,
-            ogb_split=ogb_split,
-        )
+        text = TextOptions(separator, header, comment, one_based)
+    inputs = Inputs(
+        edges=tuple(edges),
+        format=format,
+        features=features,
+        labels=labels,
+        split=tuple(split or ()),
+        splits=splits,
+        arrays=tuple(array or ()),
+        nodes=nodes,
+        ogb_split=ogb_split,
+        edge_values=EdgeChoice(weight, edge_time, edge_features),
+        edge_shape=edge_shape,
+        text=text,
+        fill=fill,
+        memory=parse_size(memory),
     )
     with console.bars(quiet=json) as progress:
-        summary = import_graph(source, out, chosen, progress)
-    if weights is not None:
-        _add_weights(out, weights, f"{edge_weights}")
+        if ids == "dictionary":
+            with NamedInputs(inputs, out) as named:
+                summary = _import(named.build(progress), out, chosen, progress)
+        else:
+            summary = _import(open_inputs(inputs), out, chosen, progress)
     if json:
         console.json_data(summary)
         return
     console.table(f"{out}", _notable(summary))
+
+
+def _import(
+    source: GraphSource, out: Path, options: ImportOptions, progress: Progress
+) -> dict[str, Any]:
+    for note in source.notes:
+        console.note(note)
+    return import_graph(source, out, options, progress)
 
 
 def _refuse(values: dict[str, Any], why: str) -> None:
@@ -231,51 +329,6 @@ def _refuse(values: dict[str, Any], why: str) -> None:
             raise InvalidError(f"--{name}: {why}")
 
 
-def _edge_weights(path: Path) -> NDArray[Any]:
-    """The weights, mapped and looked through, so that a wrong file is known before the import."""
-    try:
-        weights: NDArray[Any] = np.load(path, mmap_mode="r")
-    except FileNotFoundError:
-        raise missing_file("--edge-weights: file", path) from None
-    except ValueError as error:
-        raise InvalidError(f"--edge-weights: `{path}`: {error}") from None
-    if weights.ndim != 1:
-        raise InvalidError(
-            f"--edge-weights: `{path}` has shape {weights.shape}, expected one dimension"
-        )
-    if weights.dtype.kind == "f":
-        _require_finite(path, weights)
-    return weights
-
-
-def _require_finite(path: Path, weights: NDArray[Any]) -> None:
-    """Errors: `InvalidError` with the number of weights that are not finite."""
-    count, first = 0, 0
-    for start in range(0, len(weights), _PIECE):
-        rows = np.flatnonzero(~np.isfinite(weights[start : start + _PIECE]))
-        if len(rows) and count == 0:
-            first = start + int(rows[0])
-        count += len(rows)
-    if count:
-        raise InvalidError(
-            f"--edge-weights: `{path}`: {count:,} of {len(weights):,} weights are not finite, the "
-            f"first in row {first} ({weights[first]})\nhint: every edge needs a finite number"
-        )
-
-
-def _add_weights(data_set: Path, weights: NDArray[Any], origin: str) -> None:
-    import outercore
-
-    try:
-        outercore.open(data_set).add_edge_array("weight", weights, overwrite=True, origin=origin)
-    except InvalidError as error:
-        raise InvalidError(
-            f"--edge-weights: {error}\nhint: `{data_set}` is there without them; add others by "
-            f'`outercore.open("{data_set}").add_edge_array("weight", ...)` in Python, or import '
-            "again with `--overwrite`"
-        ) from None
-
-
 def _notable(
     summary: dict[str, Any], always: tuple[str, ...] = ("nodes", "edges")
 ) -> list[tuple[str, str]]:
@@ -283,5 +336,10 @@ def _notable(
     return [
         (name, value)
         for name, value in console.flat(summary)
-        if value not in ("-", "0", "none") or name in always
+        if (
+            value not in ("-", "0", "none")
+            and not (name.endswith("task_guessed") and value == "no")
+            and not name.startswith("names/")
+        )
+        or name in always
     ]

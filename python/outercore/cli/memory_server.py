@@ -18,6 +18,7 @@ from outercore.cli import console, options
 from outercore.errors import InvalidError
 from outercore.far import DEFAULT_LISTEN, MemoryServer, new_token
 from outercore.sizes import format_size, parse_size
+from outercore.train.stopping import heeded
 
 _REFRESH_S = 1.0
 
@@ -150,7 +151,8 @@ def _stop_on_signals() -> Iterator[Event]:
     def request(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = heeded(signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, request) for number in numbers}
     try:
         yield stop
     finally:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,12 +15,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from outercore import mapped
 from outercore import record as records
 from outercore.cli import console, options
 from outercore.cli.run_output import described, plan_rows, show, tell_lost
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
+from outercore.graph import Graph
+from outercore.outputs import VALUES, check_output, write_node_values
 from outercore.storage import missing_file
 
 algorithms = typer.Typer(
@@ -30,7 +31,13 @@ algorithms = typer.Typer(
 Direction = Annotated[
     str, typer.Option("--direction", help="Follow arcs `out` of nodes, `in` to them, or `both`.")
 ]
-EdgeSource = Annotated[int, typer.Option("--source", help="The node to begin at.")]
+EdgeSource = Annotated[
+    str, typer.Option("--source", help="The node to begin at; the nearest of `NODE,NODE`.")
+]
+PathResult = Annotated[
+    str,
+    typer.Option("--result", help="`distances`, or `predecessors`: the node before each one."),
+]
 
 
 @dataclass(frozen=True)
@@ -47,9 +54,10 @@ class Job:
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
     ] = False
-    out: Annotated[Path | None, typer.Option("--out", help="Write the values to this `.npy`.")] = (
-        None
-    )
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
+    ] = None
     top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
     plan: Annotated[
         bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
@@ -77,7 +85,7 @@ class Job:
     ] = True
     profile: Annotated[
         Path | None,
-        typer.Option("--profile", help="Count the reads of each segment; write them to this file."),
+        typer.Option("--profile", help="Count reads by segment; write them to this `.json`."),
     ] = None
     by_profile: Annotated[
         Path | None,
@@ -212,14 +220,24 @@ def pagerank(
 
 
 @_algorithm
-def bfs(source: EdgeSource, direction: Direction = "out") -> dict[str, Any]:
+def bfs(
+    source: EdgeSource,
+    direction: Direction = "out",
+    cutoff: Annotated[int | None, typer.Option(help="The most hops.")] = None,
+    result: PathResult = "distances",
+) -> dict[str, Any]:
     """Breadth-first search: hops from a node to every other, -1 where none lead.
 
     **Example**
 
         outercore run bfs papers --source 3 --out levels.npy
     """
-    return {"source": source, "direction": direction}
+    return {
+        "source": _source(source),
+        "direction": direction,
+        "cutoff": cutoff,
+        "result": result,
+    }
 
 
 @_algorithm
@@ -229,6 +247,8 @@ def sssp(
         str | None, typer.Option(help="Edge array with the lengths; 1 each by default.")
     ] = None,
     direction: Direction = "out",
+    cutoff: Annotated[float | None, typer.Option(help="The longest path.")] = None,
+    result: PathResult = "distances",
 ) -> dict[str, Any]:
     """Shortest paths: the length of the way from a node to every other, infinity where none leads.
 
@@ -236,7 +256,13 @@ def sssp(
 
         outercore run sssp roads --source 3 --weights length
     """
-    return {"source": source, "weights": weights, "direction": direction}
+    return {
+        "source": _source(source),
+        "weights": weights,
+        "direction": direction,
+        "cutoff": cutoff,
+        "result": result,
+    }
 
 
 @_algorithm
@@ -279,10 +305,15 @@ def radii(
 @_algorithm
 def betweenness(
     sources: Annotated[
-        str | None, typer.Option(help="Where paths begin, as `NODE,NODE`; all nodes by default.")
+        str | None, typer.Option(help="Only paths from `NODE,NODE`; from all nodes by default.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(help="Draw this many sources instead.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Estimate from this many drawn sources instead.")
+    ] = None,
     seed: options.Seed = 0,
+    weights: Annotated[
+        str | None, typer.Option(help="Edge array with the lengths; 1 each by default.")
+    ] = None,
     normalized: Annotated[
         bool, typer.Option("--normalized/--counts", help="Divide by the number of pairs.")
     ] = True,
@@ -297,7 +328,54 @@ def betweenness(
         "sources": None if sources is None else _nodes("--sources", sources),
         "samples": samples,
         "seed": seed,
+        "weights": weights,
         "normalized": normalized,
+    }
+
+
+@_algorithm
+def closeness(
+    nodes: Annotated[
+        str | None, typer.Option(help="Only of `NODE,NODE`; of all nodes by default.")
+    ] = None,
+    direction: Direction = "in",
+    improved: Annotated[
+        bool, typer.Option("--improved/--plain", help="Times the share of nodes within reach.")
+    ] = True,
+) -> dict[str, Any]:
+    """Closeness: one over the mean distance to a node.
+
+    **Example**
+
+        outercore run closeness papers --nodes 3,17
+    """
+    return {
+        "nodes": None if nodes is None else _nodes("--nodes", nodes),
+        "direction": direction,
+        "improved": improved,
+    }
+
+
+@_algorithm
+def hits(
+    max_iterations: Annotated[int, typer.Option(help="Two passes each, at most.")] = 100,
+    tolerance: Annotated[
+        float, typer.Option(help="End when the hubs change by less; 0 never does.")
+    ] = 1e-8,
+    weights: Annotated[str | None, typer.Option(help="Edge array by which arcs count.")] = None,
+    score: Annotated[str, typer.Option(help="`authorities` or `hubs`.")] = "authorities",
+) -> dict[str, Any]:
+    """HITS: hubs point at authorities, and authorities are what hubs point at.
+
+    **Example**
+
+        outercore run hits papers --score hubs
+    """
+    return {
+        "max_iterations": max_iterations,
+        "tolerance": tolerance,
+        "weights": weights,
+        "score": score,
     }
 
 
@@ -323,6 +401,33 @@ def label_propagation(
         outercore run label-propagation papers --max-iterations 10
     """
     return {"max_iterations": max_iterations}
+
+
+@_algorithm
+def louvain(
+    resolution: Annotated[
+        float, typer.Option(help="Above 1 for smaller communities, below 1 for larger ones.")
+    ] = 1.0,
+    weights: Annotated[str | None, typer.Option(help="Edge array by which edges count.")] = None,
+) -> dict[str, Any]:
+    """Communities of high modularity; all edges stay in memory.
+
+    **Example**
+
+        outercore run louvain papers --save community
+    """
+    return {"resolution": resolution, "weights": weights}
+
+
+@_algorithm
+def local_clustering() -> dict[str, Any]:
+    """Of the possible arcs between a node's neighbours the share that is there.
+
+    **Example**
+
+        outercore run local-clustering papers
+    """
+    return {}
 
 
 @_algorithm
@@ -377,35 +482,56 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         else:
             console.table(f"plan of {algorithm} on {job.data_set}", plan_rows(planned))
         return
-    if job.out is not None and job.out.exists() and not job.overwrite:
-        raise InvalidError(f"--out: `{job.out}` exists\nhint: choose another, or `--overwrite`")
-    kept = None if job.no_record else records.run_directory(job.data_set, algorithm, job.record)
-    with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
-        done = analytics.run(
-            algorithm,
-            job.data_set,
-            save=job.save,
-            overwrite=job.overwrite,
-            keep_checkpoint=True,
-            progress=progress,
-            **used,
-            **chosen,
-        )
-    tell_lost(done)
     if job.out is not None:
-        mapped.save(job.out, done.values)
-    if checkpoint is not None:
-        # Not before the values are where they were wanted.
-        analytics.forget_checkpoint(checkpoint)
-    if job.profile is not None and done.profile is not None:
-        _write(job.profile, done.profile)
-    if kept is not None:
-        told = {**shared, "buffering": job.buffering}
-        kept = _keep(kept, done, job, told, chosen)
+        check_output(job.out, VALUES, option="--out", overwrite=job.overwrite)
+    if job.profile is not None:
+        check_output(job.profile, (".json",), option="--profile", overwrite=True)
+    told = {**shared, "buffering": job.buffering}
+    with _record_directory(algorithm, job) as directory:
+        with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
+            done = analytics.run(
+                algorithm,
+                job.data_set,
+                save=job.save,
+                overwrite=job.overwrite,
+                keep_checkpoint=True,
+                progress=progress,
+                **used,
+                **chosen,
+            )
+        tell_lost(done)
+        if job.out is not None:
+            write_node_values(job.out, Graph(job.data_set), done.values)
+        if checkpoint is not None:
+            # Not before the values are where they were wanted.
+            analytics.forget_checkpoint(checkpoint)
+        if job.profile is not None and done.profile is not None:
+            _write(job.profile, done.profile)
+        kept = None if directory is None else _keep(directory, done, job, told, chosen)
     if job.json:
         console.json_data(described(done, job, kept))
     else:
         show(done, job, kept)
+
+
+@contextmanager
+def _record_directory(algorithm: str, job: Job) -> Iterator[Path | None]:
+    """Where the run's record goes, if one is kept."""
+    with ExitStack() as stack:
+        directory = None
+        if not job.no_record:
+            wanted = records.run_directory(job.data_set, algorithm, job.record)
+            try:
+                directory = stack.enter_context(wanted)
+            except DeviceError as error:
+                if job.record is not None:
+                    raise
+                _tell_unrecorded(error)
+        yield directory
+
+
+def _tell_unrecorded(error: DeviceError) -> None:
+    console.note(f"note: no run record was kept: {error}")
 
 
 @contextmanager
@@ -433,7 +559,7 @@ def _keep(
     except DeviceError as error:
         if job.record is not None:
             raise
-        console.note(f"note: no run record was kept: {error}")
+        _tell_unrecorded(error)
         return None
     return directory
 
@@ -463,6 +589,11 @@ def _nodes(option: str, text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
+
+
+def _source(text: str) -> int | list[int]:
+    nodes = _nodes("--source", text)
+    return nodes[0] if len(nodes) == 1 else nodes
 
 
 def _teleport(text: str | None) -> NDArray[Any] | dict[int, float] | None:

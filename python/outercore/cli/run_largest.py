@@ -13,7 +13,7 @@ from outercore import mapped
 _LEAST_COUNTS = 1 << 20
 """Bytes in which sizes of components are counted, however small the budget."""
 
-COMPONENTS = ("wcc", "scc", "label_propagation")
+COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
 """Their values name a set of nodes; the largest sets are shown."""
 
 

@@ -41,8 +41,11 @@ class RunWatch:
         self._stack.close()
 
     def note(self, message: str) -> None:
-        """A line of its own."""
-        self._say(f"note: {message}")
+        """A line of its own; a warning is shown also where nothing else is."""
+        if message.startswith("warning: "):
+            console.note(message)
+        else:
+            self._say(f"note: {message}")
 
     def finished(self, result: dict[str, Any]) -> None:
         """The bars are over."""

@@ -63,8 +63,14 @@ def train(
         ),
     ] = "auto",
     validation_share: options.ValidationShare = 0.25,
+    task: Annotated[
+        str, typer.Option(help="`classification`, `multi-label`, `regression`; guessed by default.")
+    ] = "auto",
     metric: Annotated[
-        str, typer.Option(help="`auto`, `accuracy`, `roc_auc`, `f1_micro` or `f1_macro`.")
+        str,
+        typer.Option(
+            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `mae`."
+        ),
     ] = "auto",
     features: Annotated[str, typer.Option(help="Node array to learn from.")] = "x",
     labels: Annotated[str, typer.Option(help="Node array to predict.")] = "y",
@@ -154,6 +160,7 @@ def train(
         far=None if server is None else asdict(server),
         seed=seed,
         validation=validation,
+        task=task,
         metric=metric,
         device=device,
         checkpoint_batches=checkpoint_batches,

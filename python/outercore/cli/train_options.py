@@ -38,6 +38,7 @@ _PLACES = {
     "seed": "run.seed",
     "validation": "run.validation",
     "metric": "run.metric",
+    "task": "run.task",
     "device": "run.device",
     "checkpoint_batches": "run.checkpoint_batches",
     "checkpoint_seconds": "run.checkpoint_seconds",

@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 
 from outercore.cli import console, options
 from outercore.errors import InvalidError, UnsupportedError
+from outercore.outputs import check_ending
 from outercore.sizes import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def tune(
     far_timeout: options.FarTimeout = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="File of the table; that of the user's data directory by default."),
+        typer.Option(help="The table, a `.json`; that of the user's data directory by default."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -82,6 +83,8 @@ def tune(
     """
     from outercore import tune as tuning
 
+    if out is not None:
+        check_ending(out, (".json",), option="--out")
     names = tuple(part.strip().replace("-", "_") for part in algorithms.split(","))
     config = tuning.TuneConfig(
         algorithms=tuple(dict.fromkeys(names)),

@@ -24,10 +24,13 @@ class Watch(RunWatch, Observer):
 
     def started(self, description: dict[str, Any]) -> None:
         """One line on what runs."""
+        kind = description["validation"]
+        validates = f"validates on {kind} neighbourhoods by {description['metric']}"
+        guessed = " (guessed from the labels)" if description["task_guessed"] else ""
         self._say(
-            f"run {description['run']}: {description['model']}, "
+            f"run {description['run']}: {description['model']}, {description['task']}{guessed}, "
             f"{description['parameters']:,} parameters, on {description['device']}; "
-            f"validates on {description['validation']} neighbourhoods by {description['metric']}"
+            f"{'validates nothing' if kind == 'none' else validates}"
         )
 
     def resumed(self, epoch: int, batch: int) -> None:

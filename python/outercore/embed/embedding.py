@@ -21,6 +21,7 @@ from outercore.configuration import build
 from outercore.embed.config import ModelConfig
 from outercore.embed.custom import GIVE, own_score, require_same
 from outercore.embed.run_directory import EmbedDirectory
+from outercore.embed.seen import seen_entities
 from outercore.errors import (
     CorruptError,
     InvalidError,
@@ -195,6 +196,17 @@ class Embedding:
                 "hint: say by `--data` (`embed`: `--from-data`) where the one is that was embedded"
             )
         return graph
+
+    @cached_property
+    def seen(self) -> NDArray[np.bool_] | None:
+        """Which entities training has seen; `None` where the data set is gone.
+
+        Cost: a pass over the training triples, or the links, once.
+        """
+        try:
+            return seen_entities(self.graph, self.num_entities)
+        except (InvalidError, NotFoundError):
+            return None
 
     @property
     def named(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
@@ -14,11 +13,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.storage import Storage, device_errors, require_free
+from outercore.outputs import (
+    arrow_names,
+    check_place,
+    lines_hold,
+    npy_header,
+    whole_file,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from outercore.embed.embedding import Embedding, Kind
-    from outercore.names import Names
 
 Format = Literal["npy", "parquet", "tsv"]
 _SUFFIXES: dict[str, Format] = {
@@ -27,12 +32,10 @@ _SUFFIXES: dict[str, Format] = {
     ".tsv": "tsv",
     ".txt": "tsv",
 }
-_DATA_OFFSET = 4096
 _TEXT_NUMBERS = 1 << 18
 """Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
-_BREAKS = r"[\t\n\r]"
 _REVERSE = pa.scalar("(reverse)", pa.large_string())
-_TAB, _BLANK, _EMPTY, _LINE = (pa.scalar(text, pa.large_string()) for text in ("\t", " ", "", "\n"))
+_TAB, _BLANK = (pa.scalar(text, pa.large_string()) for text in ("\t", " "))
 
 Progress = Callable[[str, int, int, str], None]
 
@@ -80,21 +83,20 @@ def export(
     written = [path]
     if chosen == "npy" and table.named:
         written.append(path.with_suffix(".names.txt"))
-    for file in written:
-        require_free(file, overwrite=overwrite)
-    with device_errors(f"export `{path}`"):
-        # The names first: whoever sees the table sees its names.
-        for file in reversed(written):
-            with replacing(file) as partial:
-                match chosen:
-                    case "parquet":
-                        _write_parquet(partial, table, progress)
-                    case "tsv":
-                        _write_text(partial, table, progress)
-                    case "npy" if file is path:
-                        _write_npy(partial, table, progress)
-                    case "npy":
-                        _write_names(partial, table)
+    for one in written:
+        check_place(one, overwrite=overwrite)
+    # The names first: whoever sees the table sees its names.
+    for one in reversed(written):
+        with whole_file(one) as file:
+            match chosen:
+                case "parquet":
+                    _write_parquet(file, table, progress)
+                case "tsv":
+                    _write_text(file, table, progress)
+                case "npy" if one is path:
+                    _write_npy(file, table, progress)
+                case "npy":
+                    _write_names(file, table)
     return table.rows
 
 
@@ -131,41 +133,14 @@ class _Table:
         return names[start:stop]
 
 
-def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
-    """The names of some ids as Arrow's large strings.
-
-    Errors: `CorruptError`.
-    """
-    offsets, characters = names.block(start, stop)
-    buffers = [pa.py_buffer(offsets), pa.py_buffer(characters)]
-    return pa.LargeStringArray.from_buffers(stop - start, *buffers)
+def _write_npy(file: BinaryIO, table: _Table, progress: Progress) -> None:
+    file.write(npy_header("<f4", (table.rows, table.width)))
+    for first, rows in table.pieces():
+        file.write(np.ascontiguousarray(rows, "<f4").data)
+        progress("writing rows", first + len(rows), table.rows, "rows")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which gets the name `path` at the end; nothing is left of a failure."""
-    partial = path.with_name(f".{path.name}.partial")
-    storage = Storage()
-    try:
-        yield partial
-        storage.sync(partial)
-        storage.rename(partial, path)
-        storage.sync_directory(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _write_npy(path: Path, table: _Table, progress: Progress) -> None:
-    header = {"descr": "<f4", "fortran_order": False, "shape": (table.rows, table.width)}
-    text = repr(header).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
-    with path.open("wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
-        for first, rows in table.pieces():
-            file.write(np.ascontiguousarray(rows, "<f4").data)
-            progress("writing rows", first + len(rows), table.rows, "rows")
-
-
-def _write_parquet(path: Path, table: _Table, progress: Progress) -> None:
+def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
     # Arrow has no lists of the fixed size 0, which are the rows of relations of `dot`.
     vectors = pa.list_(pa.float32(), table.width or -1)
     columns: list[tuple[str, Any]] = [("id", pa.int64()), ("embedding", vectors)]
@@ -175,7 +150,7 @@ def _write_parquet(path: Path, table: _Table, progress: Progress) -> None:
     # Numbers of a table look random: packing them takes time and gives nothing.
     packing = {name: "zstd" if name == "name" else "none" for name, _ in columns}
     packing["embedding.list.element"] = packing.pop("embedding")
-    with pq.ParquetWriter(path, schema, compression=packing, use_dictionary=False) as writer:
+    with pq.ParquetWriter(file, schema, compression=packing, use_dictionary=False) as writer:
         for first, rows in table.pieces():
             stop = first + len(rows)
             arrays = [pa.array(np.arange(first, stop)), _lists(rows)]
@@ -193,46 +168,19 @@ def _lists(rows: NDArray[np.float32]) -> pa.Array:
     return pa.ListArray.from_arrays(np.zeros(len(rows) + 1, np.int32), flat)
 
 
-def _write_text(path: Path, table: _Table, progress: Progress) -> None:
-    with path.open("wb") as file:
-        for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
-            stop = first + len(rows)
-            names = lines_hold(table.names(first, stop), first)
-            numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
-            write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
-            progress("writing rows", stop, table.rows, "rows")
+def _write_text(file: BinaryIO, table: _Table, progress: Progress) -> None:
+    for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
+        stop = first + len(rows)
+        names = lines_hold(table.names(first, stop), first)
+        numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
+        write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
+        progress("writing rows", stop, table.rows, "rows")
 
 
-def _write_names(path: Path, table: _Table) -> None:
-    with path.open("wb") as file:
-        for first, rows in table.pieces():
-            stop = first + len(rows)
-            write_lines(file, lines_hold(table.names(first, stop), first))
-
-
-def write_lines(file: BinaryIO, lines: pa.Array) -> None:
-    """Writes large strings, one a line."""
-    if len(lines):
-        ended = pc.binary_join_element_wise(lines, _EMPTY, _LINE)
-        # The text of an array without slices is its last buffer.
-        offsets, text = ended.buffers()[1:]
-        ends = np.frombuffer(offsets, np.int64, len(ended) + 1, ended.offset * 8)
-        file.write(memoryview(text)[int(ends[0]) : int(ends[-1])])
-
-
-def lines_hold(names: pa.Array, first: int) -> pa.Array:
-    """The names, the first of which stands in row `first`.
-
-    Errors: `InvalidError` for one with a tab or a line break.
-    """
-    broken = pc.match_substring_regex(names, _BREAKS)
-    if pc.any(broken).as_py():
-        row = pc.index(broken, True).as_py()
-        raise InvalidError(
-            f"row {first + row}: the name {names[row].as_py()!r} has a tab or a line break, which "
-            "a text cannot hold\nhint: write Parquet, or ids by `--ids`"
-        )
-    return names
+def _write_names(file: BinaryIO, table: _Table) -> None:
+    for first, rows in table.pieces():
+        stop = first + len(rows)
+        write_lines(file, lines_hold(table.names(first, stop), first))
 
 
 def _format(path: Path, format: Format | None) -> Format:

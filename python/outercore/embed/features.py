@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from outercore.embed.embedding import has_names
 from outercore.embed.matching import match_names
 from outercore.errors import InvalidError
+from outercore.outputs import check_directory
 from outercore.train.npy_rows import NpyRows
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def add_features(
         (200, 8)
     """
     graph.check_free(name, overwrite=overwrite)
+    check_directory(graph.root)
     if missing not in ("error", "zeros"):
         raise InvalidError(f"missing: expected `error` or `zeros`, found `{missing}`")
     places = _places(embedding, graph, entities)

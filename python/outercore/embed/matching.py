@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outercore.embed.export import arrow_names
 from outercore.errors import InvalidError
+from outercore.outputs import arrow_names
 
 if TYPE_CHECKING:
     from outercore.names import Names

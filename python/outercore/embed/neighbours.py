@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from outercore.embed.among import Among, without_empty
 from outercore.embed.kernels import (
     Euclidean,
     Inner,
@@ -57,7 +58,8 @@ _SIMILARITIES: dict[str, Similarity] = {
 class Nearest:
     """What was found, best first.
 
-    Shapes: [questions, k]; where there are fewer, the last ids are -1.
+    Shapes: [questions, k], or as many as the question with the most has. Where another has fewer,
+    its last ids are -1.
     """
 
     metric: str
@@ -76,6 +78,7 @@ def neighbours(
     by_id: bool = False,
     itself: bool = False,
     index: Index | None = None,
+    candidates: ArrayLike | None = None,
 ) -> Nearest:
     """The `k` entities nearest to each of `of`.
 
@@ -88,6 +91,7 @@ def neighbours(
         by_id: `of` are ids, though there are names.
         itself: whether an entity may be its own neighbour.
         index: proposes candidates, instead of a pass over the whole table.
+        candidates: ids of entities to look among; all by default.
 
     Cost: a pass over the table for each 1,024 questions, and questions x entities scores; with an
     index, the lists that it looks at and a few rows a question.
@@ -104,6 +108,7 @@ def neighbours(
         ('inner', (1, 3))
     """
     chosen = metric_of(embedding.model, metric)
+    among = Among(embedding, candidates, index)
     if isinstance(of, np.ndarray) and of.dtype.kind == "f":
         if of.ndim != 2 or of.shape[1] != embedding.width:
             raise InvalidError(
@@ -114,18 +119,20 @@ def neighbours(
         ids = embedding.entity_ids(of, by_id=by_id)
         rows, own = embedding.rows(ids), None if itself else ids
     parts = [
-        _some(embedding, chosen, rows[start : start + GROUP], _slice(own, start), k, index)
+        _some(embedding, chosen, rows[start : start + GROUP], _slice(own, start), k, index, among)
         for start in range(0, max(len(rows), 1), GROUP)
     ]
-    return Nearest(
-        chosen,
-        np.concatenate([ids for ids, _ in parts]),
-        np.concatenate([scores for _, scores in parts]),
-    )
+    found = np.concatenate([ids for ids, _ in parts])
+    return Nearest(chosen, *without_empty(found, np.concatenate([near for _, near in parts])))
 
 
 def neighbours_of_all(
-    embedding: Embedding, k: int = 10, *, metric: Metric = "model", index: Index | None = None
+    embedding: Embedding,
+    k: int = 10,
+    *,
+    metric: Metric = "model",
+    index: Index | None = None,
+    candidates: ArrayLike | None = None,
 ) -> Iterator[tuple[int, Nearest]]:
     """The neighbours of every entity, 1,024 at a time: (first entity, what was found).
 
@@ -133,7 +140,8 @@ def neighbours_of_all(
     """
     for start in range(0, embedding.num_entities, GROUP):
         ids = np.arange(start, min(start + GROUP, embedding.num_entities))
-        yield start, neighbours(embedding, ids, k, metric=metric, by_id=True, index=index)
+        options: Any = {"metric": metric, "index": index, "candidates": candidates}
+        yield start, neighbours(embedding, ids, k, by_id=True, **options)
 
 
 def metric_of(model: ModelConfig, metric: Metric) -> str:
@@ -161,9 +169,14 @@ def similarity_of(metric: str) -> Similarity:
 
 
 def exact(
-    embedding: Embedding, metric: str, queries: Tensor, own: Tensor | None, k: int
+    embedding: Embedding,
+    metric: str,
+    queries: Tensor,
+    own: Tensor | None,
+    k: int,
+    among: Among | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The best `k` of all entities for each row of `queries`, but for `own` [questions]."""
+    """The best `k` of the candidates for each row of `queries`, but for `own` [questions]."""
     similarity = similarity_of(metric)
     queries = _prepared(similarity, queries)
     best = TopK(len(queries), k)
@@ -179,6 +192,8 @@ def exact(
                 here = own[some] - first
                 inside = ((here >= 0) & (here < len(rows))).nonzero()[:, 0]
                 scores[inside, here[inside]] = -torch.inf
+            if among is not None:
+                among.hide_others(scores, first)
             best.offer(first, scores, some)
     return best.best()
 
@@ -217,11 +232,12 @@ def _some(
     own: NDArray[np.int64] | None,
     k: int,
     index: Index | None,
+    among: Among,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     queries = torch.from_numpy(rows)
     require_finite("question", 0, queries)
     if index is None:
-        ids, _ = exact(embedding, metric, queries, _tensor(own), k)
+        ids, _ = exact(embedding, metric, queries, _tensor(own), k, among)
     else:
         index.require(embedding, metric)
         ids = index.candidates(queries, k + (own is not None))

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import CorruptError
+from outercore.outputs import npy_header
 from outercore.storage import Storage, device_errors, replacing
 
-_DATA_OFFSET = 4096
 _BLOCK_NUMBERS = 1 << 20
 _HINT = "hint: go on from a copy of the directory, or train again"
 
@@ -79,10 +79,3 @@ def check_sum(path: Path, found: int, expected: int | None) -> None:
 def _bytes(array: NDArray[np.generic]) -> memoryview:
     """The bytes of a contiguous array."""
     return array.reshape(-1).view(np.uint8).data
-
-
-def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """The first 4,096 bytes of a `.npy` file."""
-    described = {"descr": dtype, "fortran_order": False, "shape": shape}
-    header = repr(described).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header

@@ -765,5 +765,6 @@ def _too_small(budget: int, least: int, what: str) -> BudgetError:
     return BudgetError(
         f"{what} within {format_size(budget)}: needs at least {format_size(least)}, which is "
         f"{least} bytes\n"
-        "hint: give more `--memory`, a smaller `--dim`, or `--optimiser row-adagrad`"
+        "hint: give more `--memory`, a smaller `--dim`, or `--optimiser row-adagrad`",
+        least,
     )

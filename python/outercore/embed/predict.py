@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from outercore.embed.among import Among, without_empty
 from outercore.embed.answers import Answers
 from outercore.embed.data import has_triples
 from outercore.embed.models import Model, Side
@@ -35,8 +36,8 @@ GROUP = 1024
 class Predictions:
     """What was found, best first.
 
-    Shapes: `ids` int64 and `scores` float32 [questions, k]; where there are fewer, the last ids
-    are -1.
+    Shapes: `ids` int64 and `scores` float32 [questions, k], or as many as the question with the
+    most answers has. Where another has fewer, its last ids are -1.
     """
 
     part: Open
@@ -59,6 +60,7 @@ def predict(
     by_id: bool = False,
     leave_out_known: bool = False,
     index: Index | None = None,
+    candidates: ArrayLike | None = None,
 ) -> Predictions:
     """The `k` best completions of each question.
 
@@ -77,6 +79,7 @@ def predict(
             without a relation, a triple of any. In a plain graph a node is never an answer for
             itself.
         index: of the model's own metric, to ask it for candidates; only for heads and tails.
+        candidates: ids of entities to look among; all by default.
 
     Cost: a pass over the table for each 1,024 questions and questions x entities scores; with
     known triples left out, a pass over those.
@@ -96,6 +99,9 @@ def predict(
     part, questions = _questions(embedding, head, relation, tail, by_id=by_id, plain=plain)
     if index is not None and part == "relation":
         raise InvalidError("predict: an index knows entities, not relations")
+    if candidates is not None and part == "relation":
+        raise InvalidError("predict: candidates are entities, and a relation is asked for")
+    among = Among(embedding, candidates, index)
     predictor = Predictor(embedding)
     answers = Answers(embedding, part, questions) if leave_out_known else None
     parts = [
@@ -105,15 +111,13 @@ def predict(
             k,
             hidden=_hidden(part, questions, answers, start, plain=plain),
             index=index,
+            among=among,
         )
         for start in range(0, max(len(questions), 1), GROUP)
     ]
-    return Predictions(
-        part,
-        questions,
-        np.concatenate([ids for ids, _ in parts]),
-        np.concatenate([scores for _, scores in parts]),
-    )
+    found = np.concatenate([ids for ids, _ in parts])
+    scores = np.concatenate([some for _, some in parts])
+    return Predictions(part, questions, *without_empty(found, scores))
 
 
 class Predictor:
@@ -132,6 +136,7 @@ class Predictor:
         *,
         hidden: tuple[Tensor, Tensor] | None = None,
         index: Index | None = None,
+        among: Among | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Ids and scores [questions, k] of the best answers.
 
@@ -152,6 +157,8 @@ class Predictor:
                 some = slice(start, start + step)
                 scores = self._model.scores(side, anchors[some], relations[some], rows)
                 _hide(scores, hidden, start, first)
+                if among is not None:
+                    among.hide_others(scores, first)
                 best.offer(first, scores, some)
         return best.best()
 

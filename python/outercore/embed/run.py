@@ -22,15 +22,16 @@ from outercore.embed.options import configuration
 from outercore.embed.result import EmbedResult
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.warm_start import require_its_run, warm_start
-from outercore.errors import InvalidError, OutercoreError
-from outercore.lock import only_one
-from outercore.train.run_directory import next_free
+from outercore.errors import InvalidError
+from outercore.run_places import new_run, only_run
 from outercore.train.stopping import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
     from outercore.embed.session import Planned, Session
     from outercore.embed.warm_start import WarmStart
     from outercore.graph import Graph
+
+_COMMAND = "outercore embed"
 
 
 def embed(
@@ -83,10 +84,8 @@ def embed(
     chosen = configuration(
         config, recipe=recipe, plain_graph=not has_triples(graph), memory=memory, **options
     )
-    if out is None:
-        name = Path(graph.root).resolve().name
-        out = next_free(Path("runs"), f"{name}-{chosen.model.kind}")
-    with _only_run(Path(out)):
+    name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
+    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
         from outercore.embed.session import plan_session
 
         # Refused before anything is written.
@@ -103,12 +102,9 @@ def embed(
             more["started_from_data"] = str(Path(from_data).resolve())
         if own is not None:
             more |= {"score": own.place, "score_digest": own.digest}
-        run = EmbedDirectory.create(Path(out), graph, chosen, more=more)
-        try:
+        run = EmbedDirectory.create(path, graph, chosen, more=more)
+        with run.training(new=True):
             return _run(graph, run, warm, own, observer, command, counted=planned)
-        except OutercoreError:
-            run.discard_if_unused()
-            raise
 
 
 def resume(
@@ -148,7 +144,7 @@ def resume(
         3
     """
     directory = EmbedDirectory.open(Path(run))
-    with _only_run(Path(run)):
+    with only_run(directory.path, _COMMAND), directory.training(new=False):
         change = Change.of(directory.config(), options)
         if directory.finished and not directory.begun:
             # Somebody has deleted what training needed.
@@ -263,20 +259,6 @@ def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnSc
     own = own_score(score)
     require_same(f"run `{run.path}`", str(place), digest, own)
     return own
-
-
-@contextmanager
-def _only_run(path: Path) -> Iterator[None]:
-    """Holds the run's directory, and leaves no lock where there is no run."""
-    was_there = path.exists()
-    with only_one(path / "run", "outercore embed"):
-        try:
-            yield
-        finally:
-            if not (path / "config.json").exists():
-                (path / ".run.lock").unlink(missing_ok=True)
-                if not was_there and path.exists() and not any(path.iterdir()):
-                    path.rmdir()
 
 
 @contextmanager

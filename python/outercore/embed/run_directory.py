@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outercore.configuration import Configuration
 from outercore.embed.config import BudgetConfig, EmbedConfig
 from outercore.embed.data import has_triples
 from outercore.storage import device_errors, replace_file
@@ -35,7 +36,7 @@ class EmbedDirectory(AnyRunDirectory):
     verb = "embed"
 
     @staticmethod
-    def identity_of(graph: Graph) -> str:
+    def identity_of(graph: Graph, config: Configuration | None = None) -> str:
         """A digest of what an embedding reads: triples or topology with weights, and names.
 
         Other arrays may come and go.
@@ -113,10 +114,6 @@ class EmbedDirectory(AnyRunDirectory):
         """Of the data set that the run trains on."""
         return str(self._described()["fingerprint"])
 
-    @property
-    def _made(self) -> tuple[Path, ...]:
-        return (*super()._made, self.entities, self.relations, self.description)
-
     def config(self) -> EmbedConfig:
         """The run's configuration; until there is a table, with the budget that was asked for."""
         described = self._described()
@@ -135,7 +132,7 @@ class EmbedDirectory(AnyRunDirectory):
         asked = described.get("asked", config["budget"])
         budget = {**asdict(chosen), "memory": asked["memory"]}
         described |= {"config": {**config, "budget": budget}, "asked": asked}
-        self._replace(self._config, described)
+        self._describe(described)
 
     @property
     def changes(self) -> list[dict[str, Any]]:
@@ -153,7 +150,7 @@ class EmbedDirectory(AnyRunDirectory):
         for place, (_, after) in change.values.items():
             group, key = place.split(".")
             described["config"][group][key] = after
-        self._replace(self._config, {**described, "changes": [*self.changes, entry]})
+        self._describe({**described, "changes": [*self.changes, entry]})
 
     @property
     def started_from(self) -> Path | None:

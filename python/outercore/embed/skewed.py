@@ -150,7 +150,8 @@ def with_pools(config: EmbedConfig, size: Size, placement: Placement, pools: Poo
             f"{placement.partitions} partitions within {format_size(placement.memory)}: some have "
             f"up to {pools.most:,} triples in one pool, which needs at least "
             f"{format_size(found.needed)}, which is {found.needed} bytes\n"
-            "hint: give that `--memory`; partitions and slots of a run stay as they are"
+            "hint: give that `--memory`; partitions and slots of a run stay as they are",
+            found.needed,
         )
     return filled(found)
 
@@ -300,5 +301,6 @@ def _nothing_fits(config: EmbedConfig, size: Size, first: _Fit, least: _Fit) -> 
     return BudgetError(
         f"{first.placement.partitions} partitions within {format_size(place.memory)}: some have up "
         f"to {first.pools.most:,} triples in one pool; {enough.format(format_size(needed))}, which "
-        f"is {needed} bytes\nhint: give that `--memory`, or {other}"
+        f"is {needed} bytes\nhint: give that `--memory`, or {other}",
+        needed,
     )

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outercore.errors import InvalidError, UnsupportedError
-from outercore.storage import Storage, device_errors, replace_file
+from outercore.errors import UnsupportedError
+from outercore.outputs import check_output, whole_file
+from outercore.storage import device_errors
 
 if TYPE_CHECKING:
     from outercore.controller import Table
@@ -22,10 +23,10 @@ def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
     """
     from outercore.report.runs import load_runs
 
-    loaded = load_runs([Path(run) for run in runs])
+    loaded, place = load_runs([Path(run) for run in runs]), _place(out)
     with _plotly():
         from outercore.report.page import render
-    _write(out, render(loaded))
+    _write(place, render(loaded))
 
 
 def write_table_report(table: Table, out: str | Path) -> None:
@@ -33,9 +34,10 @@ def write_table_report(table: Table, out: str | Path) -> None:
 
     Errors: `UnsupportedError` without Plotly.
     """
+    place = _place(out)
     with _plotly():
         from outercore.report.table import render_table
-    _write(out, render_table(table))
+    _write(place, render_table(table))
 
 
 @contextmanager
@@ -49,11 +51,18 @@ def _plotly() -> Iterator[None]:
         ) from error
 
 
-def _write(out: str | Path, page: str) -> None:
+def _place(out: str | Path) -> Path:
+    """Where the page goes; makes its directory.
+
+    Errors: `InvalidError`, `DeviceError` where it cannot be written there.
+    """
     path = Path(out)
-    if path.is_dir():
-        raise InvalidError(f"report `{path}`: expected a file, found a directory")
-    storage = Storage()
     with device_errors(f"report `{path}`"):
-        storage.make_directory(path.parent)
-        replace_file(storage, path, page.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+    check_output(path, (".html", ".htm"), option="report", overwrite=True)
+    return path
+
+
+def _write(path: Path, page: str) -> None:
+    with whole_file(path) as file:
+        file.write(page.encode())

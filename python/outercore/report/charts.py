@@ -54,7 +54,8 @@ def score(runs: Sequence[Run]) -> go.Figure:
         line(figure, run.name, run.numbers, scores, place)
         known = [value for value in scores if value is not None]
         if known:
-            best = scores.index(max(known))
+            # The last epoch that was the best so far.
+            best = max(place for place, epoch in enumerate(run.epochs) if epoch["best"])
             figure.add_scatter(
                 x=[run.numbers[best]],
                 y=[scores[best]],

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer
 from outercore.errors import InvalidError
-from outercore.sources.npz import NpzMember, open_member
-from outercore.sources.rows import (
-    FileSpec,
-    column_names,
-    csv_batches,
-    kind_of,
-    parquet_batches,
-)
+from outercore.sources.columns import EdgeColumns, edge_columns
+from outercore.sources.foreign import refuse_foreign
+from outercore.sources.npz import NpzMember, member_names, open_member
+from outercore.sources.rows import common_type, described
+from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
+from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
+from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
 
-EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx"]
+EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
+EdgeShape = Literal["2,E", "E,2"]
 _CHUNK = 1 << 20
-_ENDS = (
-    frozenset({"source", "src", "from", "u"}),
-    frozenset({"target", "dst", "destination", "to", "v"}),
-)
-"""What columns of sources and of targets are called."""
 
 Batches = Callable[[], Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]]
+Values = Callable[[bool], Iterator[NDArray[Any]]]
+"""Called with whether edges are mirrored; gives batches [rows, columns]."""
+
+
+@dataclass(frozen=True)
+class EdgeValues:
+    """Columns of an edge list beside its ends."""
+
+    names: list[str]
+    dtype: np.dtype
+    chunks: Values
 
 
 @dataclass(frozen=True)
@@ -38,112 +45,223 @@ class EdgeSource:
 
     name: str
     feed: Callable[[Importer], None]
+    others: tuple[str, ...] = ()
+    """Columns beside the ends."""
+    values: Callable[[list[str]], EdgeValues] | None = None
+    """The values of some of those."""
+    own_weight: str | None = None
+    """The column that the format itself says is the weight."""
+    notes: list[str] = field(default_factory=list)
+    """How the file was understood, to be shown once."""
 
 
-def open_edges(text: str, kind: EdgeFormat = "auto") -> EdgeSource:
+def open_edges(
+    text: str,
+    kind: EdgeFormat = "auto",
+    options: TextOptions | None = None,
+    shape: EdgeShape | None = None,
+) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
-    Errors: `NotFoundError` where there is no such file.
+    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2].
+
+    Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
+    tools; `InvalidError` for a file that can be read in two ways.
     """
     spec = FileSpec.parse(text)
     path = spec.path
-    chosen = _FORMATS.get(kind_of(path), "text") if kind == "auto" else kind
-    if chosen in ("text", "parquet") and not spec.columns:
-        _require_ends_first(path, column_names(path))
-    if chosen in ("text", "mtx"):
-        if spec.columns:
-            return pushed(str(spec), lambda: _pairs(spec, csv_batches(spec, 2)))
-        return EdgeSource(text, lambda importer: importer.edges_text(path))
-    if chosen == "npy":
-        return EdgeSource(text, lambda importer: importer.edges_npy(path))
-    if chosen == "npz":
-        return npz_edges(open_member(path, spec.columns or _edge_member(path)))
-    return pushed(str(spec), lambda: _pairs(spec, parquet_batches(spec, 2)))
+    if kind == "auto":
+        refuse_foreign(path)
+        kind = "parquet" if is_parquet(path) else _FORMATS.get(suffix_of(path), "text")
+    if kind in ("text", "mtx", "dimacs"):
+        return text_edges(spec, kind, options)
+    first = int(options.one_based) if options is not None else 0
+    if kind == "npy":
+        return _npy_edges(path, shape, first)
+    if kind == "npz":
+        if not spec.columns and is_sparse_matrix(member_names(path)):
+            return _sparse(path)
+        return npz_edges(open_member(path, spec.columns or _edge_member(path)), shape, first)
+    return _table_edges(spec, open_table(spec), first)
 
 
-def pushed(name: str, batches: Batches) -> EdgeSource:
-    """Edges that come in batches of sources and targets."""
+def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
+    """Edges of a text, read by the core; its other columns are read from the file again."""
+    conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
+    header = True if spec.columns else None
+    file = TextFile.detect(
+        spec.path, "edges", options, header=header, convention=conventions.get(kind)
+    )
+    table = TextTable(file)
+    ends = edge_columns(spec, table)
+    places = [table.names.index(name) for name in (ends.source, ends.target)]
+    layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
+    own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
+    return EdgeSource(
+        str(spec),
+        lambda importer: importer.edges_text(spec.path, layout),
+        tuple(ends.others),
+        table_values(table, ends),
+        own if own in ends.others else None,
+        [f"{spec.path}: {file.described()}"],
+    )
+
+
+def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
 
     def feed(importer: Importer) -> None:
         for source, target in batches():
             try:
-                importer.push_edges(source, target)
+                importer.push_edges(source - first_id, target - first_id)
             except InvalidError as error:
                 raise InvalidError(f"`{name}`: {error}") from None
 
-    return EdgeSource(name, feed)
+    return EdgeSource(name, feed, **more)
 
 
-def from_edge_index(name: str, edge_index: NDArray) -> EdgeSource:
+def from_edge_index(name: str, edge_index: NDArray, first_id: int = 0) -> EdgeSource:
     """Edges of an array in memory; shape [2, E]."""
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidError(f"{name}: expected [2, edges], found {edge_index.shape}")
+    if edge_index.dtype.kind not in "iu":
+        raise InvalidError(f"{name}: expected integers, found {edge_index.dtype}")
 
     def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         for first in range(0, edge_index.shape[1], _CHUNK):
             part = edge_index[:, first : first + _CHUNK].astype(np.int64)
             yield part[0], part[1]
 
-    return pushed(name, batches)
+    return pushed(name, batches, first_id)
 
 
-def npz_edges(member: NpzMember) -> EdgeSource:
-    """Edges of an archive's member; shape [2, E] (also where E is 2) or [E, 2], in any order."""
+def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
+    """Edges of an archive's member; shape [2, E] or [E, 2], in any order."""
+    oriented = _oriented(str(member), member.shape, member.dtype, shape)
+    # In Fortran order the values lie as in the transposed array.
+    pairs = (oriented == "E,2") != member.fortran
+    edges = member.shape[0] * member.shape[1] // 2
     member = member.in_memory_order()
-    shape = member.shape
-    if len(shape) != 2 or 2 not in shape or not np.issubdtype(member.dtype, np.integer):
-        raise InvalidError(
-            f"{member}: expected integers [2, edges] or [edges, 2], found {member.dtype} {shape}"
-        )
 
     def columns() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        edges = shape[1]
         # Two readers at once: the sources lie before all of the targets.
         for source, target in zip(
             member.values(_CHUNK, 0, edges), member.values(_CHUNK, edges, 2 * edges), strict=True
         ):
             yield source.astype(np.int64), target.astype(np.int64)
 
-    def pairs() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def rows() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         for flat in member.values(2 * _CHUNK):
             both = flat.astype(np.int64).reshape(-1, 2)
             yield both[:, 0], both[:, 1]
 
-    return pushed(str(member), columns if shape[0] == 2 else pairs)
+    return pushed(str(member), rows if pairs else columns, first_id)
 
 
-def _pairs(
-    spec: FileSpec, batches: Iterator[list[NDArray]]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    for columns in batches:
-        if len(columns) != 2:
-            raise InvalidError(f"`{spec}`: expected two columns of node ids, found {len(columns)}")
-        yield columns[0], columns[1]
+def _oriented(
+    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None
+) -> EdgeShape:
+    """Which axis of an edge array is the ends'.
+
+    Errors: `InvalidError` for another shape or type, or where both fit and nothing says which.
+    """
+    if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
+        raise InvalidError(
+            f"{name}: expected integers [2, edges] or [edges, 2], found {dtype} {shape}"
+        )
+    if shape == (2, 2):
+        if said is None:
+            raise InvalidError(
+                f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
+            )
+        return said
+    found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
+    if said is not None and said != found:
+        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
+    return found
 
 
-def _require_ends_first(path: Path, names: list[str]) -> None:
-    """Errors: `InvalidError` where columns named as an edge's ends are not the first two."""
-    short = [_plain(name) for name in names]
-    ends = [next((at for at, name in enumerate(short) if name in kind), None) for kind in _ENDS]
-    source, target = ends
-    if source is None or target is None or (source, target) == (0, 1):
-        return
-    chosen = f"{path}:{names[source]},{names[target]}"
-    raise InvalidError(
-        f"`{path}`: the first two columns would be taken as source and target, and they are "
-        f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{chosen}`"
+def _npy_edges(path: Path, shape: EdgeShape | None, first_id: int) -> EdgeSource:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidError(f"edge array `{path}`: {error}") from None
+    oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
+    as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
+    if array.shape != (2, 2) and as_it_is:
+        return EdgeSource(str(path), lambda importer: importer.edges_npy(path))
+    return from_edge_index(str(path), array if oriented == "2,E" else array.T, first_id)
+
+
+def _sparse(path: Path) -> EdgeSource:
+    found = sparse_edges(path)
+
+    def values(names: list[str]) -> EdgeValues:
+        return EdgeValues(names, found.dtype, lambda _mirrored: found.values())
+
+    return pushed(
+        str(path),
+        found.edges,
+        others=("data",),
+        values=values,
+        own_weight="data",
+        notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
     )
 
 
-def _plain(name: str) -> str:
-    """`FromNodeId` and `from_node_id` as `from`."""
-    plain = "".join(letter for letter in name.lower() if letter.isalnum())
-    return plain.removesuffix("id").removesuffix("node") or plain
+def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
+    ends = edge_columns(spec, table)
+    for name in (ends.source, ends.target):
+        dtype = table.dtype(name)
+        if dtype is None or dtype.kind not in "iu":
+            found = "names" if dtype is None else dtype
+            raise InvalidError(f"`{spec.path}`: column `{name}`: expected integers, found {found}")
+
+    def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        columns = [ends.source, ends.target]
+        for rows in table.numbers(columns, np.dtype(np.int64), "nan"):
+            yield np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1])
+
+    return pushed(
+        str(spec),
+        batches,
+        first_id,
+        others=tuple(ends.others),
+        values=table_values(table, ends),
+        notes=[f"{spec.path}: {described(table)}"],
+    )
+
+
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str]], EdgeValues]:
+    """Gives the columns beside the ends by their names."""
+    return lambda names: _values(table, ends, names)
+
+
+def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
+    dtype = common_type(table, names)
+    file = getattr(table, "file", None)
+    # What an entry of a symmetric file stands for besides itself.
+    sign = 0 if file is None else {"no": 0, "same": 1, "negated": -1}[file.mirror]
+
+    def chunks(mirrored: bool) -> Iterator[NDArray[Any]]:
+        values = table.numbers(names, dtype, "nan")
+        if not (mirrored and sign):
+            yield from values
+            return
+        ids = table.numbers([ends.source, ends.target], np.dtype(np.int64), "nan")
+        for rows, both in zip(values, ids, strict=True):
+            twice = 1 + (both[:, 0] != both[:, 1])
+            out = np.repeat(rows, twice, axis=0)
+            if sign < 0:
+                reverse = np.cumsum(twice)[twice == 2] - 1
+                out[reverse] = -out[reverse]
+            yield out
+
+    return EdgeValues(names, dtype, chunks)
 
 
 def _edge_member(path: Path) -> tuple[str, ...]:
-    from outercore.sources.npz import member_names
-
     names = member_names(path)
     return next(((name,) for name in ("edge_index", "edges") if name in names), ())
 
@@ -151,6 +269,7 @@ def _edge_member(path: Path) -> tuple[str, ...]:
 _FORMATS: dict[str, EdgeFormat] = {
     ".npy": "npy",
     ".npz": "npz",
-    ".parquet": "parquet",
     ".mtx": "mtx",
+    ".gr": "dimacs",
+    ".dimacs": "dimacs",
 }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from outercore._native import Importer, Progress, Role
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
+from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import RowSource, count_rows
 
@@ -33,9 +34,14 @@ class GraphSource:
 
     edges: list[EdgeSource]
     arrays: list[NodeArray] = field(default_factory=list)
+    edge_arrays: list[EdgeArray] = field(default_factory=list)
     nodes: int | None = None
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
+    reading: str = ""
+    """What else decides how the inputs are read; an import with another one is another import."""
+    notes: list[str] = field(default_factory=list)
+    """How the inputs were understood, to be shown once."""
 
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
@@ -68,10 +74,13 @@ class ImportOptions:
     """Registers features that are a `.npy` already instead of copying them."""
     overwrite: bool = False
     command: str = ""
+    task: Literal["classification", "multi-label", "regression"] | None = None
+    """What the labels are for; guessed from their values by default."""
 
     def __post_init__(self) -> None:
         _one_of("self_loops", self.self_loops, ("keep", "drop", "add"))
         _one_of("duplicates", self.duplicates, ("keep", "drop"))
+        _one_of("task", self.task, (None, "classification", "multi-label", "regression"))
         _one_of("feature_dtype", self.feature_dtype, (None, "float32", "float16", "bfloat16"))
 
     @classmethod
@@ -113,6 +122,11 @@ def import_graph(
             "hint: name one by `--features`, or leave `--in-place` out and they are copied"
         )
     undirected = options.undirected if options.undirected is not None else source.undirected
+    if source.edge_arrays and options.self_loops == "add":
+        raise InvalidError(
+            "--self-loops add: the added edges have no row in the edge array "
+            f"`{source.edge_arrays[0].name}`\nhint: add the loops to the edge list, with values"
+        )
     with Importer(
         Path(out),
         {
@@ -124,6 +138,7 @@ def import_graph(
             "overwrite": options.overwrite,
             "command": options.command,
             "inputs": source.inputs(),
+            "reading": source.reading,
         },
         progress,
     ) as importer:
@@ -131,6 +146,9 @@ def import_graph(
             edges.feed(importer)
         for array in source.arrays:
             _feed(importer, array, options, progress)
+        for edge_array in source.edge_arrays:
+            rows = edge_array.rows(not undirected)
+            _feed(importer, NodeArray("edge", edge_array.name, rows), options, progress)
         return importer.finish()
 
 
@@ -139,6 +157,8 @@ def _feed(importer: Importer, array: NodeArray, options: ImportOptions, progress
     described: dict[str, Any] = {"allow_nan": options.allow_nan}
     if array.role == "features":
         described["dtype"] = options.feature_dtype
+    if array.role == "labels":
+        described["task"] = options.task
     if rows.path is not None:
         described["in_place"] = options.in_place and array.role == "features"
         importer.array_npy(array.role, array.name, rows.path, described)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from outercore.errors import InvalidError
 from outercore.sources import ogb
-from outercore.sources.edges import EdgeFormat, open_edges
+from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
+from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
-from outercore.sources.rows import open_rows
+from outercore.sources.rows import Reading, open_rows
 from outercore.sources.splits import open_split, open_splits
+from outercore.sources.table import is_parquet
+from outercore.sources.text import TextOptions
 
-_FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx")
+_FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
+_SHAPES = (None, "2,E", "E,2")
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,13 @@ class Inputs:
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
     ogb_split: str | None = None
+    edge_values: EdgeChoice = field(default_factory=EdgeChoice)
+    edge_shape: str | None = None
+    """`2,E` or `E,2`, for edge arrays of shape [2, 2]."""
+    text: TextOptions = field(default_factory=TextOptions)
+    fill: float | None = None
+    memory: int = 1 << 30
+    """The budget of the import, in bytes."""
 
 
 def open_inputs(inputs: Inputs) -> GraphSource:
@@ -38,12 +50,37 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
+    if inputs.edge_shape not in _SHAPES:
+        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
+    reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
-    given = _arrays(inputs)
+    given = _arrays(inputs, reading)
     taken = {(array.role, array.name) for array in given}
     kept = [array for array in source.arrays if (array.role, array.name) not in taken]
     nodes = inputs.nodes if inputs.nodes is not None else source.nodes
-    return replace(source, arrays=[*kept, *given], nodes=nodes)
+    from_edges, notes = edge_arrays(source.edges, inputs.edge_values, reading)
+    named = {array.name for array in from_edges}
+    own = [array for array in source.edge_arrays if array.name not in named]
+    notes = [
+        *(note for edges in source.edges for note in edges.notes),
+        *(note for array in given for note in array.rows.notes),
+        *notes,
+    ]
+    return replace(
+        source,
+        arrays=[*kept, *given],
+        nodes=nodes,
+        edge_arrays=[*own, *from_edges],
+        notes=notes,
+        reading=reading_of(inputs),
+    )
+
+
+def reading_of(inputs: Inputs) -> str:
+    """What makes another import of the same files."""
+    return json.dumps(
+        [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
+    )
 
 
 def _edges(inputs: Inputs) -> GraphSource:
@@ -52,31 +89,35 @@ def _edges(inputs: Inputs) -> GraphSource:
             f"--format: expected one of {', '.join(_FORMATS)}; found `{inputs.format}`"
         )
     first, *more = inputs.edges
-    whole = is_named(first) or Path(first).is_dir()
+    directory = Path(first).is_dir() and not is_parquet(Path(first))
+    whole = is_named(first) or directory
     if whole and more:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
     if is_named(first):
-        return open_named(first)
+        return open_named(first, split=inputs.ogb_split)
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
     kind = cast(EdgeFormat, inputs.format)
-    return GraphSource([open_edges(text, kind) for text in inputs.edges])
+    shape = cast("EdgeShape | None", inputs.edge_shape)
+    return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
 
 
-def _arrays(inputs: Inputs) -> list[NodeArray]:
+def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
     arrays = []
     if inputs.features is not None:
-        arrays.append(NodeArray("features", "x", open_rows(inputs.features)))
+        arrays.append(NodeArray("features", "x", open_rows(inputs.features, reading)))
     if inputs.labels is not None:
-        arrays.append(NodeArray("labels", "y", open_rows(inputs.labels)))
+        plain = replace(reading, fill=None)
+        rows = open_rows(inputs.labels, plain, missing="minus_one", absent=-1)
+        arrays.append(NodeArray("labels", "y", rows))
     for text in inputs.arrays:
         name, equals, file = text.partition("=")
         if not equals or not name:
             raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
-        arrays.append(NodeArray("array", name, open_rows(file)))
+        arrays.append(NodeArray("array", name, open_rows(file, reading)))
     if inputs.splits is not None:
         arrays.extend(NodeArray("split", name, rows) for name, rows in open_splits(inputs.splits))
-    single = [open_split(text) for text in inputs.split]
+    single = [open_split(text, reading) for text in inputs.split]
     for name, count in Counter(name for name, _ in single).items():
         if count > 1:
             raise InvalidError(f"--split: `{name}` is given {count} times, expected once")

@@ -43,7 +43,7 @@ def is_named(text: str) -> bool:
     return text.startswith(("pyg:", "ogb:"))
 
 
-def open_named(text: str, cache: Path = CACHE) -> GraphSource:
+def open_named(text: str, cache: Path = CACHE, *, split: str | None = None) -> GraphSource:
     """A data set of PyG (`pyg:Cora`, `pyg:Class/Name`) or OGB (`ogb:ogbn-arxiv`).
 
     Errors: `UnsupportedError` where the library is not installed, `DeviceError` where it cannot
@@ -52,7 +52,8 @@ def open_named(text: str, cache: Path = CACHE) -> GraphSource:
     library, _, name = text.partition(":")
     directory = cache.expanduser() / library
     if library == "ogb":
-        return open_layout(_ogb_directory(name, directory))
+        root, both_ways = _ogb_directory(name, directory)
+        return open_layout(root, split, undirected=both_ways)
     return open_data(_pyg_data(name, directory))
 
 
@@ -82,8 +83,9 @@ def _pyg_class(name: str) -> tuple[str, str | None]:
     return name, None
 
 
-def _ogb_directory(name: str, directory: Path) -> Path:
-    """The raw files of an OGB data set, downloaded and unpacked, but not processed in memory."""
+def _ogb_directory(name: str, directory: Path) -> tuple[Path, bool]:
+    """The raw files of an OGB data set, downloaded and unpacked, but not processed in memory; and
+    whether each edge counts in both directions (`add_inverse_edge`)."""
     ogb = _library("ogb.nodeproppred", "ogb", "pip install ogb")
     urls = importlib.import_module("ogb.utils.url")
     import pyarrow.csv
@@ -101,7 +103,7 @@ def _ogb_directory(name: str, directory: Path) -> Path:
         with _reaching(f"ogb:{name}"):
             archive = urls.download_url(described["url"], str(directory))
             urls.extract_zip(archive, str(directory))
-    return unpacked
+    return unpacked, str(described.get("add_inverse_edge")) == "True"
 
 
 def _library(module: str, package: str, install: str) -> Any:

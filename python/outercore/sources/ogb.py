@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError
-from outercore.sources.edges import npz_edges, open_edges
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.sources.edge_arrays import FEATURES, EdgeArray
+from outercore.sources.edges import npz_edges, text_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.npz import member_names, open_member
-from outercore.sources.rows import FileSpec, RowSource, csv_batches, csv_rows, npz_rows
-from outercore.sources.splits import as_ids
+from outercore.sources.rows import RowSource, npz_rows
+from outercore.sources.table import FileSpec
+from outercore.sources.text import TextFile, TextOptions
 
 _SPLITS = ("train", "valid", "test")
+_PLAIN = TextOptions(separator="comma", header=False, comment="")
+"""How all of OGB's text files are written."""
+_TYPED = ("triplet-type-list.csv.gz", "num-node-dict.csv.gz", "relations")
+"""What a heterogeneous data set has in its raw folder."""
+_BOTH_WAYS = ("products", "proteins", "ogbn_products", "ogbn_proteins")
+"""Folders of data sets whose files hold each edge once (OGB's `add_inverse_edge`)."""
 
 
 def is_layout(root: Path) -> bool:
@@ -21,61 +31,113 @@ def is_layout(root: Path) -> bool:
     return (root / "raw" / "edge.csv.gz").exists() or (root / "raw" / "data.npz").exists()
 
 
-def open_layout(root: Path, split: str | None = None) -> GraphSource:
+def open_layout(
+    root: Path, split: str | None = None, *, undirected: bool | None = None
+) -> GraphSource:
     """The edges, features, labels and splits under `root/raw` and `root/split`.
 
     Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives
     of the large ones (`data.npz`, `node-label.npz`). `split` names the folder under `split`,
-    which may be left out where there is one.
+    which may be left out where there is one. `undirected` is OGB's `add_inverse_edge`, known by
+    the folder's name where it is not given.
 
-    Errors: `NotFoundError` where `root` is neither.
+    Errors: `NotFoundError` where `root` is neither; `UnsupportedError` for a heterogeneous one.
     """
     raw = root / "raw"
+    typed = next((name for name in _TYPED if (raw / name).exists()), None)
+    if typed is not None:
+        raise UnsupportedError(
+            f"directory `{root}`: a heterogeneous OGB data set (`raw/{typed}`), which cannot be "
+            "imported yet\nhint: import the edges of one relation as a graph of their own"
+        )
+    if undirected is None:
+        undirected = True if root.resolve().name in _BOTH_WAYS else None
     if (raw / "data.npz").exists():
-        source = _archives(raw)
+        source = _archives(raw, undirected)
     elif (raw / "edge.csv.gz").exists():
-        source = _texts(raw)
+        source = _texts(raw, undirected)
     else:
         raise NotFoundError(
             f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
-            "`raw/data.npz`"
+            "`raw/data.npz`, or a directory of `.parquet` files"
         )
     source.arrays.extend(_splits(root / "split", split))
+    if undirected:
+        source.notes.append(
+            f"{root}: the files hold each edge once, and it counts in both directions"
+        )
     return source
 
 
-def _texts(raw: Path) -> GraphSource:
-    arrays = []
+def _texts(raw: Path, undirected: bool | None) -> GraphSource:
+    arrays, edge_arrays = [], []
     features, labels = raw / "node-feat.csv.gz", raw / "node-label.csv.gz"
     if features.exists():
-        arrays.append(NodeArray("features", "x", csv_rows(FileSpec(features, ()))))
+        arrays.append(NodeArray("features", "x", _numbers(features)))
     if labels.exists():
-        arrays.append(NodeArray("labels", "y", csv_rows(FileSpec(labels, ()))))
+        arrays.append(NodeArray("labels", "y", _labels(labels)))
+    edge_features = raw / "edge-feat.csv.gz"
+    if edge_features.exists():
+        found = _numbers(edge_features)
+        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found))
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
-        nodes = int(next(csv_batches(FileSpec(counts, ()), 1))[0][0])
-    return GraphSource([open_edges(str(raw / "edge.csv.gz"))], arrays, nodes)
+        nodes = int(next(_file(counts).integers([0]))[0, 0])
+    edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", _PLAIN)
+    return GraphSource([edges], arrays, edge_arrays, nodes, undirected)
 
 
-def _archives(raw: Path) -> GraphSource:
+def _file(path: Path) -> TextFile:
+    return TextFile.detect(path, "table", _PLAIN)
+
+
+def _numbers(path: Path) -> RowSource:
+    """Rows of float32, in which OGB wrote them."""
+    file = _file(path)
+    width = file.width
+
+    def chunks() -> Iterator[NDArray[np.float32]]:
+        for rows in file.floats(list(range(width))):
+            yield rows.astype(np.float32)
+
+    return RowSource(str(path), np.dtype(np.float32), width, None, chunks)
+
+
+def _labels(path: Path) -> RowSource:
+    """Classes, or a column for each of several tasks; empty and `nan` are no label."""
+    file = _file(path)
+    width = file.width if file.width > 1 else None
+
+    def chunks() -> Iterator[NDArray[np.float64]]:
+        for rows in file.floats(list(range(file.width))):
+            yield rows[:, 0].copy() if width is None else rows
+
+    return RowSource(str(path), np.dtype(np.float64), width, None, chunks)
+
+
+def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     data = raw / "data.npz"
     names = member_names(data)
     if "edge_index" not in names:
-        raise InvalidError(
+        raise UnsupportedError(
             f"archive `{data}`: expected `edge_index`, found {', '.join(names)}\n"
             "hint: heterogeneous graphs cannot be imported yet"
         )
-    arrays = []
+    arrays, edge_arrays = [], []
     if "node_feat" in names:
         arrays.append(NodeArray("features", "x", npz_rows(open_member(data, ("node_feat",)))))
+    if "edge_feat" in names:
+        found = npz_rows(open_member(data, ("edge_feat",)))
+        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found))
     labels = raw / "node-label.npz"
     if labels.exists():
         arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
     nodes = None
     if "num_nodes_list" in names:
         nodes = int(next(open_member(data, ("num_nodes_list",)).values(1))[0])
-    return GraphSource([npz_edges(open_member(data, ("edge_index",)))], arrays, nodes)
+    edges = npz_edges(open_member(data, ("edge_index",)), "2,E")
+    return GraphSource([edges], arrays, edge_arrays, nodes, undirected)
 
 
 def _splits(directory: Path, split: str | None) -> list[NodeArray]:
@@ -100,4 +162,12 @@ def _splits(directory: Path, split: str | None) -> list[NodeArray]:
 
 
 def _ids(path: Path) -> RowSource:
-    return as_ids(csv_rows(FileSpec(path, ()), np.dtype(np.float64)))
+    """Node ids, one a line; none in an empty file."""
+
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        file = _file(path)
+        if file.width == 1:
+            for rows in file.integers([0]):
+                yield rows[:, 0].copy()
+
+    return RowSource(str(path), np.dtype(np.int64), None, None, chunks)

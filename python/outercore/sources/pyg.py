@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
 from outercore.sources.rows import from_array
 
+_EDGE_ATTRIBUTES = (("edge_weight", "weight"), ("edge_time", "time"), ("edge_attr", "attr"))
+"""Attributes of edges, and the edge arrays they become."""
 _MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 
 
@@ -27,9 +30,10 @@ def from_pyg(
 ) -> Any:
     """Writes a PyG `Data` object as a data set and opens it.
 
-    Taken are `edge_index`, `x`, `y`, the masks `train_mask`, `val_mask` and `test_mask` (their
-    column `mask_column` where they have several), and the node attributes named in `arrays`;
-    `splits` maps names to ids or masks and wins over the masks.
+    Taken are `edge_index`, `x`, `y`, `edge_attr`, `edge_weight`, `edge_time`, the masks
+    `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
+    and the node attributes named in `arrays`; `splits` maps names to ids or masks and wins over
+    the masks.
 
     Errors: `InvalidError` names what does not fit.
     """
@@ -51,21 +55,49 @@ def open_data(
             f"PyG object {type(data).__name__}: expected `edge_index`, found none\n"
             "hint: heterogeneous graphs and `adj_t` cannot be imported yet"
         )
-    found = []
+    found: list[NodeArray] = []
+    edge_index = _numpy(data.edge_index)
     for role, name in (("features", "x"), ("labels", "y")):
         value = getattr(data, name, None)
         if value is not None:
             found.append(NodeArray(role, name, from_array(f"data.{name}", _numpy(value))))  # type: ignore[arg-type]
+    taken = {array_name for array_name, _ in _EDGE_ATTRIBUTES}
     for name in arrays:
         value = getattr(data, name, None)
         if value is None:
             raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
+        if name in taken or (data.is_edge_attr(name) and not data.is_node_attr(name)):
+            raise InvalidError(
+                f"data.{name}: an attribute of edges, expected one of nodes\n"
+                "hint: `edge_attr`, `edge_weight` and `edge_time` are taken without being named"
+            )
         found.append(NodeArray("array", name, from_array(f"data.{name}", _numpy(value))))
     for name, ids in (splits if splits is not None else _masks(data, mask_column)).items():
         found.append(NodeArray("split", name, from_array(f"split `{name}`", _numpy(ids))))
-    edges = from_edge_index("data.edge_index", _numpy(data.edge_index))
+    edges = from_edge_index("data.edge_index", edge_index)
     # PyG's `edge_index` holds both directions of an undirected edge already.
-    return GraphSource([edges], found, int(data.num_nodes), undirected=False)
+    return GraphSource(
+        [edges], found, _edge_arrays(data, edge_index), int(data.num_nodes), undirected=False
+    )
+
+
+def _edge_arrays(data: Any, edge_index: NDArray) -> list[EdgeArray]:
+    found = []
+    for attribute, name in _EDGE_ATTRIBUTES:
+        value = getattr(data, attribute, None)
+        if value is None or not hasattr(value, "shape"):
+            continue
+        values = _numpy(value)
+        if len(values) != edge_index.shape[1]:
+            raise InvalidError(
+                f"data.{attribute}: {len(values)} rows, expected {edge_index.shape[1]}: one for "
+                "each column of `edge_index`"
+            )
+        if name != "attr" and values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        rows = from_array(f"data.{attribute}", values)
+        found.append(EdgeArray(name, lambda _mirrored, rows=rows: rows))  # type: ignore[misc]
+    return found
 
 
 def _masks(data: Any, column: int) -> dict[str, NDArray]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError
+from outercore.sources.columns import NodeColumns, node_columns
+from outercore.sources.foreign import refuse_foreign
+from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.npz import NpzMember, open_member
-from outercore.storage import missing_file
+from outercore.sources.table import FileSpec, Missing, Table, exactly, is_parquet, open_table
+from outercore.sources.text import TextOptions, suffix_of
 
 _CHUNK_BYTES = 8 << 20
+_TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
 
 
 @dataclass(frozen=True)
@@ -37,53 +38,169 @@ class RowSource:
     chunks: Callable[[], Iterator[NDArray]]
     path: Path | None = None
     """A `.npy` file that holds exactly this, for the core to read by itself."""
+    notes: list[str] = field(default_factory=list)
+    """How the file was understood, to be shown once."""
 
 
 @dataclass(frozen=True)
-class FileSpec:
-    """A file, and which of its columns or members: `nodes.npz:x`, `users.csv:age,height`."""
+class Reading:
+    """What the user says about the files of an import."""
 
-    path: Path
-    columns: tuple[str, ...]
+    text: TextOptions = field(default_factory=TextOptions)
+    fill: float | None = None
+    """What stands for missing features."""
+    memory: int = 256 << 20
+    """Bytes for rows that are put into the order of the nodes."""
+    nodes: int | None = None
+    ids: NodeIds | None = None
 
-    @classmethod
-    def parse(cls, text: str) -> FileSpec:
-        """Reads `PATH[:NAME[,NAME]]`; a path that exists is taken as it is.
-
-        Errors: `NotFoundError` where there is no such file.
-        """
-        path = Path(text)
-        if path.exists():
-            return cls(path, ())
-        before, colon, after = text.rpartition(":")
-        if colon and Path(before).exists():
-            return cls(Path(before), tuple(name for name in after.split(",") if name))
-        raise missing_file("file", path)
-
-    def __str__(self) -> str:
-        names = f":{','.join(self.columns)}" if self.columns else ""
-        return f"{self.path}{names}"
+    @property
+    def node_ids(self) -> NodeIds:
+        """How a column of ids is read."""
+        return self.ids or numbered(int(self.text.one_based))
 
 
-def open_rows(text: str | FileSpec) -> RowSource:
-    """The rows of a `.npy`, a member of a `.npz`, or columns of a CSV or Parquet file.
+def open_rows(
+    text: str | FileSpec,
+    reading: Reading | None = None,
+    *,
+    missing: Missing = "nan",
+    absent: Any = None,
+) -> RowSource:
+    """The rows of a `.npy`, a member of a `.npz`, or columns of a text or Parquet file.
+
+    A table with a column of ids is put into the order of the nodes; `absent` is what a node
+    without a row gets, `None` refuses the file.
 
     Errors: `NotFoundError` for the file or column, `InvalidError` for a type that holds no
     numbers.
     """
     spec = text if isinstance(text, FileSpec) else FileSpec.parse(text)
-    suffix = kind_of(spec.path)
+    reading = reading or Reading()
+    refuse_foreign(spec.path)
+    suffix = suffix_of(spec.path)
     if suffix == ".npy":
         return _npy(spec)
     if suffix == ".npz":
         return npz_rows(open_member(spec.path, spec.columns))
-    if suffix == ".parquet":
-        return _parquet(spec)
-    if suffix in (".csv", ".tsv", ".txt"):
-        return csv_rows(spec)
-    raise InvalidError(
-        f"file `{spec.path}`: expected .npy, .npz, .csv, .tsv, .txt (also .gz, .zst) or .parquet"
-    )
+    if not is_parquet(spec.path) and suffix not in _TEXTS:
+        raise InvalidError(
+            f"file `{spec.path}`: expected .npy, .npz, .parquet, or text (.csv, .tsv, .txt; also "
+            "packed: .gz, .zst, .xz, .bz2)"
+        )
+    table = open_table(spec, reading.text)
+    return table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+
+
+def table_rows(
+    spec: FileSpec,
+    table: Table,
+    columns: NodeColumns,
+    reading: Reading,
+    missing: Missing = "nan",
+    absent: Any = None,
+) -> RowSource:
+    """Columns of a table as rows, in the order of the file or, with a key, of the nodes."""
+    values = columns.values
+    width = len(values) if len(values) > 1 else None
+    if width is None and isinstance(listed := _list_width(table, values[0]), int):
+        return _lists(spec, table, values[0], listed)
+    dtype = common_type(table, values, missing, reading.fill)
+    notes = [f"{spec.path}: {described(table)}"]
+    count: int | None = None
+    if columns.key is not None:
+        keyed = KeyedRows(
+            table,
+            columns.key,
+            values,
+            dtype,
+            missing,
+            reading.node_ids,
+            reading.memory,
+            reading.nodes,
+            np.nan if absent is not None and dtype.kind == "f" else absent,
+        )
+        notes[0] += f"; rows are joined by column `{columns.key}`"
+        source: Callable[[], Iterator[NDArray]] = keyed.chunks
+        count = keyed.count
+    else:
+
+        def source() -> Iterator[NDArray]:
+            return table.numbers(values, dtype, missing)
+
+        count = table.rows
+
+    def chunks() -> Iterator[NDArray]:
+        for rows in source():
+            if reading.fill is not None and rows.dtype.kind == "f":
+                rows[np.isnan(rows)] = reading.fill
+            yield rows[:, 0].copy() if width is None else rows
+
+    return RowSource(str(spec), dtype, width, count, chunks, notes=notes)
+
+
+def common_type(
+    table: Table, columns: list[str], missing: Missing = "nan", fill: float | None = None
+) -> np.dtype:
+    """The type that holds all columns.
+
+    Errors: `InvalidError` for a column of text.
+    """
+    kinds = []
+    for name in columns:
+        kind = table.dtype(name)
+        if kind is None:
+            raise InvalidError(
+                f"`{table.path}`: column `{name}`: expected numbers, found text\n"
+                f"hint: choose columns by `{table.path}:NAME,NAME`"
+            )
+        kinds.append(kind)
+    if all(kind == kinds[0] for kind in kinds):
+        found = kinds[0]
+    elif all(kind.kind in "iub" for kind in kinds):
+        found = np.dtype(np.int64)
+    else:
+        found = np.result_type(*kinds, np.float32)
+    if found.kind in "iub" and any(table.missing(name) for name in columns):
+        return np.dtype(np.int64 if missing == "minus_one" else np.float64)
+    return found
+
+
+def described(table: Table) -> str:
+    """How a table's file was understood, in words."""
+    file = getattr(table, "file", None)
+    return file.described() if file is not None else f"Parquet, {len(table.names)} columns"
+
+
+def _list_width(table: Table, name: str) -> int | None:
+    """The values of each row, where a column of Parquet holds lists."""
+    schema = getattr(table, "schema", None)
+    if schema is None:
+        return None
+    import pyarrow as pa
+
+    kind = schema.field(name).type
+    if not (
+        pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+    ):
+        return None
+    for (column,) in table.batches([name], 1):  # type: ignore[attr-defined]
+        return len(column[0])
+    return 0
+
+
+def _lists(spec: FileSpec, table: Any, name: str, width: int) -> RowSource:
+    """Rows of a column of lists, all of one length."""
+    dtype = np.dtype(table.schema.field(name).type.value_type.to_pandas_dtype())
+    step = _rows_per_chunk(dtype, width)
+
+    def chunks() -> Iterator[NDArray]:
+        first = 0
+        for (column,) in table.batches([name], step):
+            yield _list_rows(spec, column, width, dtype, first)
+            first += len(column)
+
+    return RowSource(str(spec), dtype, width, table.rows, chunks)
 
 
 def from_array(name: str, array: NDArray) -> RowSource:
@@ -116,62 +233,6 @@ def npz_rows(member: NpzMember) -> RowSource:
     return RowSource(name, member.dtype.newbyteorder("="), width, member.shape[0], chunks)
 
 
-def csv_rows(spec: FileSpec, dtype: np.dtype | None = None) -> RowSource:
-    """Numeric columns of a delimited text file; a header is found by its not being numbers.
-
-    A ragged row or a field that is no number is an `InvalidError` with its line.
-    """
-    names, header = _csv_columns(spec.path)
-    chosen = _chosen(spec, names)
-    kind = dtype or np.dtype(np.float32 if len(chosen) > 1 else np.float64)
-
-    def chunks() -> Iterator[NDArray]:
-        with _csv(spec, names, header, chosen, pa.float64()) as reader:
-            for batch in reader:
-                yield _matrix(batch, chosen, kind)
-
-    width = len(chosen) if len(chosen) > 1 else None
-    return RowSource(str(spec), kind, width, None, chunks)
-
-
-def csv_batches(spec: FileSpec, columns: int) -> Iterator[list[NDArray[np.int64]]]:
-    """The first `columns` columns (or the chosen ones) of a text file, batch by batch."""
-    names, header = _csv_columns(spec.path)
-    chosen = _chosen(spec, names)[:columns]
-    with _csv(spec, names, header, chosen, pa.int64()) as reader:
-        for batch in reader:
-            yield [_integers(spec, name, batch.column(name)) for name in chosen]
-
-
-def parquet_batches(spec: FileSpec, columns: int) -> Iterator[list[NDArray]]:
-    """The first `columns` columns (or the chosen ones) of a Parquet file, batch by batch."""
-    with parquet_file(spec.path) as file:
-        chosen = _chosen(spec, file.schema_arrow.names)[:columns]
-        for batch in file.iter_batches(batch_size=1 << 20, columns=list(chosen)):
-            yield [_integers(spec, name, batch.column(name)) for name in chosen]
-
-
-def column_names(path: Path) -> list[str]:
-    """Names of the columns of a Parquet file, or of a delimited text with a header; else none."""
-    kind = kind_of(path)
-    if kind == ".parquet":
-        with parquet_file(path) as file:
-            return list(file.schema_arrow.names)
-    if kind not in (".csv", ".tsv"):
-        return []
-    fields = _first_fields(path)
-    return [] if all(_is_number(field) for field in fields) else fields
-
-
-def kind_of(path: Path) -> str:
-    """The suffix that says how a file is written, under `.gz` and `.zst`."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    while suffixes and suffixes[-1] in (".gz", ".zst", ".zstd"):
-        suffixes.pop()
-    suffix = suffixes[-1] if suffixes else ""
-    return ".parquet" if suffix == ".pq" else suffix
-
-
 def count_rows(source: RowSource) -> int:
     """The number of rows, reading them where nothing else tells."""
     if source.count is not None:
@@ -185,199 +246,41 @@ def _npy(spec: FileSpec) -> RowSource:
     except (ValueError, EOFError) as error:
         raise InvalidError(
             f"array `{spec.path}`: {error}\n"
-            "hint: expected `.npy` as NumPy writes it; if the copy was cut short, copy it again"
+            "hint: expected `.npy` as NumPy writes it; if the copy was cut short, copy it again; "
+            "raw numbers without a header: `np.save(path, np.memmap(file, dtype, shape=...))`"
         ) from None
+    # The core reads C order; other orders are put into it here, chunk by chunk.
+    in_order = array.flags.c_contiguous and array.dtype.isnative
     width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
-    dtype, count = array.dtype, len(array)
+    dtype, count = array.dtype.newbyteorder("="), len(array)
     step = _rows_per_chunk(dtype, width)
 
     def chunks() -> Iterator[NDArray]:
         rows = np.load(spec.path, mmap_mode="r", allow_pickle=False)
         for first in range(0, count, step):
-            yield np.ascontiguousarray(rows[first : first + step])
+            part = np.ascontiguousarray(rows[first : first + step]).astype(dtype, copy=False)
+            yield part if width is None else part.reshape(-1, width)
 
-    return RowSource(str(spec.path), dtype, width, count, chunks, path=spec.path)
-
-
-def _parquet(spec: FileSpec) -> RowSource:
-    with parquet_file(spec.path) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
-        chosen = _chosen(spec, schema.names)
-        first = schema.field(chosen[0]).type
-        listed = len(chosen) == 1 and (
-            pa.types.is_list(first) or pa.types.is_fixed_size_list(first)
-        )
-        if listed:
-            head = next(file.iter_batches(batch_size=1, columns=list(chosen)))
-            width: int | None = len(head.column(0)[0])
-            dtype = np.dtype(first.value_type.to_pandas_dtype())
-        else:
-            width = len(chosen) if len(chosen) > 1 else None
-            dtype = np.result_type(
-                *[_numpy_type(spec, name, schema.field(name).type) for name in chosen]
-            )
-    step = _rows_per_chunk(dtype, width)
-
-    def chunks() -> Iterator[NDArray]:
-        with parquet_file(spec.path) as file:
-            seen = 0
-            for batch in file.iter_batches(batch_size=step, columns=list(chosen)):
-                if listed:
-                    assert width is not None
-                    yield _list_rows(spec, batch.column(0), width, dtype, seen)
-                else:
-                    yield _matrix(batch, chosen, dtype)
-                seen += batch.num_rows
-
-    return RowSource(str(spec), dtype, width, rows, chunks)
-
-
-def table_batches(spec: FileSpec, rows: int) -> Iterator[Any]:
-    """Arrow batches of the chosen columns of a Parquet file or of a text with a header; of all
-    columns of a Parquet file where none is chosen. Columns of a text come as strings."""
-    if kind_of(spec.path) == ".parquet":
-        with parquet_file(spec.path) as file:
-            chosen = _chosen(spec, file.schema_arrow.names)
-            yield from file.iter_batches(batch_size=rows, columns=list(chosen))
-        return
-    names, _ = _csv_columns(spec.path)
-    chosen = _chosen(spec, names)
-    with _csv(spec, names, True, chosen, pa.string()) as reader:
-        yield from reader
-
-
-@contextmanager
-def parquet_file(path: Path) -> Iterator[Any]:
-    """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
-    try:
-        file = pa.parquet.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidError(f"Parquet file `{path}`: {error}") from None
-    try:
-        yield file
-    finally:
-        file.close()
+    path = spec.path if in_order else None
+    return RowSource(str(spec.path), dtype, width, count, chunks, path=path)
 
 
 def _list_rows(spec: FileSpec, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray:
-    lengths = np.asarray(column.value_lengths())
+    lengths = np.asarray(column.value_lengths().fill_null(0))
     ragged = np.flatnonzero(lengths != width)
     if len(ragged):
         row = int(ragged[0])
         raise InvalidError(
             f"`{spec}`: row {first + row}: expected {width} values, found {lengths[row]}"
         )
-    return column.flatten().to_numpy(zero_copy_only=False).astype(dtype).reshape(-1, width)
-
-
-def _matrix(batch: Any, columns: tuple[str, ...], dtype: np.dtype) -> NDArray:
-    if len(columns) == 1:
-        return batch.column(columns[0]).to_numpy(zero_copy_only=False).astype(dtype)
-    rows = np.empty((batch.num_rows, len(columns)), dtype)
-    for place, name in enumerate(columns):
-        rows[:, place] = batch.column(name).to_numpy(zero_copy_only=False)
-    return rows
-
-
-def _integers(spec: FileSpec, name: str, column: Any) -> NDArray[np.int64]:
-    if not pa.types.is_integer(column.type):
+    values = column.flatten()
+    if values.null_count:
         raise InvalidError(
-            f"`{spec.path}`: column `{name}`: expected integers, found {column.type}"
+            f"`{spec}`: {values.null_count:,} values are missing in rows from {first}"
         )
-    if column.null_count:
-        raise InvalidError(f"`{spec.path}`: column `{name}`: expected node ids, found empty fields")
-    return column.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _numpy_type(spec: FileSpec, name: str, kind: Any) -> np.dtype:
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return np.dtype(kind.to_pandas_dtype())
-    raise InvalidError(
-        f"`{spec.path}`: column `{name}`: expected numbers, found {kind}\n"
-        f"hint: choose columns by `{spec.path}:NAME,NAME`"
+    return exactly(
+        values.to_numpy(zero_copy_only=False).reshape(-1, width), dtype, str(spec), first
     )
-
-
-def _chosen(spec: FileSpec, names: list[str]) -> tuple[str, ...]:
-    missing = [name for name in spec.columns if name not in names]
-    if missing:
-        known = ", ".join(f"`{name}`" for name in names[:12])
-        raise NotFoundError(f"`{spec.path}`: no column `{missing[0]}`; it has {known}")
-    return spec.columns or tuple(names)
-
-
-@contextmanager
-def _csv(
-    spec: FileSpec, names: list[str], header: bool, chosen: tuple[str, ...], kind: Any
-) -> Iterator[Iterator[Any]]:
-    with _opened(spec.path) as stream:
-        yield _csv_reader(
-            spec,
-            stream,
-            read_options=pa.csv.ReadOptions(
-                column_names=names,
-                skip_rows=1 if header else 0,
-                block_size=_CHUNK_BYTES,
-                # Threads would read ahead without a bound.
-                use_threads=False,
-            ),
-            parse_options=pa.csv.ParseOptions(delimiter=_delimiter(spec.path)),
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=list(chosen),
-                column_types=dict.fromkeys(chosen, kind),
-            ),
-        )
-
-
-def _csv_reader(spec: FileSpec, stream: Any, **options: Any) -> Iterator[Any]:
-    """Batches of a text file; what is wrong with it is wrong with `spec`."""
-    try:
-        # Opening reads the first block already.
-        yield from pa.csv.open_csv(stream, **options)
-    except pa.ArrowInvalid as error:
-        raise InvalidError(f"`{spec.path}`: {error}") from None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    packing = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}.get(path.suffix.lower())
-    with pa.OSFile(str(path)) as raw:
-        if packing is None:
-            yield raw
-            return
-        with pa.CompressedInputStream(raw, packing) as stream:
-            yield stream
-
-
-def _csv_columns(path: Path) -> tuple[list[str], bool]:
-    """Column names, and whether the first line gives them."""
-    fields = _first_fields(path)
-    if not fields:
-        raise InvalidError(f"`{path}`: expected rows of numbers, found an empty first line")
-    if all(_is_number(field) for field in fields):
-        return [f"f{place}" for place in range(len(fields))], False
-    return fields, True
-
-
-def _first_fields(path: Path) -> list[str]:
-    """What the first line of a text has between its delimiters; nothing where it is empty."""
-    with _opened(path) as stream:
-        line = bytes(stream.read(1 << 20)).split(b"\n", 1)[0].decode("utf-8", "replace").strip()
-    if not line:
-        return []
-    return [field.strip().strip('"') for field in line.split(_delimiter(path))]
-
-
-def _delimiter(path: Path) -> str:
-    return "\t" if kind_of(path) == ".tsv" else ","
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field or "nan")
-    except ValueError:
-        return False
-    return True
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.sources.npz import member_names, open_member
-from outercore.sources.rows import RowSource, npz_rows, open_rows
+from outercore.sources.rows import Reading, RowSource, npz_rows, open_rows
+from outercore.split_names import normal_split
 from outercore.storage import missing_file
 
 _NAMES = {
@@ -21,12 +22,12 @@ _NAMES = {
 }
 
 
-def open_split(text: str) -> tuple[str, RowSource]:
-    """A split given as `NAME=FILE`."""
+def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
+    """A split given as `NAME=FILE`; `val` and the like are called `valid`."""
     name, equals, file = text.partition("=")
     if not equals or not name:
         raise InvalidError(f"split: expected NAME=FILE, such as `train=train.npy`, found `{text}`")
-    return name, as_ids(open_rows(file))
+    return normal_split(name), as_ids(open_rows(file, reading), reading)
 
 
 def open_splits(path: Path) -> list[tuple[str, RowSource]]:
@@ -48,8 +49,16 @@ def open_splits(path: Path) -> list[tuple[str, RowSource]]:
     return found
 
 
-def as_ids(source: RowSource) -> RowSource:
-    """Whole numbers that came from text as floats, as integers again."""
+def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
+    """Node ids from 0, as integers: those of a file with ids from 1 are moved."""
+    first = int(reading.text.one_based) if reading is not None else 0
+    if first and source.dtype.kind in "iu":
+
+        def moved() -> Iterator[NDArray]:
+            for chunk in source.chunks():
+                yield chunk.astype(np.int64) - first
+
+        return replace(source, dtype=np.dtype(np.int64), chunks=moved, path=None)
     if not np.issubdtype(source.dtype, np.floating):
         return source
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
-from outercore.sources.rows import FileSpec, kind_of, table_batches
-
-_BATCH = 1 << 16
+from outercore.sources.table import FileSpec, Table, is_parquet, open_table
+from outercore.sources.text import TextFile, TextOptions, suffix_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,11 @@ class TripleOptions:
     columns: str = "hrt"
     """A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything else."""
     header: bool | None = None
-    """Whether the first line of a text names the columns; found out by default."""
+    """Whether the first line of a text names the columns; detected by default."""
+    separator: str | None = None
+    """What separates fields of a text; detected by default."""
+    comment: str | None = None
+    """How comment lines of a text begin; none by default."""
     unknown: Literal["error", "drop", "keep"] = "error"
     """What happens to names of valid and test that train does not have."""
     duplicates: Literal["keep", "drop"] = "keep"
@@ -53,6 +56,10 @@ def _silent(phase: str, done: int, total: int, unit: str) -> None:
     """Shows nothing."""
 
 
+def _unheard(text: str) -> None:
+    """Drops a note."""
+
+
 def import_triples(
     train: str | Path | list[str],
     out: str | Path,
@@ -61,12 +68,14 @@ def import_triples(
     test: str | Path | None = None,
     options: TripleOptions | None = None,
     progress: Progress = _silent,
+    note: Callable[[str], object] = _unheard,
 ) -> dict[str, Any]:
     """Writes a data set of triples and returns the summary.
 
-    Each file is text (tabs, commas, semicolons or blanks; also `.gz`, `.zst`) or Parquet;
-    `FILE:HEAD,RELATION,TAIL` names its columns. Stopped in between, the same call goes on where
-    it stopped; the data set appears only when it is complete.
+    Each file is text (also packed: `.gz`, `.zst`, `.xz`, `.bz2`), N-Triples or Parquet;
+    `FILE:HEAD,RELATION,TAIL` names its columns. `note` is called with how each text was
+    understood. Stopped in between, the same call resumes; the data set appears only when it is
+    complete.
 
     Cost: within `options.memory`, whatever the size of the inputs.
     Errors: `InvalidError` names the file with its line; `NoSpaceError`; `InvalidError` for names
@@ -78,12 +87,15 @@ def import_triples(
     files = [("train", str(text)) for text in trains]
     files += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
     specs = [(part, FileSpec.parse(text)) for part, text in files]
+    said = TextOptions(options.separator, options.header, options.comment)
+    texts = {spec: text for _, spec in specs if (text := _text(spec, said, options.columns))}
+    for spec, text in texts.items():
+        note(f"{spec.path}: {text.described()}")
     with TripleImporter(
         Path(out),
         {
             "memory": parse_size(options.memory),
             "columns": options.columns,
-            "header": options.header,
             "unknown": options.unknown,
             "duplicates": options.duplicates,
             "overwrite": options.overwrite,
@@ -93,16 +105,11 @@ def import_triples(
         progress,
     ) as importer:
         for part, spec in specs:
-            if kind_of(spec.path) in (".npy", ".npz"):
-                raise InvalidError(
-                    f"`{spec.path}`: triples are taken from text or Parquet, not from NumPy's files"
-                    "\nhint: write three columns with `pyarrow.parquet.write_table`"
-                )
-            if kind_of(spec.path) != ".parquet" and not spec.columns:
-                importer.text(part, spec.path)
+            if spec in texts:
+                importer.text(part, spec.path, texts[spec].dialect)
                 continue
             done = 0
-            for heads, relations, tails, weights in _batches(spec, options.columns):
+            for heads, relations, tails, weights in _batches(spec, options.columns, said):
                 importer.push(part, heads, relations, tails, weights)
                 done += len(heads[0]) - 1
                 progress("read", done, 0, "triples")
@@ -112,42 +119,41 @@ def import_triples(
 _Batch = tuple[Names, Names, Names, Any]
 
 
-def _batches(spec: FileSpec, letters: str) -> Iterator[_Batch]:
+def _text(spec: FileSpec, said: TextOptions, letters: str) -> TextFile | None:
+    """How a text of triples is written; `None` for Parquet and for columns chosen by name.
+
+    Errors: `InvalidError` for NumPy's files, and for a file that can be read in two ways.
+    """
+    if suffix_of(spec.path) in (".npy", ".npz"):
+        raise InvalidError(
+            f"`{spec.path}`: triples are taken from text or Parquet, not from NumPy's files"
+            "\nhint: write three columns with `pyarrow.parquet.write_table`"
+        )
+    if spec.columns or is_parquet(spec.path):
+        return None
+    return TextFile.detect(spec.path, "triples", said, columns=len(letters))
+
+
+def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch]:
     """Triples of named columns: those of the file's specification, else the first ones."""
     wanted = [letter for letter in letters if letter != "_" or not spec.columns]
-    first = 0
-    for batch in table_batches(spec, _BATCH):
-        names = list(spec.columns) or batch.schema.names
-        if len(names) != len(wanted):
-            raise InvalidError(
-                f"`{spec}`: {len(names)} columns, expected {len(wanted)} (`{letters}`)"
-                "\nhint: choose them by `FILE:HEAD,RELATION,TAIL` or `--columns`"
-            )
-        by_letter = {
-            letter: (name, batch.column(name)) for letter, name in zip(wanted, names, strict=True)
-        }
-        heads, relations, tails = (_names(spec, first, *by_letter[letter]) for letter in "hrt")
-        weights = None
-        if "w" in by_letter:
-            weights = _weights(spec, first, *by_letter["w"])
-        yield heads, relations, tails, weights
-        first += batch.num_rows
-
-
-def _names(spec: FileSpec, first: int, name: str, column: Any) -> Names:
-    """A column as offsets and bytes; integers are written as decimals."""
-    _no_nulls(spec, first, name, column)
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    ):
+    table = open_table(spec, said, "triples")
+    names = list(spec.columns) or table.names
+    if len(names) != len(wanted):
         raise InvalidError(
-            f"`{spec.path}`: column `{name}`: expected names or integers, found {kind}"
+            f"`{spec}`: {len(names)} columns, expected {len(wanted)} (`{letters}`)"
+            "\nhint: choose them by `FILE:HEAD,RELATION,TAIL` or `--columns`"
         )
-    column = column.cast(pa.large_string())
+    places = dict(zip(wanted, names, strict=True))
+    weights = _weights(table, places["w"]) if "w" in places else itertools.repeat(None)
+    ends = [places[letter] for letter in "hrt"]
+    for columns, weight in zip(table.texts(ends), weights, strict=False):
+        heads, relations, tails = (names_of(column) for column in columns)
+        yield heads, relations, tails, weight
+
+
+def names_of(column: Any) -> Names:
+    """A column of large strings as offsets and bytes."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
@@ -155,17 +161,8 @@ def _names(spec: FileSpec, first: int, name: str, column: Any) -> Names:
     return np.ascontiguousarray(starts - starts[0]), np.ascontiguousarray(used)
 
 
-def _weights(spec: FileSpec, first: int, name: str, column: Any) -> Any:
-    _no_nulls(spec, first, name, column)
-    try:
-        return np.ascontiguousarray(column.cast(pa.float32()).to_numpy(zero_copy_only=False))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidError(f"`{spec.path}`: column `{name}`: expected weights: {error}") from None
-
-
-def _no_nulls(spec: FileSpec, first: int, name: str, column: Any) -> None:
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise InvalidError(
-            f"`{spec.path}`: row {first + row}: column `{name}` is empty, expected a name"
-        )
+def _weights(table: Table, name: str) -> Iterator[Any]:
+    if table.dtype(name) is None:
+        raise InvalidError(f"`{table.path}`: column `{name}`: expected weights, found text")
+    for rows in table.numbers([name], np.dtype(np.float32), "nan"):
+        yield np.ascontiguousarray(rows[:, 0])

@@ -3,7 +3,8 @@
 A checkpoint is a directory `checkpoints/<number>` with `tensors.safetensors` and `state.json`;
 the file `checkpoints/latest` holds the number of the last complete one. The pointer is replaced
 only after the directory is on the device, so a crash costs at most the batches since the last
-checkpoint. Reading unpickles nothing.
+checkpoint. Both files are read only if their checksums fit; a damaged checkpoint is skipped in
+favour of the one before. Reading unpickles nothing.
 
 PyTorch's random state is not part of it: each batch seeds the generator with a function of
 (seed, epoch, batch), so a resumed run drops out the same units as an uninterrupted one.
@@ -11,7 +12,7 @@ PyTorch's random state is not part of it: each batch seeds the generator with a 
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,15 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.errors import CorruptError, VersionError
+from outercore.sealed import checksum_of, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import RESUME
 
-VERSION = 1
+VERSION = 2
+"""Of version 1 there are no checksums; it is still read."""
 _POINTER = "latest"
+_TENSORS = "tensors.safetensors"
+_STATE = "state.json"
 
 
 @dataclass
@@ -75,51 +80,87 @@ class Checkpoints:
     def __init__(self, directory: Path, storage: Storage | None = None) -> None:
         self._directory = directory
         self._storage = storage or Storage()
+        self._loaded: int | None = None
 
     def save(self, snapshot: Snapshot) -> Path:
         """Writes a checkpoint and makes it the latest.
 
         Errors: `NoSpaceError` and `DeviceError`; the checkpoint before stays the latest.
         """
-        number = (self._latest() or 0) + 1
+        # After a damaged one was skipped, the next takes its number.
+        number = (self._loaded or self._latest() or 0) + 1
         directory = self._directory / f"{number:06d}"
-        state = {"version": VERSION, "position": asdict(snapshot.position)}
+        data = save({name: value.contiguous() for name, value in snapshot.tensors.items()})
+        state = {
+            "version": VERSION,
+            "position": asdict(snapshot.position),
+            _TENSORS: checksum_of(data),
+        }
         with device_errors(f"checkpoint `{directory}`", RESUME):
             # What a crash left behind under this number was never pointed to.
             self._storage.remove_tree(directory)
             self._storage.make_directory(directory)
-            tensors = {name: value.contiguous() for name, value in snapshot.tensors.items()}
-            self._storage.write(directory / "tensors.safetensors", save(tensors))
-            self._storage.write(directory / "state.json", _to_json(state))
+            self._storage.write(directory / _TENSORS, data)
+            self._storage.write(directory / _STATE, seal(state))
             self._storage.sync_directory(directory)
             self._storage.sync_directory(self._directory)
             replace_file(self._storage, self._directory / _POINTER, f"{number:06d}\n".encode())
+            self._loaded = number
             self._remove_before(number - 1)
         return directory
 
-    def load(self) -> Snapshot | None:
-        """The latest checkpoint, `None` where there is none yet.
+    def load(self, note: Callable[[str], None] = lambda _: None) -> Snapshot | None:
+        """The latest intact checkpoint, `None` where there is none yet.
 
-        Errors: `CorruptError` and `VersionError` name the file.
+        `note` is told which damaged one is skipped and why. What is trained again from the one
+        before gives the same bits.
+
+        Errors: `CorruptError` where no kept checkpoint is intact, `VersionError`; they name the
+        file.
         """
-        number = self._latest()
-        if number is None:
-            return None
-        directory = self._directory / f"{number:06d}"
+        damages = []
         try:
-            state = json.loads((directory / "state.json").read_bytes())
-            tensors = load((directory / "tensors.safetensors").read_bytes())
+            latest = self._latest()
+            if latest is None:
+                return None
+        except CorruptError as error:
+            latest = None
+            damages.append(str(error))
+        for number in self._candidates(latest):
+            try:
+                snapshot = self._read(self._directory / f"{number:06d}")
+            except CorruptError as error:
+                damages.append(str(error))
+                continue
+            for damage in damages:
+                note(f"warning: {damage}; training resumes from checkpoint {number:06d}")
+            self._loaded = number
+            return snapshot
+        raise CorruptError(
+            f"{damages[0]}\nhint: no other checkpoint in `{self._directory}` is intact; restore "
+            "the run from a copy, or train again with another `--out`"
+        )
+
+    def _read(self, directory: Path) -> Snapshot:
+        what = f"checkpoint `{directory}`"
+        try:
+            state = unseal((directory / _STATE).read_bytes(), f"{what}: `{_STATE}`", since=VERSION)
+            version = state.get("version")
+            if version not in (1, VERSION):
+                raise VersionError(
+                    f"{what}: expected version {VERSION}, found {version}\n"
+                    "hint: resume it with the Outercore that wrote it"
+                )
+            data = (directory / _TENSORS).read_bytes()
+            if version == VERSION and (found := checksum_of(data)) != state.get(_TENSORS):
+                raise CorruptError(
+                    f"{what}: `{_TENSORS}`: found checksum {found}, expected {state.get(_TENSORS)}"
+                )
+            tensors = load(data)
         except (OSError, ValueError, SafetensorError) as error:
-            raise CorruptError(
-                f"checkpoint `{directory}`: {error}\n"
-                f"hint: write the number of another checkpoint to `{self._directory / _POINTER}`, "
-                "or start the run again"
-            ) from error
-        if state.get("version") != VERSION:
-            raise VersionError(
-                f"checkpoint `{directory}`: expected version {VERSION}, "
-                f"found {state.get('version')}\nhint: resume it with the Outercore that wrote it"
-            )
+            if isinstance(error, (CorruptError, VersionError)):
+                raise
+            raise CorruptError(f"{what}: {error}") from error
         known = {item.name for item in fields(Position)}
         values = {name: value for name, value in state["position"].items() if name in known}
         return Snapshot(Position(**values), tensors)
@@ -128,10 +169,19 @@ class Checkpoints:
         pointer = self._directory / _POINTER
         if not pointer.exists():
             return None
-        text = pointer.read_text().strip()
-        if not text.isdecimal():
-            raise CorruptError(f"`{pointer}`: expected the number of a checkpoint, found `{text}`")
+        text = pointer.read_bytes().decode("latin1").strip()
+        if not (text.isascii() and text.isdecimal()):
+            raise CorruptError(f"`{pointer}`: expected the number of a checkpoint, found {text!r}")
         return int(text)
+
+    def _candidates(self, latest: int | None) -> list[int]:
+        """The numbers of all checkpoints, the latest first, then from the newest on.
+
+        Checksums tell a whole one: also one that a crash kept from being the latest will do.
+        """
+        found = {int(one.name) for one in self._directory.iterdir() if one.name.isdecimal()}
+        others = sorted(found - {latest}, reverse=True)
+        return others if latest is None else [latest, *others]
 
     def _remove_before(self, oldest: int) -> None:
         for directory in self._directory.iterdir():
@@ -180,7 +230,3 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
         for name, value in tensors.items()
         if name.startswith(prefix)
     }
-
-
-def _to_json(state: dict[str, Any]) -> bytes:
-    return json.dumps(state, allow_nan=False).encode()

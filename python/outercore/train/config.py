@@ -14,7 +14,8 @@ ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
 Jumping = Literal["none", "cat", "max"]
 Validation = Literal["auto", "sampled", "full"]
-MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro"]
+TaskName = Literal["classification", "multi-label", "regression"]
+MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro", "r2", "mse", "mae"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
 RESUME = "go on with `outercore train --resume RUN`"
@@ -133,8 +134,11 @@ class RunConfig:
     `full` by exact layer-wise inference over all neighbours, `sampled` with the training
     fan-outs; `auto` is `full` up to two million edges. The final scores are always exact.
     """
+    task: Literal["auto", TaskName] = "auto"
+    """What the labels are; `auto` tells by their type, shape and values."""
     metric: MetricName = "auto"
-    """`auto`: ROC-AUC for two classes and for several labels a node, else accuracy."""
+    """`auto`: ROC-AUC for two classes and for several labels a node, R2 for numbers, else accuracy.
+    """
     device: Device = "auto"
     checkpoint_batches: int = 0
     """A checkpoint after this many batches, besides the one of each epoch; 0 for none."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import BudgetError
+from outercore.storage import device_errors
 from outercore.train.config import SamplingConfig
 from outercore.train.degrees import largest_window
 from outercore.train.loaders import Loaders
@@ -101,7 +102,8 @@ class Inference:
         if isinstance(self._model, Perceptron):
             yield from self.sampled(nodes, "inference")
             return
-        self._scratch.mkdir(parents=True, exist_ok=True)
+        with device_errors(f"layer states `{self._scratch}`"):
+            self._scratch.mkdir(parents=True, exist_ok=True)
         with (
             _evaluating(self._model),
             tempfile.TemporaryDirectory(prefix="layers-", dir=self._scratch) as directory,

@@ -18,17 +18,21 @@ LoaderFactory = Callable[..., Any]
 
 
 def neighbor_loader(*arguments: Any, **options: Any) -> Any:
-    """`outercore.NeighborLoader`, imported at the first call."""
+    """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
+
+    A run trains and scores in one process, whatever process group there is: it takes all seeds.
+    """
     from outercore.loader import NeighborLoader
 
-    return NeighborLoader(*arguments, **options)
+    return NeighborLoader(*arguments, arrays=(), rank=0, world_size=1, **options)
 
 
 def beside_degrees(error: BudgetError, degrees: int) -> BudgetError:
     """What a loader says of its part of the budget, with the bytes that in-degrees take of it."""
     if not degrees:
         return error
-    return BudgetError(f"{error}\nhint: the in-degrees take {format_size(degrees)} besides")
+    needed = None if error.needed is None else error.needed + degrees
+    return BudgetError(f"{error}\nhint: the in-degrees take {format_size(degrees)} besides", needed)
 
 
 class Loaders:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from outercore import record as records
-from outercore.errors import BudgetError, InterruptError, InvalidError, NotFoundError
+from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.storage import Storage
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
@@ -19,12 +19,14 @@ from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.meter import Meter
+from outercore.train.metrics import Errors
 from outercore.train.models import Network, build_model
 from outercore.train.observe import EpochReport, Observer
 from outercore.train.run_directory import RunDirectory
 from outercore.train.saved import save_model
 from outercore.train.scalars import Scalars
 from outercore.train.scoring import Scoring
+from outercore.train.splits import nodes_of
 from outercore.train.stopping import StopRequest
 from outercore.train.summary import describe
 from outercore.train.tasks import array_key, detect_task
@@ -61,8 +63,13 @@ class Trainer:
         self._storage = storage or Storage()
         self._command = command
         self._device = _device(config.run.device)
-        self._task = detect_task(graph, config.sampling.labels, config.run.metric)
-        self._require_split(config.sampling.train)
+        self._task = detect_task(
+            graph,
+            config.sampling.labels,
+            config.run.metric,
+            config.run.task,
+            nodes_of(graph, config.sampling.train),
+        )
         features = _width(graph, config.sampling.features)
         torch.manual_seed(derived_seed(config.run.seed))
         self._model = build_model(config.model, config.layers, features, self._task.outputs)
@@ -100,6 +107,11 @@ class Trainer:
         self._prepare()
         scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
         self._observer.started(self._described["description"])
+        if unused := self._described["data_set"]["unused_edge_arrays"]:
+            self._observer.note(
+                f"model `{self._config.model.kind}` does not use the data set's edge arrays: "
+                f"{', '.join(unused)}"
+            )
         # Stopped in the final scores, it has nothing left to train.
         if resumed and not self._position.finished:
             self._observer.resumed(self._position.epoch, self._position.batch)
@@ -124,7 +136,7 @@ class Trainer:
             self._run.remove_scratch()
 
     def _restore(self) -> bool:
-        snapshot = self._checkpoints.load()
+        snapshot = self._checkpoints.load(self._observer.note)
         if snapshot is None:
             return False
         self._best = unpack(snapshot.tensors, self._model, self._adam)
@@ -156,7 +168,7 @@ class Trainer:
             self._task,
             run=str(self._run.path),
             device=str(self._device),
-            validation="full" if self._scoring.validates_fully() else "sampled",
+            validation=self._scoring.validation_kind(),
         )
 
     def _train_epoch(self) -> None:
@@ -216,11 +228,12 @@ class Trainer:
         logits = self._model(batch, degrees)
         loss = self._task.loss(logits, batch.y[: batch.batch_size])
         value = float(loss.detach())
-        if not math.isfinite(value):
+        if not (math.isfinite(value) and value >= 0):
+            expected = "a finite loss" if value >= 0 or math.isnan(value) else "a loss of 0 or more"
             raise InvalidError(
-                f"epoch {position.epoch + 1}, batch {position.batch + 1}: expected a finite loss, "
-                f"found {value}\nhint: lower `--learning-rate`, or check the features for "
-                "infinite values"
+                f"epoch {position.epoch + 1}, batch {position.batch + 1}: expected {expected}, "
+                f"found {value}\nhint: lower `--learning-rate`, or check features and labels for "
+                "infinite or huge values"
             )
         loss.backward()
         self._adam.step()
@@ -232,7 +245,7 @@ class Trainer:
         started = time.perf_counter()
         with self._timeline.span("validate", epoch=position.epoch):
             score = self._scoring.validation()
-        best = position.best_score is None or (score is not None and score > position.best_score)
+        best = self._task.better(score, position.best_score)
         if best:
             position.best_score, position.best_epoch = score, position.epoch
             self._best = {
@@ -266,10 +279,19 @@ class Trainer:
         self._model.load_state_dict(self._best)
         self._loaders.release_training()
         with self._timeline.span("final scores"):
-            scores = self._scoring.final()
+            metrics = self._scoring.final()
+        scores = {name: metric.value() for name, metric in metrics.items()}
+        errors = {
+            name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
+        }
         best_epoch = self._position.best_epoch
         self._save_best({**scores, "epoch": best_epoch})
-        return {"metric": self._task.metric_name, "best_epoch": best_epoch, "scores": scores}
+        return {
+            "metric": self._task.metric_name,
+            "best_epoch": best_epoch,
+            "scores": scores,
+            **({"errors": errors} if errors else {}),
+        }
 
     def _checkpoint(self) -> None:
         with self._timeline.span("checkpoint"):
@@ -297,14 +319,6 @@ class Trainer:
             scores,
             self._storage,
         )
-
-    def _require_split(self, name: str) -> None:
-        if name not in self._graph.splits:
-            known = ", ".join(f"`{split}`" for split in self._graph.splits) or "none"
-            raise NotFoundError(
-                f"data set `{self._graph.root}`: no split `{name}`; it has {known}\n"
-                f"hint: import it with `--split {name}=FILE`"
-            )
 
     def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
         record = {

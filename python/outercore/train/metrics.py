@@ -11,7 +11,7 @@ from outercore.errors import InvalidError
 
 
 class Metric(Protocol):
-    """A score in `0..=1`, larger is better, accumulated batch by batch."""
+    """A score, accumulated batch by batch; larger is better, but for errors (`mse`, `mae`)."""
 
     name: str
 
@@ -19,7 +19,7 @@ class Metric(Protocol):
         """Takes in a batch.
 
         Shapes: `scores` [rows, outputs]; `labels` [rows] class numbers (negative: none), or
-        [rows, outputs] of 0, 1 and NaN (none).
+        [rows, outputs] of 0, 1 and NaN or -1 (none), or of numbers and NaN (none).
         """
 
     def value(self) -> float | None:
@@ -70,7 +70,7 @@ class RocAuc:
             self._scores.append(scores[:, 1:2] - scores[:, 0:1])
             self._labels.append(labels[:, None].astype(np.int8))
             return
-        known = np.where(np.isnan(labels), -1, labels)
+        known = np.where(labels >= 0, labels, -1)
         self._scores.append(scores.astype(np.float32))
         self._labels.append(known.astype(np.int8))
 
@@ -106,7 +106,7 @@ class F1:
             actual = one_hot[labels[rows].astype(np.int64)]
             known = np.ones_like(actual)
         else:
-            known = ~np.isnan(labels)
+            known = labels >= 0
             predicted, actual = scores > 0, np.where(known, labels, 0) > 0
         counts = np.stack(
             [
@@ -132,6 +132,54 @@ class F1:
         return float(np.mean(2 * np.asarray(hit)[seen] / denominator[seen]))
 
 
+class Errors:
+    """Mean squared error, mean absolute error and R2 of numbers, each the mean over the columns.
+
+    R2 is 1 for exact predictions, 0 for predicting each column's mean; a column whose labels are
+    all alike has none.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._shift: NDArray[np.float64] | None = None
+        self._sums = np.zeros(0)
+
+    def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
+        """Takes in a batch."""
+        labels = labels.astype(np.float64)
+        known = ~np.isnan(labels)
+        actual = np.where(known, labels, 0.0)
+        if self._shift is None:
+            # Sums of squares are taken about a value of the column: else digits are lost where it
+            # is far from 0.
+            first = known.argmax(axis=0)
+            self._shift = actual[first, np.arange(labels.shape[1])]
+            self._sums = np.zeros((5, labels.shape[1]))
+        error = np.where(known, scores.astype(np.float64) - actual, 0.0)
+        shifted = np.where(known, actual - self._shift, 0.0)
+        parts = (known, error**2, np.abs(error), shifted, shifted**2)
+        self._sums += np.stack([part.sum(axis=0) for part in parts])
+
+    def values(self) -> dict[str, float | None]:
+        """All three so far; `None` where one is not defined."""
+        if self._shift is None or not self._sums[0].any():
+            return dict.fromkeys(("mse", "mae", "r2"))
+        count, squares, absolute, total, total_squares = self._sums[:, self._sums[0] > 0]
+        spread = total_squares - total**2 / count
+        # Less than rounding leaves of labels that are all alike.
+        varied = spread > 1e-12 * np.maximum(total_squares, 1e-300)
+        shares = 1 - squares[varied] / spread[varied]
+        return {
+            "mse": float((squares / count).mean()),
+            "mae": float((absolute / count).mean()),
+            "r2": float(shares.mean()) if len(shares) else None,
+        }
+
+    def value(self) -> float | None:
+        """The one by which epochs are compared."""
+        return self.values()[self.name]
+
+
 def build_metric(name: str) -> Metric:
     """A fresh accumulator of the metric `name`."""
     if name == "accuracy":
@@ -140,7 +188,11 @@ def build_metric(name: str) -> Metric:
         return RocAuc()
     if name in ("f1_micro", "f1_macro"):
         return F1(name.removeprefix("f1_"))
-    raise InvalidError(f"metric: expected accuracy, roc_auc, f1_micro or f1_macro; found `{name}`")
+    if name in ("mse", "mae", "r2"):
+        return Errors(name)
+    raise InvalidError(
+        f"metric: expected accuracy, roc_auc, f1_micro, f1_macro, mse, mae or r2; found `{name}`"
+    )
 
 
 def _area(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float | None:

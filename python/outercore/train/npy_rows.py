@@ -1,8 +1,9 @@
-"""`.npy` files written row by row: layer states between loaders, and predictions."""
+"""`.npy` files written row by row: layer states between loaders."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from outercore.errors import InternalError
+from outercore.outputs import npy_header
 from outercore.storage import device_errors
-from outercore.train.config import RESUME
 
 _DATA_OFFSET = 4096
 
@@ -31,15 +32,15 @@ class NpyRows:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> NpyRows:
-        with device_errors(f"array `{self.path}`", RESUME):
+        with device_errors(f"array `{self.path}`"):
             self._file = self._partial.open("wb")
-            self._file.write(self._header())
+            self._file.write(npy_header(self._dtype.str, self._shape))
         return self
 
     def append(self, rows: NDArray) -> None:
         """Writes the next rows."""
         assert self._file is not None
-        with device_errors(f"array `{self.path}`", RESUME):
+        with device_errors(f"array `{self.path}`"):
             self._file.write(np.ascontiguousarray(rows, self._dtype).data)
         self._written += len(rows)
 
@@ -51,14 +52,17 @@ class NpyRows:
     ) -> None:
         assert self._file is not None
         if kind is not None:
-            self._file.close()
-            self._partial.unlink(missing_ok=True)
+            # What is buffered is written once more, and on a full device fails once more.
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
             return
         if self._written != self._shape[0]:
             raise InternalError(
                 f"array `{self.path}`: expected {self._shape[0]} rows, got {self._written}"
             )
-        with device_errors(f"array `{self.path}`", RESUME):
+        with device_errors(f"array `{self.path}`"):
             self._file.close()
             self._partial.replace(self.path)
 
@@ -85,8 +89,3 @@ class NpyRows:
     @property
     def _partial(self) -> Path:
         return self.path.with_name(f".{self.path.name}.partial")
-
-    def _header(self) -> bytes:
-        described = {"descr": self._dtype.str, "fortran_order": False, "shape": self._shape}
-        header = repr(described).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
-        return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header

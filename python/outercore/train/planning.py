@@ -6,6 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import outercore
 from outercore import _native
 from outercore.errors import BudgetError
@@ -13,6 +15,7 @@ from outercore.graph import Graph
 from outercore.sizes import parse_size
 from outercore.train.config import TrainConfig
 from outercore.train.loaders import beside_degrees
+from outercore.train.splits import nodes_of
 
 
 def plan_training(data_set: Path, config: TrainConfig) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def _plan(graph: Graph, config: TrainConfig, memory: int, degrees: int) -> dict[
     if roles.get("features"):
         described["features"] = roles["features"]
     try:
-        return _native.plan(Path(graph.root), described, graph.split(sampling.train))
+        return _native.plan(Path(graph.root), described, nodes_of(graph, sampling.train))
     except BudgetError as error:
         raise beside_degrees(error, degrees) from None
 
@@ -71,8 +74,9 @@ def _label_bytes(graph: Graph) -> int:
     key = graph.manifest["roles"].get("labels")
     if key is None:
         return 0
-    shape = graph.manifest["arrays"][key]["shape"]
-    if len(shape) > 1:
-        return 4 * prod(shape)
+    entry = graph.manifest["arrays"][key]
+    shape = entry["shape"]
+    if "float" in entry["dtype"]:
+        return np.dtype(entry["dtype"]).itemsize * prod(shape)
     width = 1 if graph.num_classes <= 128 else 2 if graph.num_classes <= 1 << 15 else 4
     return width * shape[0]

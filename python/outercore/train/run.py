@@ -12,21 +12,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError, OutercoreError
+from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
-from outercore.storage import require_directory_of, require_free
+from outercore.outputs import VALUES, NodeValues, check_output, node_values
+from outercore.ranks import require_one_process
+from outercore.run_places import new_run, only_run
+from outercore.split_names import find_split
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.loop import Trainer
+from outercore.train.metrics import Errors
 from outercore.train.models import Network
-from outercore.train.npy_rows import NpyRows
 from outercore.train.observe import Observer
-from outercore.train.run_directory import RunDirectory, is_data_set, made_by, next_free
+from outercore.train.run_directory import RunDirectory, is_data_set, made_by
 from outercore.train.saved import SavedModel, load_model
+from outercore.train.splits import nodes_of, with_splits
 from outercore.train.stopping import StopRequest, stop_on_signals
+from outercore.train.tasks import Task
 
+_COMMAND = "outercore train"
 _SCRATCH = "scratch"
 """Beside a model, where layer states lie while it is scored."""
 
@@ -56,17 +62,15 @@ def train(
     Errors: `InterruptError` after Ctrl-C or SIGTERM, with everything in a checkpoint; the
     kinds of `oc.open` and `oc.NeighborLoader`.
     """
-    config = config or TrainConfig()
+    require_one_process("outercore train")
+    config, observer = config or TrainConfig(), observer or Observer()
     graph = open_graph(Path(data_set))
-    if out is None:
-        name = Path(graph.root).resolve().name
-        out = next_free(Path("runs"), f"{name}-{config.model.kind}")
-    run = RunDirectory.create(Path(out), graph, config)
-    try:
-        return _fit(graph, config, run, observer, command, open_loader)
-    except OutercoreError:
-        run.discard_if_unused()
-        raise
+    config = replace(config, sampling=with_splits(graph, config.sampling, observer.note))
+    name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
+    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
+        run = RunDirectory.create(path, graph, config)
+        with run.training(new=True):
+            return _fit(graph, config, run, observer, command, open_loader)
 
 
 def resume(
@@ -84,19 +88,34 @@ def resume(
 
     `far` is another memory server than the run had, `False` for none.
 
-    Errors: `InvalidError` where the data set changed since; else as `train`.
+    Errors: `InvalidError` where an array that the run reads changed since, or another process
+    trains the run; else as `train`.
     """
+    require_one_process("outercore train")
     directory = RunDirectory.open(Path(run))
-    graph = open_graph(directory.data_set)
-    directory.require_same(graph)
-    if directory.finished:
-        if observer is not None:
-            observer.note(f"run {directory.path} is finished: there is nothing to go on with")
-        return directory.record()
-    config = directory.config()
-    if far is not None:
-        config = replace(config, budget=replace(config.budget, far=far or None))
-    return _fit(graph, config, directory, observer, command, open_loader)
+    observer = observer or Observer()
+    with only_run(directory.path, _COMMAND):
+        graph = open_graph(directory.data_set)
+        directory.require_same(graph)
+        if directory.finished and _intact(directory, observer):
+            observer.note(f"run {directory.path} is finished: there is nothing to resume")
+            return directory.record()
+        config = directory.config()
+        if far is not None:
+            config = replace(config, budget=replace(config.budget, far=far or None))
+        with directory.training(new=False):
+            return _fit(graph, config, directory, observer, command, open_loader)
+
+
+def _intact(run: RunDirectory, observer: Observer) -> bool:
+    """Whether the model of a finished run is as it was written; if not, says so."""
+    try:
+        load_model(run.model)
+    except CorruptError as error:
+        first = str(error).partition("\n")[0]
+        observer.note(f"warning: {first}; it is written again from the last checkpoint")
+        return False
+    return True
 
 
 def evaluate(
@@ -117,18 +136,21 @@ def evaluate(
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `predictions` and `logits` name `.npy` files to write, one
-    row a node of the split, in its order; `overwrite` lets them replace files. `far` is
+    stands for every node, in order. `predictions` and `logits` name files to write, one row a node
+    of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
+    `overwrite` lets them replace files. `far` is
     used where it holds the data set for good.
 
     Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
     or a run of `outercore embed` in place of a model, for a file that is there already, and where
     the data set's features do not fit.
     """
+    for option, file in (("predictions", predictions), ("logits", logits)):
+        if file is not None:
+            check_output(Path(file), VALUES, option=option, overwrite=overwrite)
+    if predictions is not None and predictions == logits:
+        raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = _model_directory(Path(model))
-    for file in (Path(given) for given in (predictions, logits) if given is not None):
-        require_free(file, overwrite=overwrite)
-        require_directory_of(file)
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
@@ -149,13 +171,13 @@ def evaluate(
         stack.callback(_remove_empty, directory / _SCRATCH)
         stack.callback(loaders.close)
         stack.enter_context(stop_on_signals(stop))
-        labels_out, logits_out = _outputs(stack, saved, rows, predictions, logits)
+        labels_out, logits_out = _outputs(stack, graph, saved.task, rows, predictions, logits)
         for prediction in inference.sampled(nodes) if sampled else inference.exact(nodes):
-            metric.update(prediction.logits, prediction.labels)
+            saved.task.update(metric, prediction.logits, prediction.labels)
             if labels_out is not None:
-                labels_out.append(saved.task.predictions(prediction.logits))
+                labels_out.append(prediction.nodes, saved.task.predictions(prediction.logits))
             if logits_out is not None:
-                logits_out.append(prediction.logits)
+                logits_out.append(prediction.nodes, saved.task.scores(prediction.logits))
     return {
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
@@ -164,6 +186,7 @@ def evaluate(
         "neighbours": "sampled" if sampled else "all",
         "metric": metric.name,
         "score": metric.value(),
+        **(metric.values() if isinstance(metric, Errors) else {}),
     }
 
 
@@ -269,29 +292,24 @@ def _inference(
 
 
 def _nodes(graph: Any, split: str) -> NDArray[np.int64]:
-    if split == "all":
+    if split == "all" and find_split(split, graph.splits) is None:
         return np.arange(graph.num_nodes)
-    if split not in graph.splits:
-        known = ", ".join([*graph.splits, "all"])
-        raise NotFoundError(f"data set `{graph.root}`: no split `{split}`; it has {known}")
-    return graph.split(split)
+    return nodes_of(graph, split)
 
 
 def _outputs(
     stack: ExitStack,
-    saved: SavedModel,
+    graph: Any,
+    task: Task,
     rows: int,
     predictions: str | Path | None,
     logits: str | Path | None,
-) -> tuple[NpyRows | None, NpyRows | None]:
-    outputs = saved.task.outputs
+) -> tuple[NodeValues | None, NodeValues | None]:
     labels_out = logits_out = None
     if predictions is not None:
-        if saved.task.kind == "classes":
-            labels_out = NpyRows(Path(predictions), (rows,), np.int64)
-        else:
-            labels_out = NpyRows(Path(predictions), (rows, outputs), np.uint8)
-        stack.enter_context(labels_out)
+        writer = node_values(Path(predictions), graph, task.shape(rows), task.dtype)
+        labels_out = stack.enter_context(writer)
     if logits is not None:
-        logits_out = stack.enter_context(NpyRows(Path(logits), (rows, outputs)))
+        shape = (rows, task.outputs)
+        logits_out = stack.enter_context(node_values(Path(logits), graph, shape, np.float32))
     return labels_out, logits_out

@@ -5,14 +5,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from outercore.configuration import Configuration
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import (
+    CorruptError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+)
+from outercore.run_places import LOCK
+from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
-from outercore.train.config import TrainConfig
+from outercore.train.config import SamplingConfig, TrainConfig
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,32 +54,32 @@ class AnyRunDirectory:
     ) -> Self:
         """Makes a new run; `more` is remembered with the configuration.
 
-        Errors: `InvalidError` where `path` already is one, or has something by a name that runs
-        write or empty.
+        Errors: `InvalidError` where `path` already is one, or has anything else in it.
         """
         run = cls(path, storage)
         if run._config.exists():
             raise InvalidError(
                 f"run `{path}` exists already\n"
-                f"hint: go on with it by `--resume {path}`, or choose another `--out`"
+                f"hint: `outercore {cls.verb} --resume {path}` resumes it; or choose another "
+                "`--out`"
             )
-        taken = next((one for one in run._made if _has_content(one)), None)
+        taken = next((one for one in _entries(path) if _has_content(one)), None)
         if taken is not None:
             raise InvalidError(
-                f"run `{path}`: `{taken.name}` is there already, and a run writes to it\n"
+                f"run `{path}`: `{taken.name}` is there already, expected an empty directory\n"
                 "hint: choose another `--out`"
             )
         described = {
             "data_set": str(Path(graph.root).resolve()),
-            "fingerprint": cls.identity_of(graph),
+            "fingerprint": cls.identity_of(graph, config),
             "config": config.to_dict(),
             **(more or {}),
         }
         run._own = [directory for directory in run._directories if not directory.exists()]
-        with device_errors(f"run `{path}`"):
+        with run.training(new=True), device_errors(f"run `{path}`"):
             run._storage.make_directory(path)
             run._storage.make_directory(run.state)
-            replace_file(run._storage, run._config, _to_json(described))
+            run._describe(described)
         return run
 
     @classmethod
@@ -98,9 +106,9 @@ class AnyRunDirectory:
         return run
 
     @staticmethod
-    def identity_of(graph: Graph) -> str:
-        """What tells the data set from another one, and from itself once it has changed."""
-        return fingerprint(graph.manifest)
+    def identity_of(graph: Graph, config: Configuration) -> str:
+        """A digest of the arrays that a run reads; others may come and go."""
+        raise NotImplementedError
 
     @property
     def state(self) -> Path:
@@ -123,12 +131,38 @@ class AnyRunDirectory:
         return Path(self._described()["data_set"])
 
     def require_same(self, graph: Graph) -> None:
-        """Raises `InvalidError` where the data set changed since the run began."""
-        if self._described()["fingerprint"] != self.identity_of(graph):
+        """Raises `InvalidError` where an array that the run reads changed since it began."""
+        known = self._described()["fingerprint"]
+        # Older versions took a digest of the whole manifest.
+        if known not in (self.identity_of(graph, self.config()), fingerprint(graph.manifest)):
             raise InvalidError(
                 f"run `{self.path}`: data set `{graph.root}` changed since the run began, so it "
                 "cannot be resumed exactly\nhint: start a new run"
             )
+
+    def config(self) -> Any:
+        """The run's configuration."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def training(self, *, new: bool) -> Iterator[None]:
+        """Within the block the run is made or trained.
+
+        A new one that fails without a checkpoint is removed. The error of a full device says what
+        works once there is space.
+        """
+        try:
+            yield
+        except OutercoreError as error:
+            if new:
+                self.discard_if_unused()
+            if not isinstance(error, NoSpaceError):
+                raise
+            then = "run the same command again"
+            if self._config.exists():
+                then = f"resume with `outercore {self.verb} --resume {self.path}`"
+            first = str(error).partition("\nhint: ")[0]
+            raise NoSpaceError(f"{first}\nhint: free some space, then {then}") from error
 
     def write_record(self, record: dict[str, Any]) -> None:
         """Replaces `record.json`."""
@@ -144,7 +178,14 @@ class AnyRunDirectory:
         """
         if not self._record.exists():
             raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
-        return json.loads(self._record.read_text())
+        try:
+            found: dict[str, Any] = json.loads(self._record.read_bytes())
+        except ValueError as error:
+            raise CorruptError(
+                f"run record `{self._record}`: expected JSON, found: {error}\n"
+                f"hint: `outercore {self.verb} --resume {self.path}` writes it again"
+            ) from None
+        return found
 
     def discard_if_unused(self) -> None:
         """Removes what the run made since `create` where no checkpoint was ever taken.
@@ -168,11 +209,6 @@ class AnyRunDirectory:
         return (self.state, self.scalars)
 
     @property
-    def _made(self) -> tuple[Path, ...]:
-        """All that a run writes over or empties."""
-        return (*self._directories, self._record)
-
-    @property
     def _config(self) -> Path:
         return self.path / "config.json"
 
@@ -182,9 +218,17 @@ class AnyRunDirectory:
 
     def _described(self) -> dict[str, Any]:
         try:
-            return json.loads(self._config.read_text())
-        except json.JSONDecodeError as error:
-            raise InvalidError(f"`{self._config}`: expected JSON, found: {error}") from None
+            # Older versions wrote no checksum.
+            return unseal(self._config.read_bytes(), f"`{self._config}`", since=1)
+        except CorruptError as error:
+            raise CorruptError(
+                f"{error}\nhint: restore the file from a copy, or begin a new run"
+            ) from None
+
+    def _describe(self, described: dict[str, Any]) -> None:
+        """Replaces `config.json`."""
+        with device_errors(f"`{self._config}`"):
+            replace_file(self._storage, self._config, seal(described))
 
 
 class RunDirectory(AnyRunDirectory):
@@ -229,19 +273,50 @@ class RunDirectory(AnyRunDirectory):
         """Whether the run came to its end, with its model and the scores."""
         if not (self._record.exists() and (self.model / "model.json").exists()):
             return False
-        return bool(self.record()["status"] == "finished")
+        try:
+            return bool(self.record()["status"] == "finished")
+        except CorruptError:
+            # It is written again at the end.
+            return False
+
+    @staticmethod
+    def identity_of(graph: Graph, config: Configuration) -> str:
+        """A digest of the topology, and of the features, labels and splits that `config` names."""
+        assert isinstance(config, TrainConfig)
+        return fingerprint(_read_by(graph.manifest, config.sampling))
 
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""
-        self._storage.remove_tree(self.scratch)
+        with device_errors(f"layer states `{self.scratch}`"):
+            self._storage.remove_tree(self.scratch)
 
     @property
     def _directories(self) -> tuple[Path, ...]:
         return (*super()._directories, self.scratch)
 
-    @property
-    def _made(self) -> tuple[Path, ...]:
-        return (*super()._made, self.model)
+
+def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, Any]:
+    """What a training reads of a data set: counts, and the checksums of its arrays."""
+    roles = manifest.get("roles", {})
+    splits = roles.get("splits", {})
+    keys = ["edges/edge/offsets", "edges/edge/sources"]
+    for name, role in ((sampling.features, "features"), (sampling.labels, "labels")):
+        of_role = roles.get(role) if name in ("x", "y") else None
+        keys.append(of_role or f"nodes/node/{name}")
+    keys += [
+        splits[name] for name in (sampling.train, sampling.valid, sampling.test) if name in splits
+    ]
+    arrays = {
+        key: [entry["dtype"], entry["shape"], entry["checksum"]]
+        for key, entry in manifest["arrays"].items()
+        if key in keys
+    }
+    return {
+        "nodes": manifest["node_types"]["node"]["count"],
+        "undirected": bool(manifest["edge_types"]["edge"].get("undirected")),
+        "classes": roles.get("classes"),
+        "arrays": arrays,
+    }
 
 
 def is_data_set(path: Path) -> bool:
@@ -259,6 +334,13 @@ def made_by(path: Path) -> str | None:
     return next((verb for group, verb in own.items() if group in groups), None)
 
 
+def _entries(path: Path) -> list[Path]:
+    """What is in the directory `path`, if there is one, beside what a crash left of a run that was
+    just made."""
+    ours = (LOCK, ".config.json.tmp")
+    return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
+
+
 def _has_content(path: Path) -> bool:
     """Whether something is lost when it is written over or emptied."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
@@ -268,14 +350,6 @@ def fingerprint(manifest: dict[str, Any]) -> str:
     """A digest of all that the manifest says, checksums of the arrays included."""
     text = json.dumps(manifest, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def next_free(parent: Path, stem: str) -> Path:
-    """`parent/stem-1`, or the first number that is not taken."""
-    number = 1
-    while (parent / f"{stem}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{number}"
 
 
 def _to_json(value: dict[str, Any]) -> bytes:

@@ -1,4 +1,7 @@
-"""Trained models on disk: safetensors for the weights, JSON for what they mean."""
+"""Trained models on disk: safetensors for the weights, JSON for what they mean.
+
+Both carry checksums, the weights in their header.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,15 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.errors import CorruptError, NotFoundError, VersionError
+from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import ModelConfig, TrainConfig
 from outercore.train.models import Network, Perceptron, build_model
 from outercore.train.tasks import Task
 
 _FORMAT = "outercore-model"
-_VERSION = 1
+_VERSION = 2
+"""Of version 1 there are no checksums; it is still read."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,8 @@ def save_model(
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
         storage.make_directory(directory)
-        text = json.dumps(described, indent=1) + "\n"
-        replace_file(storage, directory / "model.json", text.encode())
-        data = save(tensors, metadata={"scores": json.dumps(scores)})
-        replace_file(storage, directory / "model.safetensors", data)
+        replace_file(storage, directory / "model.json", seal(described))
+        replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
 
 
 def load_model(directory: Path) -> SavedModel:
@@ -75,15 +78,18 @@ def load_model(directory: Path) -> SavedModel:
             "hint: give a run directory of `outercore train`, or its `model`"
         )
     try:
-        described = json.loads(path.read_text())
-        weights = load((directory / "model.safetensors").read_bytes())
-    except (OSError, ValueError, SafetensorError) as error:
-        raise CorruptError(f"model `{directory}`: {error}") from error
-    if described.get("format") != _FORMAT or described.get("version") != _VERSION:
-        raise VersionError(
-            f"model `{path}`: expected {_FORMAT} version {_VERSION}, found "
-            f"{described.get('format')} version {described.get('version')}"
+        described = unseal(path.read_bytes(), f"model `{directory}`: `model.json`", since=_VERSION)
+        if described.get("format") != _FORMAT or described.get("version") not in (1, _VERSION):
+            raise VersionError(
+                f"model `{path}`: expected {_FORMAT} version {_VERSION}, found "
+                f"{described.get('format')} version {described.get('version')}"
+            )
+        weights = _from_bytes(
+            (directory / "model.safetensors").read_bytes(), summed=described["version"] >= _VERSION
         )
+    except (OSError, ValueError, SafetensorError, CorruptError) as error:
+        what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
+        raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
     config = TrainConfig.from_dict(described["config"])
     model = _build(config.model, described)
     try:
@@ -92,7 +98,51 @@ def load_model(directory: Path) -> SavedModel:
         raise CorruptError(
             f"model `{directory}`: weights do not fit `model.json`: {error}"
         ) from None
-    return SavedModel(model.eval(), Task(**described["task"]), config)
+    return SavedModel(model.eval(), _task(described["task"]), config)
+
+
+def _task(described: dict[str, Any]) -> Task:
+    # JSON has no tuples.
+    units = {name: tuple(described.get(name, ())) for name in ("means", "deviations")}
+    return Task(**{**described, **units})
+
+
+def _to_bytes(tensors: dict[str, Tensor], scores: dict[str, Any]) -> bytes:
+    """Weights as safetensors, whose header has the scores and a checksum of everything else."""
+    metadata = {"scores": json.dumps(scores)}
+    return save(tensors, metadata={**metadata, CHECKSUM: _checksum(tensors, metadata)})
+
+
+def _from_bytes(data: bytes, *, summed: bool) -> dict[str, Tensor]:
+    """The weights in `data`.
+
+    Errors: `CorruptError`, and what safetensors raises, where they are not as they were written.
+    """
+    tensors = load(data)
+    if summed:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        metadata = header.get("__metadata__", {})
+        expected = metadata.pop(CHECKSUM, None)
+        found = _checksum(tensors, metadata)
+        if found != expected:
+            raise ValueError(f"`model.safetensors`: found checksum {found}, expected {expected}")
+    return tensors
+
+
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    parts = [
+        (name, str(value.dtype), list(value.shape), checksum_of(value.numpy().tobytes()))
+        for name, value in sorted(tensors.items())
+    ]
+    return checksum_of(json.dumps([sorted(metadata.items()), parts]).encode())
+
+
+def _way_out(directory: Path) -> str:
+    """What to do about a damaged model."""
+    run = directory.parent
+    if (run / "checkpoints" / "latest").exists():
+        return f"`outercore train --resume {run}` writes it again from the last checkpoint"
+    return "restore it from a copy, or train again"
 
 
 def _build(config: ModelConfig, described: dict[str, Any]) -> Network | Perceptron:

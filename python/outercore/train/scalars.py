@@ -34,6 +34,8 @@ class Scalars:
     def result(self, result: dict[str, Any]) -> None:
         """The final scores, at the best epoch."""
         points = {f"final/{split}": score for split, score in result["scores"].items()}
+        for split, errors in result.get("errors", {}).items():
+            points |= {f"final/{split}_{name}": value for name, value in errors.items()}
         self._file.add(points, result["best_epoch"])
 
     def close(self) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.split_names import normal_split
 from outercore.train.config import TrainConfig
 from outercore.train.inference import Inference, Prediction
+from outercore.train.metrics import Metric
 from outercore.train.tasks import Task
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ class Scoring:
             return self._graph.num_edges <= _FULL_VALIDATION_EDGES
         return chosen == "full"
 
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none` without a validation split."""
+        if self._config.sampling.valid not in self._graph.splits:
+            return "none"
+        return "full" if self.validates_fully() else "sampled"
+
     def validation(self) -> float | None:
         """The score on the validation split; `None` where there is none."""
         name = self._config.sampling.valid
@@ -45,10 +53,10 @@ class Scoring:
             if self.validates_fully()
             else self._inference.sampled(nodes)
         )
-        return self._score(predictions, {name: nodes})[name]
+        return next(iter(self._score(predictions, {name: nodes}).values())).value()
 
-    def final(self) -> dict[str, float | None]:
-        """Exact scores on the validation and the test split, in one pass."""
+    def final(self) -> dict[str, Metric]:
+        """Exact scores on the splits `valid` and `test`, whatever their names, in one pass."""
         sampling = self._config.sampling
         splits = {
             name: self._graph.split(name)
@@ -62,12 +70,12 @@ class Scoring:
 
     def _score(
         self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
-    ) -> dict[str, float | None]:
+    ) -> dict[str, Metric]:
         metrics = {name: self._task.metric() for name in splits}
         members = {name: np.unique(nodes) for name, nodes in splits.items()}
         for prediction in predictions:
             for name, metric in metrics.items():
                 chosen = np.isin(prediction.nodes, members[name])
                 if chosen.any():
-                    metric.update(prediction.logits[chosen], prediction.labels[chosen])
-        return {name: metric.value() for name, metric in metrics.items()}
+                    self._task.update(metric, prediction.logits[chosen], prediction.labels[chosen])
+        return {normal_split(name): metric for name, metric in metrics.items()}

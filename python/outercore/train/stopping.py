@@ -36,7 +36,8 @@ class StopRequest:
 def stop_on_signals(stop: StopRequest) -> Iterator[None]:
     """Within the block the first SIGINT or SIGTERM is a request, a second one ends at once.
 
-    Does nothing outside the main thread, where Python delivers no signals.
+    A signal that the process was started to ignore stays ignored, as a shell expects of commands in
+    the background. Does nothing outside the main thread, where Python delivers no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -47,10 +48,15 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
             raise KeyboardInterrupt
         stop.request()
 
-    handled = (signal.SIGINT, signal.SIGTERM)
+    handled = heeded(signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, handle) for number in handled}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def heeded(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Those signals that the process was not started to ignore."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

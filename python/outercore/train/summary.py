@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore import record as records
+from outercore.batch_arrays import edge_array_names
 from outercore.train.config import TrainConfig
 from outercore.train.models import Network, Perceptron
-from outercore.train.tasks import Task
+from outercore.train.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -32,6 +33,8 @@ def describe(
             "run": run,
             "model": config.model.kind,
             "parameters": sum(value.numel() for value in model.parameters()),
+            "task": TASKS[task.kind],
+            "task_guessed": config.run.task == "auto",
             "metric": task.metric_name,
             "validation": validation,
             "device": device,
@@ -43,6 +46,8 @@ def describe(
             "edges": graph.num_edges,
             "features": model.features,
             "classes": task.outputs,
+            # No model looks at weights, times or features of edges.
+            "unused_edge_arrays": edge_array_names(graph.manifest["arrays"]),
         },
         "machine": {
             **records.machine(),

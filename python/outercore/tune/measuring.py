@@ -201,6 +201,8 @@ class _Tuning:
             self._options[algorithm] = {
                 "pagerank": ["--max-iterations", "10", "--tolerance", "0"],
                 "betweenness": ["--samples", str(min(4, self._graph.nodes))],
+                "closeness": ["--nodes", ",".join(map(str, range(min(64, self._graph.nodes))))],
+                "hits": ["--max-iterations", "5", "--tolerance", "0"],
             }.get(algorithm) or (
                 ["--source", str(self._busiest())] if algorithm in ("bfs", "sssp") else []
             )

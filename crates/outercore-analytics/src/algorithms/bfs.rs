@@ -4,13 +4,41 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 use serde::{Deserialize, Serialize};
 
+use super::predecessors::{self, predecessors};
+use super::starts::Starts;
 use super::{all, is_everywhere};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
-/// What a search takes.
-pub fn need(shape: &GridShape, flow: Flow) -> Need {
+/// Which search; see [`bfs`].
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a> {
+    /// Node ids at which it begins.
+    pub sources: &'a [u64],
+    /// Which way arcs are followed.
+    pub flow: Flow,
+    /// It ends after so many levels.
+    pub cutoff: Option<u32>,
+}
+
+impl<'a> Search<'a> {
+    /// From these sources as far as arcs lead.
+    pub fn new(sources: &'a [u64], flow: Flow) -> Self {
+        Self { sources, flow, cutoff: None }
+    }
+}
+
+/// What a search takes; predecessors, from levels in memory.
+pub fn need(shape: &GridShape, flow: Flow, predecessors: bool) -> Need {
+    if predecessors {
+        // Levels as they are found, then as distances.
+        return Need {
+            state_per_node: 5 + 8 + predecessors::PER_NODE,
+            output: Bytes(8 * shape.nodes),
+            ..Need::default()
+        };
+    }
     Need {
         state_per_node: 5,
         output: Bytes(4 * shape.nodes),
@@ -167,36 +195,70 @@ impl EdgeProgram for Hop {
     }
 }
 
-/// The fewest arcs from `source` to every node; -1 where there is no way.
+/// The fewest arcs from any of the sources to every node; -1 where there is no way, or none up to the
+/// cut-off.
 ///
 /// A pass for each level visits the blocks between partitions with nodes of the last level and
-/// partitions with nodes not yet reached. A source without arcs reaches itself, which is the
+/// partitions with nodes not yet reached. Sources without arcs reach themselves, which is the
 /// caller's to enter: isolated nodes have no place here.
 ///
-/// Facts: `reached` (nodes, the source included), `levels` (the largest distance).
+/// Facts: `reached` (nodes, the sources included), `levels` (the largest distance).
 ///
 /// # Errors
 /// Those of the passes.
 ///
 /// **Source**: bottom-up steps as in Beamer, Asanovic, Patterson, "Direction-optimizing
 /// breadth-first search" (2012); here every block decides by its orientation.
-pub fn bfs<R: Passes>(run: &mut R, source: u64, flow: Flow) -> Result<Raw<i32>> {
+pub fn bfs<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i32>> {
+    let starts = Starts::new(run, search.sources)?;
+    let Found { reached, facts } = levels(run, search, &starts)?;
+    let by_partition = reached.into_parts(|found| found.level);
+    Ok(Raw { by_partition, isolated: Isolated::Same(-1), facts })
+}
+
+/// The node before each one on a path of [`bfs`], of several the one with the smallest id; -1 for
+/// sources, and where no path leads.
+///
+/// State in memory. The same facts.
+///
+/// **Cost**: a pass more than levels.
+///
+/// # Errors
+/// Those of the passes.
+pub fn bfs_predecessors<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i64>> {
+    let starts = Starts::new(run, search.sources)?;
+    let Found { reached, facts } = levels(run, search, &starts)?;
+    let distance = |level: i32| if level < 0 { f64::INFINITY } else { f64::from(level) };
+    let distances: Vec<Vec<f64>> = reached
+        .into_here()?
+        .into_iter()
+        .map(|found| found.level.into_iter().map(distance).collect())
+        .collect();
+    let before = predecessors(run, &distances, &starts, false, search.flow)?;
+    Ok(predecessors::result(before, facts))
+}
+
+struct Found {
+    reached: Table<Reached>,
+    facts: serde_json::Map<String, serde_json::Value>,
+}
+
+fn levels<R: Passes>(run: &mut R, search: &Search<'_>, starts: &Starts) -> Result<Found> {
     let parts = run.shape().partitions();
     let lens: Vec<usize> = (0..parts).map(|part| run.shape().partition_len(part)).collect();
-    let start = run.place(&[source])?[0];
-    let here = |part: usize| start.filter(|place| place.0 == part).map(|place| place.1);
+    let last = search.cutoff.map_or(i32::MAX, |cutoff| cutoff.min(i32::MAX as u32) as i32);
     let nothing = Table::nothing(run)?;
     let (mut tables, at) = Tables::<Level>::begin(
         run,
         nothing,
         |_, part, ()| {
             let mut frontier = Bits::new(lens[part]);
-            here(part).into_iter().for_each(|local| frontier.insert(local));
+            starts.of(part).for_each(|local| frontier.insert(local));
             Ok(frontier)
         },
         |_, part| {
             let mut reached = Reached::default().like(lens[part]);
-            if let Some(local) = here(part) {
+            for local in starts.of(part) {
                 reached.level[local] = 0;
                 reached.visited.insert(local);
             }
@@ -205,15 +267,16 @@ pub fn bfs<R: Passes>(run: &mut R, source: u64, flow: Flow) -> Result<Raw<i32>> 
     )?;
     let mut at = at.unwrap_or_else(|| At {
         level: 1,
-        reached: 1,
+        reached: starts.count(),
         levels: 0,
-        active: (0..parts).map(|part| here(part).is_some()).collect(),
+        active: starts.active(parts),
         open: all(parts),
     });
-    while at.active.contains(&true) && at.open.contains(&true) {
+    while at.active.contains(&true) && at.open.contains(&true) && at.level <= last {
         tables.checkpoint(run, &at)?;
         run.progress("level", at.level as u64, 0)?;
-        let select = Selection { sources: &at.active, targets: &at.open, flow, weights: false };
+        let select =
+            Selection { sources: &at.active, targets: &at.open, flow: search.flow, weights: false };
         let again = is_everywhere(&select);
         let level = Level { step: Hop { level: at.level } };
         let found = tables.sweep(run, &level, &select, again)?;
@@ -231,6 +294,5 @@ pub fn bfs<R: Passes>(run: &mut R, source: u64, flow: Flow) -> Result<Raw<i32>> 
     let mut facts = serde_json::Map::new();
     facts.insert("reached".into(), at.reached.into());
     facts.insert("levels".into(), at.levels.into());
-    let by_partition = tables.own.into_parts(|found| found.level);
-    Ok(Raw { by_partition, isolated: Isolated::Same(-1), facts })
+    Ok(Found { reached: tables.own, facts })
 }

@@ -2,13 +2,19 @@
 
 pub mod betweenness;
 pub mod bfs;
+pub mod closeness;
 pub mod degrees;
+pub mod hits;
 pub mod kcore;
 pub mod label_propagation;
+pub mod local_clustering;
+pub mod louvain;
 pub mod pagerank;
+mod predecessors;
 pub mod radii;
 pub mod scc;
 pub mod sssp;
+mod starts;
 pub mod triangles;
 pub mod wcc;
 
@@ -19,7 +25,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_grid::Grid;
 
 use self::pagerank::Teleport;
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, PathResult};
 use crate::output::{Need, NodeValue, Raw, Values, deliver, deliver_file};
 use crate::program::{Degree, Passes, Selection};
 use crate::state::{Stored, Table};
@@ -54,15 +60,21 @@ pub(crate) fn need(algorithm: &Algorithm, grid: &Grid, personalized: u64) -> Nee
             let options = algorithm.pagerank_options().unwrap_or_default();
             pagerank::need(shape, &options, personalized)
         }
-        Algorithm::Bfs { flow, .. } => bfs::need(shape, (*flow).into()),
-        Algorithm::Sssp { flow, .. } => sssp::need(shape, (*flow).into()),
+        Algorithm::Bfs { flow, result, .. } => bfs::need(shape, (*flow).into(), result.is_before()),
+        Algorithm::Sssp { flow, result, .. } => {
+            sssp::need(shape, (*flow).into(), result.is_before())
+        }
         Algorithm::Wcc {} => wcc::need(shape),
         Algorithm::Scc {} => scc::need(shape),
         Algorithm::Radii { .. } => radii::need(shape),
-        Algorithm::Betweenness { .. } => betweenness::need(shape),
+        Algorithm::Betweenness { weights, .. } => betweenness::need(shape, weights.is_some()),
+        Algorithm::Closeness { .. } => closeness::need(shape),
+        Algorithm::Hits { .. } => hits::need(shape, &algorithm.hits_options().unwrap_or_default()),
         Algorithm::Kcore {} => kcore::need(shape, largest),
         Algorithm::LabelPropagation { .. } => label_propagation::need(shape, largest),
+        Algorithm::Louvain { .. } => louvain::need(shape),
         Algorithm::Triangles {} => triangles::need(shape, largest),
+        Algorithm::LocalClustering {} => local_clustering::need(shape, largest),
         Algorithm::Degrees { .. } => degrees::need(shape),
     }
 }
@@ -78,16 +90,32 @@ pub(crate) fn compute<R: Passes>(
             let options = algorithm.pagerank_options().unwrap_or_default();
             AnyRaw::F64(pagerank::pagerank(run, &options, teleport)?)
         }
-        Algorithm::Bfs { source, flow } => AnyRaw::I32(bfs::bfs(run, *source, (*flow).into())?),
-        Algorithm::Sssp { source, weights, flow } => {
-            AnyRaw::F64(sssp::sssp(run, *source, weights.is_some(), (*flow).into())?)
+        Algorithm::Bfs { source, flow, cutoff, result } => {
+            let search =
+                bfs::Search { sources: source.nodes(), flow: (*flow).into(), cutoff: *cutoff };
+            match result {
+                PathResult::Distances => AnyRaw::I32(bfs::bfs(run, &search)?),
+                PathResult::Predecessors => AnyRaw::I64(bfs::bfs_predecessors(run, &search)?),
+            }
+        }
+        Algorithm::Sssp { source, weights, flow, cutoff, result } => {
+            let search = sssp::Search {
+                sources: source.nodes(),
+                weighted: weights.is_some(),
+                flow: (*flow).into(),
+                cutoff: *cutoff,
+            };
+            match result {
+                PathResult::Distances => AnyRaw::F64(sssp::sssp(run, &search)?),
+                PathResult::Predecessors => AnyRaw::I64(sssp::sssp_predecessors(run, &search)?),
+            }
         }
         Algorithm::Wcc {} => AnyRaw::I64(wcc::wcc(run)?),
         Algorithm::Scc {} => AnyRaw::I64(scc::scc(run)?),
         Algorithm::Radii { sources, seed, flow } => {
             AnyRaw::I32(radii::radii(run, *sources, *seed, (*flow).into())?)
         }
-        Algorithm::Betweenness { sources, samples, seed, normalized } => {
+        Algorithm::Betweenness { sources, samples, seed, weights, normalized } => {
             let sources = match (sources, samples) {
                 (Some(sources), _) => betweenness::Sources::Given(sources),
                 (None, Some(samples)) => {
@@ -95,13 +123,25 @@ pub(crate) fn compute<R: Passes>(
                 }
                 (None, None) => betweenness::Sources::All,
             };
-            AnyRaw::F64(betweenness::betweenness(run, sources, *normalized)?)
+            let weighted = weights.is_some();
+            AnyRaw::F64(betweenness::betweenness(run, sources, weighted, *normalized)?)
+        }
+        Algorithm::Closeness { nodes, flow, improved } => {
+            let nodes = nodes.as_deref();
+            AnyRaw::F64(closeness::closeness(run, nodes, (*flow).into(), *improved)?)
+        }
+        Algorithm::Hits { .. } => {
+            AnyRaw::F64(hits::hits(run, &algorithm.hits_options().unwrap_or_default())?)
         }
         Algorithm::Kcore {} => AnyRaw::I64(kcore::kcore(run)?),
         Algorithm::LabelPropagation { max_iterations } => {
             AnyRaw::I64(label_propagation::label_propagation(run, *max_iterations)?)
         }
+        Algorithm::Louvain { resolution, weights } => {
+            AnyRaw::I64(louvain::louvain(run, *resolution, weights.is_some())?)
+        }
         Algorithm::Triangles {} => AnyRaw::I64(triangles::triangles(run)?),
+        Algorithm::LocalClustering {} => AnyRaw::F64(local_clustering::local_clustering(run)?),
         Algorithm::Degrees { which } => AnyRaw::I64(degrees::degrees(run, *which)?),
     })
 }
@@ -120,7 +160,7 @@ impl AnyRaw {
             run: &mut R,
             mut raw: Raw<T>,
             teleport: &Teleport,
-            known: Option<(u64, T)>,
+            known: (&[u64], T),
             file: Option<(&Path, Bytes)>,
         ) -> Result<Found> {
             let facts = std::mem::take(&mut raw.facts);
@@ -130,22 +170,31 @@ impl AnyRaw {
                 return Ok(Found { values: Values::File(file), facts });
             }
             let mut values = deliver(run, raw, &of)?;
-            if let Some((node, value)) = known
-                && let Some(place) = values.get_mut(node as usize)
-            {
-                *place = value;
+            for &node in known.0 {
+                if let Some(place) = values.get_mut(node as usize) {
+                    *place = known.1;
+                }
             }
             Ok(Found { values: T::wrap(values), facts })
         }
-        // A source without arcs has no place in the grid, and still reaches itself.
-        let start = match algorithm {
-            Algorithm::Bfs { source, .. } | Algorithm::Sssp { source, .. } => Some(*source),
-            _ => None,
-        };
-        match self {
-            Self::I32(raw) => typed(run, raw, teleport, start.map(|node| (node, 0)), file),
-            Self::I64(raw) => typed(run, raw, teleport, None, file),
-            Self::F64(raw) => typed(run, raw, teleport, start.map(|node| (node, 0.0)), file),
+        match (self, algorithm) {
+            // A source without arcs has no place in the grid, and still reaches itself.
+            (Self::I32(raw), Algorithm::Bfs { source, .. }) => {
+                typed(run, raw, teleport, (source.nodes(), 0), file)
+            }
+            (Self::F64(raw), Algorithm::Sssp { source, .. }) => {
+                typed(run, raw, teleport, (source.nodes(), 0.0), file)
+            }
+            // A node without arcs reaches none.
+            (Self::F64(raw), Algorithm::Closeness { nodes: Some(nodes), .. }) => {
+                let places = run.place(nodes)?;
+                let isolated = nodes.iter().zip(places).filter(|(_, place)| place.is_none());
+                let ids: Vec<u64> = isolated.map(|(&node, _)| node).collect();
+                typed(run, raw, teleport, (&ids, 0.0), file)
+            }
+            (Self::I32(raw), _) => typed(run, raw, teleport, (&[], 0), file),
+            (Self::I64(raw), _) => typed(run, raw, teleport, (&[], 0), file),
+            (Self::F64(raw), _) => typed(run, raw, teleport, (&[], 0.0), file),
         }
     }
 }

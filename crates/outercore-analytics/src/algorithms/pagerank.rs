@@ -93,8 +93,8 @@ pub fn need(shape: &GridShape, options: &PagerankOptions, personalized: u64) -> 
 }
 
 /// Sums what comes in over the arcs; rows in a register.
-struct Spread {
-    weighted: bool,
+pub(super) struct Spread {
+    pub(super) weighted: bool,
 }
 
 impl EdgeProgram for Spread {
@@ -126,7 +126,7 @@ impl EdgeProgram for Spread {
                 for (row, columns, weights) in arcs.rows() {
                     let mut total = 0.0;
                     for (&column, &weight) in columns.iter().zip(weights) {
-                        total += share[usize::from(column)] * f64::from(weight);
+                        total += share[usize::from(column)] * weight;
                     }
                     sum[row] += total;
                 }
@@ -135,7 +135,7 @@ impl EdgeProgram for Spread {
                 for (row, columns, weights) in arcs.rows() {
                     let value = share[row];
                     for (&column, &weight) in columns.iter().zip(weights) {
-                        sum[usize::from(column)] += value * f64::from(weight);
+                        sum[usize::from(column)] += value * weight;
                     }
                 }
             }
@@ -151,7 +151,7 @@ impl EdgeProgram for Strength {
     type Target = Vec<f64>;
 
     fn apply(&self, arcs: &Arcs<'_>, _: &(), strength: &mut Vec<f64>) {
-        arcs.for_each(|_, to, weight| strength[to] += f64::from(weight));
+        arcs.for_each(|_, to, weight| strength[to] += weight);
     }
 }
 

@@ -1,16 +1,45 @@
-//! Shortest paths from one node.
+//! Shortest paths from one node or the nearest of several.
 
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 use serde::{Deserialize, Serialize};
 
+use super::predecessors::{self, predecessors};
+use super::starts::Starts;
 use super::{all, is_everywhere};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
-/// What shortest paths take.
-pub fn need(shape: &GridShape, flow: Flow) -> Need {
+/// Which shortest paths; see [`sssp`].
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a> {
+    /// Node ids at which paths begin.
+    pub sources: &'a [u64],
+    /// Whether a path is as long as the sum of its weights; else as it has arcs.
+    pub weighted: bool,
+    /// Which way arcs are followed.
+    pub flow: Flow,
+    /// Longer paths are left out.
+    pub cutoff: Option<f64>,
+}
+
+impl<'a> Search<'a> {
+    /// From these sources as far as arcs lead.
+    pub fn new(sources: &'a [u64], weighted: bool, flow: Flow) -> Self {
+        Self { sources, weighted, flow, cutoff: None }
+    }
+}
+
+/// What shortest paths take; predecessors, from distances in memory.
+pub fn need(shape: &GridShape, flow: Flow, predecessors: bool) -> Need {
+    if predecessors {
+        return Need {
+            state_per_node: 17 + predecessors::PER_NODE,
+            output: Bytes(8 * shape.nodes),
+            ..Need::default()
+        };
+    }
     Need {
         state_per_node: 17,
         output: Bytes(8 * shape.nodes),
@@ -31,9 +60,9 @@ pub fn need(shape: &GridShape, flow: Flow) -> Need {
 
 /// Distances and which of them are new.
 #[derive(Clone, Default)]
-struct Reach {
-    distance: Vec<f64>,
-    changed: Bits,
+pub(super) struct Reach {
+    pub(super) distance: Vec<f64>,
+    pub(super) changed: Bits,
 }
 
 impl Stored for Reach {
@@ -55,7 +84,7 @@ impl Stored for Reach {
 /// Distances as they become; between passes they are those that are shown, and need no place of
 /// their own.
 #[derive(Default)]
-struct Kept(Reach);
+pub(super) struct Kept(Reach);
 
 impl Stored for Kept {
     fn like(&self, _: usize) -> Self {
@@ -135,14 +164,24 @@ struct At {
     active: Vec<bool>,
 }
 
-struct Relax;
+/// Shortens distances over arcs from nodes that have changed.
+pub(super) struct Relax {
+    /// Nothing beyond is reached.
+    cutoff: f64,
+}
+
+impl Default for Relax {
+    fn default() -> Self {
+        Self { cutoff: f64::INFINITY }
+    }
+}
 
 impl EdgeProgram for Relax {
     type Source = Reach;
     type Target = Reach;
 
     fn apply(&self, arcs: &Arcs<'_>, source: &Reach, target: &mut Reach) {
-        let step = |weights: &[f32], at: usize| weights.get(at).map_or(1.0, |&w| f64::from(w));
+        let step = |weights: &[f64], at: usize| weights.get(at).copied().unwrap_or(1.0);
         for (row, columns, weights) in arcs.rows() {
             match arcs.side {
                 Side::ToRows => {
@@ -154,7 +193,7 @@ impl EdgeProgram for Relax {
                             least = least.min(source.distance[column] + step(weights, at));
                         }
                     }
-                    if least < before {
+                    if least < before && least <= self.cutoff {
                         target.distance[row] = least;
                         target.changed.insert(row);
                     }
@@ -164,7 +203,7 @@ impl EdgeProgram for Relax {
                     for (at, &column) in columns.iter().enumerate() {
                         let column = usize::from(column);
                         let through = distance + step(weights, at);
-                        if through < target.distance[column] {
+                        if through < target.distance[column] && through <= self.cutoff {
                             target.distance[column] = through;
                             target.changed.insert(column);
                         }
@@ -176,24 +215,52 @@ impl EdgeProgram for Relax {
     }
 }
 
-/// The least sum of weights (without them: of arcs) on a way from `source` to every node; infinite
-/// where there is no way. Weights must not be negative.
+/// The least sum of weights (without them: of arcs) on a way from any of the sources to every node;
+/// infinite where there is no way, or none up to the cut-off. Weights must not be negative.
 ///
 /// A pass follows the arcs of all nodes whose distance the pass before has shortened, until none
-/// is. A source without arcs reaches itself, which is the caller's to enter.
+/// is. Sources without arcs reach themselves, which is the caller's to enter.
 ///
-/// Facts: `reached` (nodes, the source included), `iterations`, `farthest` (largest distance).
+/// Facts: `reached` (nodes, the sources included), `iterations`, `farthest` (largest distance).
 ///
 /// # Errors
 /// Those of the passes.
 ///
 /// **Source**: Bellman, "On a routing problem" (1958), on changed nodes alone. Additions round
 /// monotonically, so there is one fixed point and it does not depend on the order of work.
-pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> Result<Raw<f64>> {
+pub fn sssp<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<f64>> {
+    let starts = Starts::new(run, search.sources)?;
+    let Found { reach, facts } = distances(run, search, &starts)?;
+    let by_partition = reach.into_parts(|shown| shown.distance);
+    Ok(Raw { by_partition, isolated: Isolated::Same(f64::INFINITY), facts })
+}
+
+/// The node before each one on a shortest path of [`sssp`], of several the one with the smallest id;
+/// -1 for sources, and where no path leads. Following predecessors always ends at a source.
+///
+/// State in memory. The same facts.
+///
+/// **Cost**: a pass more than distances, and another for each arc of weight 0 in a row.
+///
+/// # Errors
+/// Those of the passes.
+pub fn sssp_predecessors<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i64>> {
+    let starts = Starts::new(run, search.sources)?;
+    let Found { reach, facts } = distances(run, search, &starts)?;
+    let distances: Vec<Vec<f64>> =
+        reach.into_here()?.into_iter().map(|shown| shown.distance).collect();
+    let before = predecessors(run, &distances, &starts, search.weighted, search.flow)?;
+    Ok(predecessors::result(before, facts))
+}
+
+struct Found {
+    reach: Table<Reach>,
+    facts: serde_json::Map<String, serde_json::Value>,
+}
+
+fn distances<R: Passes>(run: &mut R, search: &Search<'_>, starts: &Starts) -> Result<Found> {
     let parts = run.shape().partitions();
     let lens: Vec<usize> = (0..parts).map(|part| run.shape().partition_len(part)).collect();
-    let start = run.place(&[source])?[0];
-    let here = |part: usize| start.filter(|place| place.0 == part).map(|place| place.1);
     let nothing = Table::nothing(run)?;
     let (mut tables, at) = Tables::<Relax>::begin(
         run,
@@ -201,7 +268,7 @@ pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> 
         |_, part, ()| {
             let len = lens[part];
             let mut reach = Reach { distance: vec![f64::INFINITY; len], changed: Bits::new(len) };
-            if let Some(local) = here(part) {
+            for local in starts.of(part) {
                 reach.distance[local] = 0.0;
                 reach.changed.insert(local);
             }
@@ -209,22 +276,24 @@ pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> 
         },
         |_, _| Ok(Kept::default()),
     )?;
-    let mut at = at.unwrap_or_else(|| At {
-        iterations: 0,
-        active: (0..parts).map(|part| here(part).is_some()).collect(),
-    });
+    let mut at = at.unwrap_or_else(|| At { iterations: 0, active: starts.active(parts) });
     let everywhere = all(parts);
+    let relax = Relax { cutoff: search.cutoff.unwrap_or(f64::INFINITY) };
     while at.active.contains(&true) {
         tables.checkpoint(run, &at)?;
         run.progress("iteration", at.iterations, 0)?;
-        let select =
-            Selection { sources: &at.active, targets: &everywhere, flow, weights: weighted };
+        let select = Selection {
+            sources: &at.active,
+            targets: &everywhere,
+            flow: search.flow,
+            weights: search.weighted,
+        };
         let again = is_everywhere(&select);
-        let changed = tables.sweep(run, &Relax, &select, again)?;
+        let changed = tables.sweep(run, &relax, &select, again)?;
         at.active = changed.into_iter().map(|changed| changed.unwrap_or(false)).collect();
         at.iterations += 1;
     }
-    let (mut reached, mut farthest) = (0u64, 0f64);
+    let (mut reached, mut farthest) = (starts.isolated, 0f64);
     tables.shown.each(|_, shown| {
         for &distance in shown.distance.iter().filter(|distance| distance.is_finite()) {
             (reached, farthest) = (reached + 1, farthest.max(distance));
@@ -232,9 +301,8 @@ pub fn sssp<R: Passes>(run: &mut R, source: u64, weighted: bool, flow: Flow) -> 
         Ok(false)
     })?;
     let mut facts = serde_json::Map::new();
-    facts.insert("reached".into(), reached.max(1).into());
+    facts.insert("reached".into(), reached.into());
     facts.insert("iterations".into(), at.iterations.into());
     facts.insert("farthest".into(), farthest.into());
-    let by_partition = tables.shown.into_parts(|shown| shown.distance);
-    Ok(Raw { by_partition, isolated: Isolated::Same(f64::INFINITY), facts })
+    Ok(Found { reach: tables.shown, facts })
 }

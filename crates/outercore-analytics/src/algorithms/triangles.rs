@@ -1,10 +1,10 @@
 //! Triangles.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use outercore_core::{Bytes, Result};
-use outercore_grid::{Arcs, GridShape};
+use outercore_grid::{Arcs, GridShape, Side};
 
 use super::{all, each_partition};
 use crate::gather::neighbour_counts;
@@ -57,13 +57,46 @@ pub fn need(shape: &GridShape, largest: u64) -> Need {
 /// study" (2005), algorithm forward; by parts as in Chu, Cheng, "Triangle listing in massive
 /// networks", TKDD 6 (2012).
 pub fn triangles<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
-    let count = Count::new(run)?;
+    let Corners { found, groups, .. } = corners(run, Counted::Triangles)?;
+    let by_partition: Vec<Vec<i64>> = found
+        .into_iter()
+        .map(|found| found.into_iter().map(|count| count.into_inner() as i64).collect())
+        .collect();
+    let corners: i64 = by_partition.iter().flatten().sum();
+    let mut facts = serde_json::Map::new();
+    facts.insert("triangles".into(), (corners / 3).into());
+    facts.insert("groups".into(), groups.into());
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0), facts })
+}
+
+/// What is counted at a corner of a triangle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// The triangle.
+    Triangles,
+    /// The arcs between the other two corners: one or two.
+    Arcs,
+}
+
+/// What is found at the corners of all triangles.
+pub(super) struct Corners {
+    /// By partition: what was counted at each node.
+    pub(super) found: Vec<Vec<AtomicU64>>,
+    /// By partition, where arcs are counted: how many neighbours each node has, itself left out.
+    pub(super) neighbours: Vec<Vec<AtomicU32>>,
+    pub(super) groups: usize,
+}
+
+/// Looks at every triangle once.
+pub(super) fn corners<R: Passes>(run: &mut R, counted: Counted) -> Result<Corners> {
+    let count = Count::new(run, counted)?;
     let groups = groups(&count.longest, run.working().0);
     let total = (groups.len() * (groups.len() + 1) / 2) as u64;
     let mut done = 0;
     for (at, first) in groups.iter().enumerate() {
         run.progress("groups", done, total)?;
         let lists = count.lists(run, first)?;
+        count.meet_neighbours(run, first, &lists);
         count.meet(run, first, &lists, first, &lists);
         done += 1;
         for second in &groups[at + 1..] {
@@ -74,21 +107,34 @@ pub fn triangles<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
             done += 1;
         }
     }
-    let by_partition: Vec<Vec<i64>> = count
-        .found
-        .into_iter()
-        .map(|found| found.into_iter().map(|count| count.into_inner() as i64).collect())
-        .collect();
-    let corners: i64 = by_partition.iter().flatten().sum();
-    let mut facts = serde_json::Map::new();
-    facts.insert("triangles".into(), (corners / 3).into());
-    facts.insert("groups".into(), groups.len().into());
-    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0), facts })
+    let Count { found, neighbours, .. } = count;
+    Ok(Corners { found, neighbours, groups: groups.len() })
 }
 
-/// The number of a node here: partition and local id.
+/// The number of a node here: partition and local id. Partitions have 12 bits, so that two are left
+/// in an entry of a list for the arcs that lead to the node and back.
 fn number(partition: usize, local: usize) -> u32 {
     (partition as u32) << 16 | local as u32
+}
+
+/// A neighbour in a list, and which arcs are there: see [`OUT`] and [`BACK`].
+fn entry(number: u32, arcs: u32) -> u32 {
+    number << 2 | arcs
+}
+
+/// The arc from the node whose list it is.
+const OUT: u32 = 1;
+/// The arc to it.
+const BACK: u32 = 2;
+
+/// The node of an entry.
+fn node(entry: u32) -> u32 {
+    entry >> 2
+}
+
+/// How many of the two arcs are there.
+fn arcs(entry: u32) -> u64 {
+    u64::from((entry & (OUT | BACK)).count_ones())
 }
 
 /// Ranges of partitions: one, if all lists fit into `working`; otherwise as many as fit into half
@@ -119,19 +165,29 @@ struct Count {
     degrees: Vec<Vec<u32>>,
     /// By partition: neighbours that a node points at, parallel arcs counted.
     longest: Vec<Vec<u32>>,
-    /// By partition: triangles so far.
+    counted: Counted,
+    /// By partition: what has been counted so far.
     found: Vec<Vec<AtomicU64>>,
+    /// See [`Corners`].
+    neighbours: Vec<Vec<AtomicU32>>,
 }
 
 impl Count {
-    fn new<R: Passes>(run: &mut R) -> Result<Self> {
+    fn new<R: Passes>(run: &mut R, counted: Counted) -> Result<Self> {
         let degrees = neighbour_counts(run, Flow::Both)?.into_here()?;
         let longest = degrees.iter().map(|degrees| vec![0; degrees.len()]).collect();
         let found = degrees
             .iter()
             .map(|degrees| degrees.iter().map(|_| AtomicU64::new(0)).collect())
             .collect();
-        let mut count = Self { degrees, longest, found };
+        let neighbours = match counted {
+            Counted::Triangles => Vec::new(),
+            Counted::Arcs => degrees
+                .iter()
+                .map(|degrees| degrees.iter().map(|_| AtomicU32::new(0)).collect())
+                .collect(),
+        };
+        let mut count = Self { degrees, longest, counted, found, neighbours };
         count.measure(run)?;
         Ok(count)
     }
@@ -167,9 +223,29 @@ impl Count {
             .collect();
         let select =
             Selection { sources: &all, targets: &wanted, flow: Flow::Both, weights: false };
-        run.pass(&Fill { degrees: &self.degrees }, &sources, &mut lists, &select)?;
+        let fill = Fill { degrees: &self.degrees, symmetric: run.shape().symmetric };
+        run.pass(&fill, &sources, &mut lists, &select)?;
         each_partition(run, &mut lists, |_, lists| lists.tidy());
         Ok(lists)
+    }
+
+    /// Counts the neighbours over the edges in the lists of a group, at both ends.
+    fn meet_neighbours<R: Passes>(&self, run: &mut R, group: &Range<usize>, lists: &[Lists]) {
+        if self.counted == Counted::Triangles {
+            return;
+        }
+        run.partitions(|partition| {
+            if !group.contains(&partition) {
+                return;
+            }
+            for local in 0..lists[partition].lens.len() {
+                let list = lists[partition].of(local);
+                self.neighbours[partition][local].fetch_add(list.len() as u32, Ordering::Relaxed);
+                for &other in list {
+                    at(&self.neighbours, node(other)).fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
     }
 
     /// Counts the triangles whose lowest node is in `first` and whose middle node is in `second`.
@@ -182,9 +258,9 @@ impl Count {
         others: &[Lists],
     ) {
         let add = |number: u32, count: u64| {
-            let found = &self.found[(number >> 16) as usize][(number & 0xFFFF) as usize];
-            found.fetch_add(count, Ordering::Relaxed);
+            at(&self.found, number).fetch_add(count, Ordering::Relaxed);
         };
+        let weigh = |arcs: u64| if self.counted == Counted::Arcs { arcs } else { 1 };
         run.partitions(|partition| {
             if !first.contains(&partition) {
                 return;
@@ -193,18 +269,20 @@ impl Count {
                 let list = lists[partition].of(local);
                 let mut corners = 0;
                 // Numbers ascend by partition: the middle nodes lie side by side.
-                let from = list.partition_point(|&other| ((other >> 16) as usize) < second.start);
-                let to = list.partition_point(|&other| ((other >> 16) as usize) < second.end);
+                let partition_of = |entry: u32| (node(entry) >> 16) as usize;
+                let from = list.partition_point(|&other| partition_of(other) < second.start);
+                let to = list.partition_point(|&other| partition_of(other) < second.end);
                 for &middle in &list[from..to] {
-                    let other = others[(middle >> 16) as usize].of((middle & 0xFFFF) as usize);
-                    let mut met = 0;
-                    each_common(list, other, |top| {
-                        add(top, 1);
-                        met += 1;
+                    let other = others[partition_of(middle)].of((node(middle) & 0xFFFF) as usize);
+                    let (mut met, mut across) = (0, 0);
+                    each_common(list, other, |top, from_middle| {
+                        add(node(top), weigh(arcs(middle)));
+                        met += weigh(arcs(top));
+                        across += weigh(arcs(from_middle));
                     });
                     if met > 0 {
-                        add(middle, met);
-                        corners += met;
+                        add(node(middle), met);
+                        corners += across;
                     }
                 }
                 if corners > 0 {
@@ -215,14 +293,19 @@ impl Count {
     }
 }
 
-/// Calls `each` for what is in both of two ascending lists.
-fn each_common(mut a: &[u32], mut b: &[u32], mut each: impl FnMut(u32)) {
+/// What belongs to the node of a number.
+fn at<T>(values: &[Vec<T>], number: u32) -> &T {
+    &values[(number >> 16) as usize][(number & 0xFFFF) as usize]
+}
+
+/// Calls `each` with the entries of the nodes that are in both of two ascending lists.
+fn each_common(mut a: &[u32], mut b: &[u32], mut each: impl FnMut(u32, u32)) {
     while let (Some(&first), Some(&second)) = (a.first(), b.first()) {
-        if first == second {
-            each(first);
+        if node(first) == node(second) {
+            each(first, second);
         }
-        a = &a[usize::from(first <= second)..];
-        b = &b[usize::from(second <= first)..];
+        a = &a[usize::from(node(first) <= node(second))..];
+        b = &b[usize::from(node(second) <= node(first))..];
     }
 }
 
@@ -250,14 +333,16 @@ impl Lists {
         &self.nodes[self.starts[local] as usize..][..self.lens[local] as usize]
     }
 
-    /// Sorts each list and drops what is there twice.
+    /// Sorts each list and joins what is there twice: its arcs are those of both.
     fn tidy(&mut self) {
         for (&start, len) in self.starts.iter().zip(&mut self.lens) {
             let list = &mut self.nodes[start as usize..][..*len as usize];
             list.sort_unstable();
             let mut kept = 0;
             for at in 0..list.len() {
-                if at == 0 || list[at] != list[at - 1] {
+                if kept > 0 && node(list[at]) == node(list[kept - 1]) {
+                    list[kept - 1] |= list[at];
+                } else {
                     list[kept] = list[at];
                     kept += 1;
                 }
@@ -297,6 +382,7 @@ impl EdgeProgram for Measure<'_> {
 /// Lists the neighbours that a node points at.
 struct Fill<'a> {
     degrees: &'a [Vec<u32>],
+    symmetric: bool,
 }
 
 impl EdgeProgram for Fill<'_> {
@@ -306,10 +392,17 @@ impl EdgeProgram for Fill<'_> {
 
     fn apply(&self, arcs: &Arcs<'_>, &source: &usize, lists: &mut Lists) {
         let (sources, targets) = (&self.degrees[source][..], &self.degrees[lists.partition][..]);
+        let there = match arcs.side {
+            _ if self.symmetric => OUT | BACK,
+            // Rows are targets of arcs: here they hear of what points at them.
+            Side::ToRows => BACK,
+            Side::ToColumns => OUT,
+        };
         arcs.for_each(|from, to, _| {
             let high = number(source, from);
             if points((targets[to], number(lists.partition, to)), (sources[from], high)) {
-                lists.nodes[lists.starts[to] as usize + lists.lens[to] as usize] = high;
+                lists.nodes[lists.starts[to] as usize + lists.lens[to] as usize] =
+                    entry(high, there);
                 lists.lens[to] += 1;
             }
         });
@@ -330,11 +423,14 @@ mod tests {
     }
 
     #[test]
-    fn lists_lose_what_is_there_twice() {
+    fn lists_join_what_is_there_twice() {
         let mut lists = Lists::new(0, &[4, 0, 2]);
-        lists.nodes.copy_from_slice(&[7, 3, 7, 3, 9, 9]);
+        let entries = [(7, OUT), (3, OUT), (7, BACK), (3, OUT), (9, BACK), (9, OUT)];
+        lists.nodes.copy_from_slice(&entries.map(|(number, arcs)| entry(number, arcs)));
         lists.lens = vec![4, 0, 2];
         lists.tidy();
-        assert_eq!([lists.of(0), lists.of(1), lists.of(2)], [&[3, 7][..], &[], &[9]]);
+        assert_eq!(lists.of(0), [entry(3, OUT), entry(7, OUT | BACK)]);
+        assert_eq!([lists.of(1), lists.of(2)], [&[][..], &[entry(9, OUT | BACK)]]);
+        assert_eq!([arcs(lists.of(0)[0]), arcs(lists.of(0)[1])], [1, 2]);
     }
 }

@@ -22,6 +22,9 @@ const INDEX_PER_PIECE: u64 = 128;
 /// Decoded rows and columns of a thread.
 const SCRATCH_PER_THREAD: Bytes = Bytes::kib(768);
 
+/// Decoded weights of a thread.
+const WEIGHTS_PER_THREAD: Bytes = Bytes::kib(512);
+
 /// What bounds staging and window from below and above.
 const STAGING: (Bytes, Bytes) = (Bytes::mib(1), Bytes::mib(8));
 const WINDOW: (Bytes, Bytes) = (Bytes::mib(2), Bytes::mib(16));
@@ -142,6 +145,14 @@ pub struct PlanInput<'a> {
     pub far: Option<FarShare>,
     /// By segment: how many passes of an earlier run wanted it.
     pub reads_by_segment: Option<&'a [u32]>,
+}
+
+impl PlanInput<'_> {
+    /// Bytes of a stored weight; 0 without weights.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        let end = self.segments.last().map_or(0, |segment| segment.weights.end);
+        end / self.shape.edges.max(1)
+    }
 }
 
 /// How much of the segments goes to far memory.
@@ -294,7 +305,9 @@ impl Taken {
 
 /// Records and tasks of pieces, and decoded ones.
 fn buffers(input: &PlanInput<'_>) -> (u64, u64) {
-    (INDEX_PER_PIECE * input.pieces as u64, SCRATCH_PER_THREAD.0 * input.threads as u64)
+    let weights = if input.weighted { WEIGHTS_PER_THREAD.0 } else { 0 };
+    let per_thread = SCRATCH_PER_THREAD.0 + weights;
+    (INDEX_PER_PIECE * input.pieces as u64, per_thread * input.threads as u64)
 }
 
 /// Bytes of segments that a far ratio keeps, where one is given.

@@ -336,7 +336,9 @@ impl Pass<'_> {
                 continue;
             }
             let records: &[Piece] = self.input.records;
-            let bytes = Segment::between(records, first, last).bytes(self.input.weighted);
+            let weight_bytes = self.input.weight_bytes();
+            let bytes =
+                Segment::between(records, first, last, weight_bytes).bytes(self.input.weighted);
             self.first += bytes;
             self.later += bytes;
         }

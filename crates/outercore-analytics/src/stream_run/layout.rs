@@ -152,7 +152,8 @@ impl Layout {
             parts.push(if self.pins[segment] {
                 self.whole(segment, pass)
             } else {
-                let range = Segment::between(self.grid.pieces(), first, last);
+                let range =
+                    Segment::between(self.grid.pieces(), first, last, self.grid.weight_bytes());
                 Part { segment, range, weighted: weights, pass }
             });
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use outercore_grid::Piece;
+use outercore_grid::{Piece, PieceWeights};
 use outercore_io::Kept;
 
 use super::layout::{Into, Part};
@@ -13,6 +13,8 @@ pub(super) struct Loaded {
     pieces: Range<usize>,
     blocks_start: u64,
     first_edge: u64,
+    /// Bytes of a weight: 4 or 8.
+    weight_bytes: u64,
     /// The bodies; they begin at multiples of 8.
     blocks: Body,
     weights: Body,
@@ -30,11 +32,12 @@ enum Body {
 
 impl Loaded {
     /// A part of which nothing has come yet.
-    pub fn new(pieces: &[Piece], part: &Part) -> Self {
+    pub fn new(pieces: &[Piece], part: &Part, weight_bytes: u64) -> Self {
         let range = &part.range;
         Self {
             blocks_start: range.blocks.start,
             first_edge: pieces[range.pieces.start].first_edge,
+            weight_bytes,
             blocks: Body::Stays(Vec::new()),
             weights: Body::Stays(Vec::new()),
             verified: range.pieces.clone().map(|_| AtomicBool::new(false)).collect(),
@@ -45,8 +48,9 @@ impl Loaded {
     /// Puts what a read has brought; what stays until the run ends gets memory of its own.
     pub fn put(&mut self, into: Into, bytes: Kept, stays: bool) {
         let alignment = match into {
+            Into::Weights if self.weight_bytes == 4 => align_of::<f32>(),
+            Into::Weights => align_of::<f64>(),
             Into::Blocks => align_of::<u64>(),
-            Into::Weights => align_of::<f32>(),
         };
         let aligned = bytes.as_ptr().addr().is_multiple_of(alignment);
         let body = if stays || !aligned { Body::copied(&bytes) } else { Body::Read(bytes) };
@@ -63,12 +67,17 @@ impl Loaded {
     }
 
     /// The weights of a piece; none where they are not wanted.
-    pub fn weights(&self, piece: &Piece, wanted: bool) -> &[f32] {
+    pub fn weights(&self, piece: &Piece, wanted: bool) -> PieceWeights<'_> {
         if !wanted {
-            return &[];
+            return PieceWeights::None;
         }
-        let start = 4 * (piece.first_edge - self.first_edge) as usize;
-        bytemuck::cast_slice(&self.weights.bytes()[start..start + 4 * piece.edges as usize])
+        let size = self.weight_bytes as usize;
+        let start = size * (piece.first_edge - self.first_edge) as usize;
+        let bytes = &self.weights.bytes()[start..start + size * piece.edges as usize];
+        match size {
+            4 => PieceWeights::Single(bytemuck::cast_slice(bytes)),
+            _ => PieceWeights::Double(bytemuck::cast_slice(bytes)),
+        }
     }
 
     /// Whether a piece is yet to be verified; yes once.

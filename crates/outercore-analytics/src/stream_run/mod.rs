@@ -102,7 +102,7 @@ impl<'a> StreamRun<'a> {
                 .hint(format!("run `outercore grid {root} --weights NAME --overwrite`")));
         }
         let files = Files::register(&mut engine, &grid)?;
-        let segments = segments(grid.pieces());
+        let segments = segments(grid.pieces(), grid.weight_bytes());
         let segment_of = segment_of(&segments, grid.pieces().len());
         let sizes: Vec<u64> = segments.iter().map(|s| s.bytes(plan.weighted)).collect();
         let threads = options.threads.max(1);

@@ -203,7 +203,10 @@ fn read(
         let place = &list.places[index];
         let part = &list.parts[place.part];
         let (loaded, missing) = loading.entry(place.part).or_insert_with(|| {
-            (Loaded::new(layout.grid.pieces(), part), list.reads_of[place.part])
+            (
+                Loaded::new(layout.grid.pieces(), part, layout.grid.weight_bytes()),
+                list.reads_of[place.part],
+            )
         });
         spent.bytes.set(spent.bytes.get() + bytes.len() as u64);
         loaded.put(place.into, bytes, layout.pins[part.segment]);

@@ -14,10 +14,11 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::deal::{Layout, Sink, count, deal};
 use super::degrees::{Degrees, Ranks, choose, out_degrees};
 use super::encode::{Dealt, Outputs, Written, encode_all};
-use super::input::{Input, Pass, read_weights};
+use super::input::{Input, Pass};
 use super::plan::Facts;
-use super::record::Record;
+use super::record::{Record, Weight};
 use super::summary::summary;
+use super::weights::Weights;
 use super::{BuildOptions, BuildSummary, OnProgress, TEMPORARY};
 use crate::header::{
     self, BLOCKS, GridHeader, HEADER, IN_DEGREES, MAX_PARTITIONS, ORDER, OUT_DEGREES, PIECES,
@@ -87,23 +88,32 @@ impl<'a> Builder<'a> {
         }
         self.disk.remove_dir_all(&self.data_set.root().join(TEMPORARY))?;
         let name = self.options.weights_name();
+        let weights =
+            name.map(|name| Weights::open(self.data_set, name, weight_rows)).transpose()?;
+        let record = match &weights {
+            None => size_of::<u32>(),
+            Some(weights) if weights.are_wide()? => size_of::<u128>(),
+            Some(_) => size_of::<u64>(),
+        };
         let facts = Facts {
             memory: self.options.memory,
             threads: self.threads,
             nodes: self.input.nodes,
             buffer_per_arc: self.input.buffer_per_arc(),
-            record: if name.is_some() { 8 } else { 4 },
-            weights: self.weight_array().map_or(0, |array| array.rows()),
+            record: record as u64,
+            weights: weights.as_ref().map_or(0, Weights::rows),
         };
         let order = |otherwise| self.options.order.unwrap_or(otherwise);
         // Which order suits is not known yet: what is refused already is told what either takes.
         if facts.check_ordering(order(Order::Natural)).is_err() {
             self.check_ordering(&facts, order(Order::Degree))?;
         }
-        let weights = match name {
-            Some(name) => read_weights(self.data_set, name, weight_rows)?,
-            None => Vec::new(),
-        };
+        let (mut single, mut double) = (Vec::new(), Vec::new());
+        match &weights {
+            Some(weights) if record == size_of::<u128>() => double = weights.read()?,
+            Some(weights) => single = weights.read()?,
+            None => {}
+        }
         let (degrees, order) = self.degrees(&facts, on_progress)?;
         let mut shape = GridShape {
             nodes: self.input.nodes,
@@ -130,12 +140,11 @@ impl<'a> Builder<'a> {
         let topology = header::topology(self.data_set.manifest(), name);
         let mut header = GridHeader::new(&shape, topology);
         header.weights = name.map(str::to_owned);
-        let written = match name {
-            None => {
-                self.blocks::<u32>(editor, &facts, into, places, weights, &mut header, on_progress)
-            }
-            Some(_) => {
-                self.blocks::<u64>(editor, &facts, into, places, weights, &mut header, on_progress)
+        let written = match record {
+            4 => self.blocks::<u32>(editor, &facts, into, places, single, &mut header, on_progress),
+            8 => self.blocks::<u64>(editor, &facts, into, places, single, &mut header, on_progress),
+            _ => {
+                self.blocks::<u128>(editor, &facts, into, places, double, &mut header, on_progress)
             }
         }?;
         let mut writer = self.create(editor, HEADER, DType::U8, &[])?;
@@ -251,7 +260,7 @@ impl<'a> Builder<'a> {
         facts: &Facts,
         into: Vec<u32>,
         places: Vec<u32>,
-        weights: Vec<f32>,
+        weights: Vec<R::Weight>,
         header: &mut GridHeader,
         on_progress: OnProgress<'_>,
     ) -> Result<Written> {
@@ -289,7 +298,7 @@ impl<'a> Builder<'a> {
             }
         };
         let weights = match R::WEIGHTED {
-            true => Some(self.create(editor, WEIGHTS, DType::F32, &[])?),
+            true => Some(self.create(editor, WEIGHTS, R::Weight::DTYPE, &[])?),
             false => None,
         };
         let mut outputs = Outputs {

@@ -218,7 +218,7 @@ pub(super) fn deal<R: Record>(
     places: &[u32],
     layout: Layout,
     lanes: usize,
-    weights: &[f32],
+    weights: &[R::Weight],
     sink: &mut Sink<R>,
     on_arcs: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
@@ -228,7 +228,8 @@ pub(super) fn deal<R: Record>(
         let mut len = hand.dealt.len();
         hand.dealt.resize(len + sources.len(), (0, R::zeroed()));
         for (at, &column) in sources.iter().enumerate() {
-            let weight = if R::WEIGHTED { weights[ids.get(at)] } else { 1.0 };
+            let weight =
+                if R::WEIGHTED { weights[ids.get(at)] } else { bytemuck::Zeroable::zeroed() };
             let key = row << 16 | column & 0xFFFF;
             hand.dealt[len] = (layout.block(row, column)? as u32, R::new(key, weight));
             len += usize::from(layout.is_stored(row, column));

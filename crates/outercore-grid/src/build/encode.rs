@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::deal::Layout;
 use super::input::READ;
-use super::record::Record;
+use super::record::{Record, Weight};
 use crate::piece::{ALIGN, PIECE_EDGES, Piece, encode};
 
 /// Where the dealt records are.
@@ -36,14 +36,14 @@ pub(super) struct Written {
     pub(super) pieces: u64,
     pub(super) blocks: u64,
     /// Of weighted edges.
-    pub(super) least_weight: Option<f32>,
+    pub(super) least_weight: Option<f64>,
 }
 
 /// A block whose offsets begin at 0.
-struct Encoded {
+struct Encoded<W> {
     bytes: Vec<u8>,
     pieces: Vec<Piece>,
-    weights: Vec<f32>,
+    weights: Vec<W>,
 }
 
 /// Encodes all blocks, of `edges[block]` records each, at most `batch` records at a time unless one
@@ -74,7 +74,7 @@ pub(super) fn encode_all<R: Record>(
             }
         };
         let blocks = split(part, first, &edges[first..next]);
-        let encoded: Vec<Encoded> = pool.install(|| {
+        let encoded: Vec<Encoded<R::Weight>> = pool.install(|| {
             blocks
                 .into_par_iter()
                 .with_max_len(1)
@@ -121,7 +121,7 @@ fn encode_block<R: Record>(
     block: usize,
     records: &mut [R],
     scratch: &mut Vec<R>,
-) -> Encoded {
+) -> Encoded<R::Weight> {
     R::sort(records, scratch);
     let (row_part, col_part) = layout.partitions_of(block);
     let mut encoded = Encoded { bytes: Vec::new(), pieces: Vec::new(), weights: Vec::new() };
@@ -172,7 +172,7 @@ fn encode_block<R: Record>(
 }
 
 impl Outputs {
-    fn append(&mut self, block: Encoded) -> Result<()> {
+    fn append<W: Weight>(&mut self, block: Encoded<W>) -> Result<()> {
         let written = &mut self.written;
         for piece in block.pieces {
             let placed =
@@ -185,9 +185,9 @@ impl Outputs {
         written.blocks += 1;
         self.blocks.write(&block.bytes)?;
         if let Some(weights) = &mut self.weights {
-            let least = block.weights.iter().copied().reduce(f32::min);
-            written.least_weight = written.least_weight.into_iter().chain(least).reduce(f32::min);
-            weights.write_slice(&block.weights)?;
+            let least = block.weights.iter().map(|&weight| weight.into()).reduce(f64::min);
+            written.least_weight = written.least_weight.into_iter().chain(least).reduce(f64::min);
+            weights.write(bytemuck::cast_slice(&block.weights))?;
         }
         Ok(())
     }

@@ -1,23 +1,20 @@
-//! What a grid is made of: the CSC in pieces of a megabyte, and weights.
+//! What a grid is made of: the CSC in pieces of a megabyte.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
-use outercore_store::arrays::append_f32;
 use outercore_store::dataset::{ArrayRef, DataSet};
 use rayon::ThreadPool;
 use rayon::prelude::*;
-
-use crate::header::edge_array;
 
 /// Bytes that are read at a time.
 pub(super) const READ: usize = 1 << 20;
 
 /// An array and its file.
 pub(super) struct Stored {
-    array: ArrayRef,
+    pub(super) array: ArrayRef,
     file: File,
 }
 
@@ -33,7 +30,7 @@ impl Stored {
     }
 
     /// Reads whole elements from the `first` one on.
-    fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
+    pub(super) fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
         let offset = self.array.data_offset + first * self.array.dtype.size() as u64;
         self.file
             .read_exact_at(bytes, offset)
@@ -314,60 +311,6 @@ impl Pass<'_> {
             after(&mut states[..turn.len()], last.first + last.arcs as u64)?;
         }
     }
-}
-
-/// The weights of the edge array `name`, by edge id; arcs that have no ids are counted instead.
-///
-/// # Errors
-/// `NotFound`, with the arrays there are. `Invalid`: not one real number a row, another number of
-/// rows than expected, or a weight that is no finite `float32`.
-pub(super) fn read_weights(data_set: &DataSet, name: &str, rows: Option<u64>) -> Result<Vec<f32>> {
-    let key = edge_array(name);
-    let called = || format!("edge array `{name}`");
-    if !data_set.has_array(&key) {
-        let prefix = format!("edges/{}/", keys::EDGE);
-        let arrays = data_set.manifest().arrays.keys();
-        let there: Vec<&str> = arrays
-            .filter(|key| ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()))
-            .filter_map(|key| key.strip_prefix(&prefix))
-            .collect();
-        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            format!("{} is not in the data set", called()),
-        )
-        .hint(format!("it has {there}")));
-    }
-    let stored = Stored::open(data_set, &key)?;
-    let array = &stored.array;
-    let found = array.rows();
-    if array.shape.len() != 1 || rows.is_some_and(|rows| rows != found) {
-        let expected = rows.map_or("one number a row".to_owned(), |rows| format!("[{rows}]"));
-        return Err(Error::invalid(format!(
-            "{}: shape {:?}, expected {expected}",
-            called(),
-            array.shape
-        )));
-    }
-    let size = array.dtype.size();
-    let mut weights = Vec::with_capacity(found as usize);
-    let mut buffer = vec![0u64; READ / 8];
-    while (weights.len() as u64) < found {
-        let part = ((READ / size) as u64).min(found - weights.len() as u64) as usize;
-        let bytes = &mut bytemuck::cast_slice_mut(&mut buffer)[..part * size];
-        stored.read(weights.len() as u64, bytes)?;
-        append_f32(array.dtype, bytes, &mut weights);
-        let start = weights.len() - part;
-        if let Some(at) = weights[start..].iter().position(|weight| !weight.is_finite()) {
-            let weight = match weights[start + at] {
-                weight if weight.is_nan() => "nan".to_owned(),
-                weight => weight.to_string(),
-            };
-            return Err(Error::invalid(format!("{}: row {} is {weight}", called(), start + at))
-                .hint("weights are finite numbers within the range of float32"));
-        }
-    }
-    Ok(weights)
 }
 
 pub(super) fn too_many(node: u64, direction: &str) -> Error {

@@ -17,9 +17,9 @@ const BUFFER: std::ops::RangeInclusive<u64> = 512..=(64 << 10);
 /// Records that are encoded at a time.
 const BATCH: u64 = 1 << 21;
 
-/// Bytes an edge of the piece that a thread encodes: key, weight, where its row lies (in a list that
+/// Bytes an edge of the piece that a thread encodes: key, weight of 8 bytes at most, where its row lies (in a list that
 /// has doubled), gap, column, difference.
-const PIECE: u64 = 4 + 4 + 16 + 4 + 2 + 2;
+const PIECE: u64 = 4 + 8 + 16 + 4 + 2 + 2;
 
 /// What decides how much memory a build needs.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Facts {
     pub(super) nodes: u64,
     /// Bytes that reading an arc takes.
     pub(super) buffer_per_arc: u64,
-    /// Bytes of a record: 4, with weights 8.
+    /// Bytes of a record: 4, with weights 8, or 16 where those are `float64`.
     pub(super) record: u64,
     /// Rows of the edge array that the weights are in; 0 without.
     pub(super) weights: u64,
@@ -66,7 +66,7 @@ impl Facts {
             Order::Degree => 12,
             Order::Natural => 8,
         };
-        FIXED + self.lanes() + per_node * self.nodes + 4 * self.weights
+        FIXED + self.lanes() + per_node * self.nodes + self.weight_bytes()
     }
 
     /// Checks that the nodes can be put in order.
@@ -80,12 +80,24 @@ impl Facts {
     /// While arcs pass: in-degrees and places, weights, and the tables of the blocks.
     fn passing(&self, blocks: u64) -> u64 {
         let tables = blocks * (4 * self.threads as u64 + 48);
-        FIXED + self.lanes() + 8 * self.nodes + 4 * self.weights + tables
+        FIXED + self.lanes() + 8 * self.nodes + self.weight_bytes() + tables
     }
 
     /// While a block is encoded, for each of its records: itself, room to sort, its body, its weight.
     fn encoding_per_record(&self) -> u64 {
-        if self.record == 4 { 4 + 4 + 6 } else { 8 + 6 + 4 }
+        match self.record {
+            4 => 4 + 4 + 6,
+            record => record + 6 + self.weight(),
+        }
+    }
+
+    /// Bytes of a weight.
+    fn weight(&self) -> u64 {
+        if self.record == 16 { 8 } else { 4 }
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        self.weight() * self.weights
     }
 
     /// While blocks are encoded, beside their records; the largest has so many edges.
@@ -159,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_least_memory_works_and_a_byte_less_does_not() {
-        for (record, weights) in [(4, 0), (8, 50_000_000)] {
+        for (record, weights) in [(4, 0), (8, 50_000_000), (16, 50_000_000)] {
             for blocks in [vec![0], vec![90_000; 703], vec![5, 40_000_000, 0]] {
                 let facts = |memory| Facts { record, weights, ..facts(Bytes(memory)) };
                 // The chunks depend on the memory: go down to where it no longer matters.

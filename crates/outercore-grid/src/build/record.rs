@@ -1,15 +1,42 @@
 //! A stored edge on its way into its block.
 
 use bytemuck::Pod;
+use outercore_format::DType;
+
+/// A weight as the grid stores it: `float32` where that is exact, else `float64`.
+pub(super) trait Weight: Pod + Send + Sync + Into<f64> {
+    /// What it is in a file.
+    const DTYPE: DType;
+    /// The number as this type, rounded where it is another one.
+    fn nearest(value: f64) -> Self;
+}
+
+impl Weight for f32 {
+    const DTYPE: DType = DType::F32;
+
+    fn nearest(value: f64) -> Self {
+        value as Self
+    }
+}
+
+impl Weight for f64 {
+    const DTYPE: DType = DType::F64;
+
+    fn nearest(value: f64) -> Self {
+        value
+    }
+}
 
 /// Row, column and weight of an edge within a block, ordered as blocks are.
 pub(super) trait Record: Pod + Ord + Send + Sync {
     /// Whether [`Record::weight`] means anything.
     const WEIGHTED: bool;
+    /// What a weight is.
+    type Weight: Weight;
     /// The edge `row << 16 | column`.
-    fn new(key: u32, weight: f32) -> Self;
+    fn new(key: u32, weight: Self::Weight) -> Self;
     fn key(self) -> u32;
-    fn weight(self) -> f32;
+    fn weight(self) -> Self::Weight;
     /// Sorts; `scratch` may be used.
     fn sort(records: &mut [Self], scratch: &mut Vec<Self>);
 
@@ -20,6 +47,7 @@ pub(super) trait Record: Pod + Ord + Send + Sync {
 
 impl Record for u32 {
     const WEIGHTED: bool = false;
+    type Weight = f32;
 
     fn new(key: u32, _weight: f32) -> Self {
         key
@@ -67,6 +95,7 @@ fn radix_pass(from: &[u32], to: &mut [u32], shift: u32, bits: u32) {
 
 impl Record for u64 {
     const WEIGHTED: bool = true;
+    type Weight = f32;
 
     fn new(key: u32, weight: f32) -> Self {
         Self::from(key) << 32 | Self::from(weight.to_bits())
@@ -78,6 +107,27 @@ impl Record for u64 {
 
     fn weight(self) -> f32 {
         f32::from_bits(self as u32)
+    }
+
+    fn sort(records: &mut [Self], _scratch: &mut Vec<Self>) {
+        records.sort_unstable();
+    }
+}
+
+impl Record for u128 {
+    const WEIGHTED: bool = true;
+    type Weight = f64;
+
+    fn new(key: u32, weight: f64) -> Self {
+        Self::from(key) << 64 | Self::from(weight.to_bits())
+    }
+
+    fn key(self) -> u32 {
+        (self >> 64) as u32
+    }
+
+    fn weight(self) -> f64 {
+        f64::from_bits(self as u64)
     }
 
     fn sort(records: &mut [Self], _scratch: &mut Vec<Self>) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use outercore_format::{ArrayEntry, Checksum, DType, MANIFEST_FILE, Manifest, NpyHeader};
-use outercore_grid::{Arcs, Decoder, Grid, Side};
+use outercore_grid::{Arcs, Decoder, Grid, PieceWeights, Side};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::{Csc, Width, write_data_set};
 
@@ -14,12 +14,12 @@ pub struct Made {
     pub csc: Csc,
     pub undirected: bool,
     /// By edge id.
-    pub weights: Option<Vec<f32>>,
+    pub weights: Option<Vec<f64>>,
     pub rows: u64,
 }
 
 /// Source, target, bits of the weight.
-pub type Arc = (u64, u64, u32);
+pub type Arc = (u64, u64, u64);
 
 impl Made {
     pub fn directed(nodes: u64, edges: &[(u64, u64)]) -> Self {
@@ -44,7 +44,7 @@ impl Made {
         Self { csc, undirected: true, weights: None, rows: edges.len() as u64 }
     }
 
-    pub fn weighted(mut self, weights: Vec<f32>) -> Self {
+    pub fn weighted(mut self, weights: Vec<f64>) -> Self {
         assert_eq!(weights.len() as u64, self.rows);
         self.weights = Some(weights);
         self
@@ -61,21 +61,27 @@ impl Made {
         edges.undirected = self.undirected;
         edges.rows = Some(self.rows);
         if let Some(weights) = &self.weights {
-            write_array(root, &mut manifest, "edges/edge/w", weights);
+            write_array(root, &mut manifest, "edges/edge/w", DType::F64, weights);
         }
         fs::write(root.join(MANIFEST_FILE), manifest.to_json()).unwrap();
         DataSet::open(root).unwrap()
     }
 }
 
-pub fn write_array(root: &Path, manifest: &mut Manifest, key: &str, values: &[f32]) {
+pub fn write_array<T: bytemuck::Pod>(
+    root: &Path,
+    manifest: &mut Manifest,
+    key: &str,
+    dtype: DType,
+    values: &[T],
+) {
     let data: &[u8] = bytemuck::cast_slice(values);
     let shape = [values.len() as u64];
-    let bytes = [NpyHeader::encode(DType::F32, &shape), data.to_vec()].concat();
+    let bytes = [NpyHeader::encode(dtype, &shape), data.to_vec()].concat();
     let path = root.join(format!("{key}.npy"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
-    let entry = ArrayEntry::inside(key, DType::F32, &shape, Checksum::of(data));
+    let entry = ArrayEntry::inside(key, dtype, &shape, Checksum::of(data));
     manifest.arrays.insert(key.to_owned(), entry);
 }
 
@@ -108,14 +114,21 @@ pub fn grid_arcs(data_set: &DataSet, grid: &Grid) -> Vec<Arc> {
     };
     let body: Vec<u64> = read(data_set, &grid.blocks().key);
     let bytes: &[u8] = bytemuck::cast_slice(&body);
-    let weights: Vec<f32> = grid.weights().map_or(Vec::new(), |array| read(data_set, &array.key));
+    let (mut single, mut double): (Vec<f32>, Vec<f64>) = (Vec::new(), Vec::new());
+    match grid.weights() {
+        Some(array) if array.dtype == DType::F64 => double = read(data_set, &array.key),
+        Some(array) => single = read(data_set, &array.key),
+        None => {}
+    }
     let mut decoder = Decoder::default();
     let mut found = Vec::new();
     for piece in grid.pieces() {
         let range = piece.offset as usize..piece.offset as usize + piece.len as usize;
-        let weights = match weights.is_empty() {
-            true => &[][..],
-            false => &weights[piece.first_edge as usize..][..piece.edges as usize],
+        let edges = piece.first_edge as usize..piece.first_edge as usize + piece.edges as usize;
+        let weights = match (single.is_empty(), double.is_empty()) {
+            (false, _) => PieceWeights::Single(&single[edges]),
+            (_, false) => PieceWeights::Double(&double[edges]),
+            _ => PieceWeights::None,
         };
         let arcs = decoder.decode(piece, shape, &bytes[range], weights, true).unwrap();
         let (row, column) = (piece.row_part as usize, piece.col_part as usize);

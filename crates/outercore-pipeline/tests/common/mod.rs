@@ -17,12 +17,22 @@ pub fn feature_row(node: u64) -> [f32; WIDTH] {
     std::array::from_fn(|column| node as f32 + column as f32 / 8.0)
 }
 
-/// Writes `graph` with features as a data set of format 1.
+/// The weight of an edge, by its id.
+pub fn weight_of(id: u64) -> f64 {
+    id as f64 / 3.0
+}
+
+/// A row of a node array of three dimensions.
+pub fn place_of(node: u64) -> [i16; 3] {
+    [node as i16, -1, 7]
+}
+
 /// Values with ties.
 pub fn heat_of(node: u64) -> f32 {
     (node * 7919 % 97) as f32 - 40.0
 }
 
+/// Writes `graph` with features as a data set of format 1.
 pub fn write(root: &Path, graph: &Csc) {
     let nodes = graph.num_nodes();
     let narrow = |values: &[u64]| values.iter().flat_map(|&v| (v as u32).to_le_bytes()).collect();
@@ -32,12 +42,17 @@ pub fn write(root: &Path, graph: &Csc) {
         .collect();
     let edges = graph.num_edges();
     let heat = (0..nodes).flat_map(|node| heat_of(node).to_le_bytes()).collect();
-    let arrays: [(&str, DType, Vec<u64>, Vec<u8>); 5] = [
+    let weight = (0..edges).flat_map(|id| weight_of(id).to_le_bytes()).collect();
+    let place = (0..nodes).flat_map(|node| place_of(node).into_iter().flat_map(i16::to_le_bytes));
+    let place = place.collect();
+    let arrays: [(&str, DType, Vec<u64>, Vec<u8>); 7] = [
         ("edges/edge/offsets", DType::U64, vec![nodes + 1], wide(&graph.offsets)),
         ("edges/edge/sources", DType::U32, vec![edges], narrow(&graph.sources)),
         ("edges/edge/ids", DType::U32, vec![edges], narrow(&graph.ids)),
         ("nodes/node/x", DType::F32, vec![nodes, WIDTH as u64], features),
         ("nodes/node/heat", DType::F32, vec![nodes], heat),
+        ("nodes/node/place", DType::I16, vec![nodes, 3, 1], place),
+        ("edges/edge/weight", DType::F64, vec![edges], weight),
     ];
     let mut entries = serde_json::Map::new();
     for (key, dtype, shape, bytes) in arrays {
@@ -77,10 +92,22 @@ pub struct Delivered {
     pub edge_ids: Vec<u64>,
     pub input_ids: Vec<u64>,
     pub features: Vec<f32>,
+    /// Rows of the further arrays.
+    pub arrays: Vec<Vec<u8>>,
 }
 
 /// All batches of an epoch from `first` on.
 pub fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
+    deliver_with(loader, epoch, first, true)
+}
+
+/// All batches of an epoch of a loader that delivers no features.
+#[allow(dead_code)]
+pub fn deliver_without_features(loader: &mut Loader, epoch: u64) -> Vec<Delivered> {
+    deliver_with(loader, epoch, 0, false)
+}
+
+fn deliver_with(loader: &mut Loader, epoch: u64, first: u64, features: bool) -> Vec<Delivered> {
     let width = loader.width().unwrap();
     let mut run = loader.epoch(epoch, first).unwrap();
     let mut batches = Vec::new();
@@ -100,8 +127,12 @@ pub fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
             edge_ids: sampled.edge_ids.clone(),
             input_ids: batch.input_ids().to_vec(),
             features: vec![f32::NAN; sampled.nodes.len() * width],
+            arrays: Vec::new(),
         };
-        run.gather(&mut delivered.features).unwrap();
+        delivered.arrays = run.take_arrays();
+        if features {
+            run.gather(&mut delivered.features).unwrap();
+        }
         batches.push(delivered);
     }
     loader.finish(run).unwrap();

@@ -21,6 +21,7 @@ use super::sources::TripleSource;
 use crate::dataset::parse;
 use crate::errors::{interrupted, to_python};
 use crate::loader::to_json;
+use crate::process::OfProcess;
 use crate::progress::Callback;
 use crate::rows::rows as in_rows;
 
@@ -182,7 +183,7 @@ type Table<'py> = Bound<'py, PyArray2<f32>>;
 /// Trains a table larger than memory; `outercore.embed.partitions.PartitionStore` is its user.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct PartitionExecutor {
-    state: Mutex<State>,
+    state: OfProcess<Mutex<State>>,
 }
 
 struct State {
@@ -212,7 +213,7 @@ impl PartitionExecutor {
     #[new]
     fn new(py: Python<'_>, directory: PathBuf, memory: u64) -> PyResult<Self> {
         let state = py.detach(|| open(&directory, Bytes(memory))).map_err(to_python)?;
-        Ok(Self { state: Mutex::new(state) })
+        Ok(Self { state: OfProcess::new(Mutex::new(state)) })
     }
 
     /// What memory is for, as JSON.

@@ -5,7 +5,8 @@ use outercore_format::{ArrayEntry, Checksum, DType};
 use outercore_io::Disk;
 
 use super::content::Content;
-use super::{ArraySpec, ArraySummary, ImportedArray, named};
+use super::labels::Labels;
+use super::{ArraySpec, ArraySummary, ContentPlan, ImportedArray, Target, named};
 use crate::npy::{ArrayReader, ArrayWriter, OnBytes, grouped};
 
 /// Bytes that are read, checked and converted at a time.
@@ -14,26 +15,46 @@ const CHUNK: Bytes = Bytes::mib(1);
 /// Rows that are checked as they pass, and counted.
 struct Intake {
     content: Content,
+    /// The same as numbers, where only the last row says whether they are classes.
+    numbers: Option<Labels>,
     from: DType,
     /// Bytes of a row as it comes in.
     row_bytes: u64,
     /// Rows that came in.
     rows: u64,
-    /// Known from the shape alone.
-    classes: Option<u64>,
+}
+
+/// Which form of the array is to be kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Planned,
+    Numbers,
 }
 
 impl Intake {
+    fn new(plan: ContentPlan, from: DType, row_bytes: u64, rows: u64) -> Self {
+        Self { content: plan.content, numbers: plan.numbers, from, row_bytes, rows }
+    }
+
     /// Rows that must come in, if their number is the graph's.
     fn expected(&self, spec: &ArraySpec) -> Option<u64> {
-        match &self.content {
-            Content::Split(split) if !split.is_mask() => None,
+        match (&self.content, &spec.target) {
+            (Content::Split(split), _) if !split.is_mask() => None,
+            (_, Target::Names(_)) => None,
             _ => Some(spec.nodes),
         }
     }
 
     fn check_rows(&self, spec: &ArraySpec, rows: u64) -> Result<()> {
         match self.expected(spec) {
+            Some(edges) if rows != edges && matches!(spec.target, Target::Edge(_)) => {
+                Err(Error::invalid(format!(
+                    "{} rows, but the edge lists have {} edges",
+                    grouped(rows),
+                    grouped(edges)
+                ))
+                .hint("there must be one row for each edge, in the order of the edge lists"))
+            }
             Some(nodes) if rows != nodes => Err(Error::invalid(format!(
                 "{} rows, but the graph has {} nodes",
                 grouped(rows),
@@ -44,26 +65,119 @@ impl Intake {
         }
     }
 
-    /// Checks whole elements and hands on what is to be stored.
-    fn take(&mut self, bytes: &[u8], store: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    /// Checks whole elements and hands on what is to be stored, in each form.
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        store: &mut dyn FnMut(Form, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let chunk = CHUNK.as_usize() / self.from.size() * self.from.size();
         for part in bytes.chunks(chunk) {
             // Going on after a refusal counts the rest of what is wrong, for the message.
             let was_refused = self.content.is_refused();
             let stored = self.content.take(part);
             if !was_refused {
-                store(stored)?;
+                store(Form::Planned, stored)?;
+            }
+            if let Some(numbers) = &mut self.numbers {
+                store(Form::Numbers, numbers.take(part))?;
             }
         }
         Ok(())
     }
 
-    fn judge(&self, spec: &ArraySpec) -> Result<ArraySummary> {
+    fn judge(&self, spec: &ArraySpec) -> Result<(ArraySummary, Form)> {
         self.check_rows(spec, self.rows)?;
         let mut summary = ArraySummary::default();
+        if let (Content::Labels(classes), Some(numbers)) = (&self.content, &self.numbers)
+            && classes.are_numbers()
+        {
+            summary.unlabelled = numbers.unlabelled();
+            summary.task = Some(numbers.task());
+            return numbers.refusal().map_or(Ok((summary, Form::Numbers)), Err);
+        }
         self.content.judge(&mut summary)?;
-        summary.classes = self.classes.or(summary.classes);
-        Ok(summary)
+        Ok((summary, Form::Planned))
+    }
+}
+
+/// How an array is stored.
+struct Stored {
+    dtype: DType,
+    row_shape: Vec<u64>,
+    /// Whether also as numbers, until it is known which.
+    undecided: bool,
+}
+
+impl Stored {
+    fn of(plan: &ContentPlan) -> Self {
+        let undecided = plan.numbers.is_some();
+        Self { dtype: plan.dtype, row_shape: plan.row_shape.clone(), undecided }
+    }
+}
+
+/// The file that an array is written to, or the two of which one is kept.
+struct Files {
+    planned: ArrayWriter,
+    numbers: Option<ArrayWriter>,
+    /// Their paths.
+    paths: [PathBuf; 2],
+}
+
+impl Files {
+    fn create(disk: &dyn Disk, root: &Path, file: &str, stored: &Stored) -> Result<Self> {
+        let other = format!("{}.numbers.npy", file.trim_end_matches(".npy"));
+        let create =
+            |file: &str, dtype| ArrayWriter::create(disk, root, file, dtype, &stored.row_shape);
+        Ok(Self {
+            planned: create(file, stored.dtype)?,
+            numbers: stored.undecided.then(|| create(&other, DType::F64)).transpose()?,
+            paths: [root.join(file), root.join(&other)],
+        })
+    }
+
+    fn write(&mut self, form: Form, bytes: &[u8]) -> Result<()> {
+        match (form, &mut self.numbers) {
+            (Form::Planned, _) => self.planned.write(bytes),
+            (Form::Numbers, Some(numbers)) => numbers.write(bytes),
+            (Form::Numbers, None) => Err(Error::internal("numbers without a file")),
+        }
+    }
+
+    /// Makes the form that `judged` says durable and removes the other one; both after an error.
+    fn finish(
+        self,
+        disk: &dyn Disk,
+        judged: Result<(ArraySummary, Form)>,
+    ) -> Result<(ArraySummary, ArrayEntry)> {
+        let Self { planned, numbers, paths: [path, other] } = self;
+        let has_other = numbers.is_some();
+        let kept = judged.and_then(|(summary, form)| {
+            let entry = match (form, numbers) {
+                (Form::Numbers, Some(numbers)) => numbers.finish(),
+                _ => planned.finish(),
+            };
+            Ok((summary, entry?, form))
+        });
+        let form = kept.as_ref().ok().map(|(_, _, form)| *form);
+        // The error at hand says more than one about the remains would.
+        if form != Some(Form::Planned) {
+            let _ = disk.remove_file(&path);
+        }
+        if has_other && form != Some(Form::Numbers) {
+            let _ = disk.remove_file(&other);
+        }
+        kept.map(|(summary, entry, _)| (summary, entry))
+    }
+
+    fn remove(self, disk: &dyn Disk) -> Result<()> {
+        let Self { planned, numbers, paths: [path, other] } = self;
+        drop(planned);
+        if numbers.is_some() {
+            drop(numbers);
+            disk.remove_file(&other)?;
+        }
+        disk.remove_file(&path)
     }
 }
 
@@ -89,8 +203,7 @@ impl Intake {
 pub struct ArrayBuilder {
     spec: ArraySpec,
     intake: Intake,
-    writer: ArrayWriter,
-    path: PathBuf,
+    files: Files,
 }
 
 impl ArrayBuilder {
@@ -107,16 +220,9 @@ impl ArrayBuilder {
         row_shape: &[u64],
     ) -> Result<Self> {
         let plan = named(&spec, None, spec.plan(dtype, row_shape))?;
-        let writer = ArrayWriter::create(disk, root, file, plan.dtype, &plan.row_shape)?;
+        let files = Files::create(disk, root, file, &Stored::of(&plan))?;
         let row_bytes = row_shape.iter().product::<u64>() * dtype.size() as u64;
-        let intake = Intake {
-            content: plan.content,
-            from: dtype,
-            row_bytes,
-            rows: 0,
-            classes: plan.classes,
-        };
-        Ok(Self { spec, intake, writer, path: root.join(file) })
+        Ok(Self { spec, intake: Intake::new(plan, dtype, row_bytes, 0), files })
     }
 
     /// What is expected of the array.
@@ -132,7 +238,7 @@ impl ArrayBuilder {
     /// `Invalid`: not the bytes of so many rows, or more rows than the graph has nodes. The disk's
     /// own.
     pub fn push_rows(&mut self, bytes: &[u8], rows: u64) -> Result<()> {
-        let Self { spec, intake, writer, .. } = self;
+        let Self { spec, intake, files } = self;
         if rows.checked_mul(intake.row_bytes) != Some(bytes.len() as u64) {
             let error = Error::invalid(format!(
                 "{} bytes for {rows} rows, expected {} bytes a row",
@@ -145,7 +251,7 @@ impl ArrayBuilder {
         if intake.expected(spec).is_some_and(|nodes| intake.rows > nodes) {
             return named(spec, None, intake.check_rows(spec, intake.rows));
         }
-        named(spec, None, intake.take(bytes, &mut |stored| writer.write(stored)))
+        named(spec, None, intake.take(bytes, &mut |form, stored| files.write(form, stored)))
     }
 
     /// Judges what came in and makes the array durable; removes it if it is refused.
@@ -153,13 +259,8 @@ impl ArrayBuilder {
     /// # Errors
     /// `Invalid`: too few rows, or values that are refused. The disk's own.
     pub fn finish(self, disk: &dyn Disk) -> Result<ImportedArray> {
-        let Self { spec, intake, writer, path } = self;
-        let done = intake.judge(&spec).and_then(|summary| Ok((summary, writer.finish()?)));
-        if done.is_err() {
-            // The error at hand says more than one about the remains would.
-            let _ = disk.remove_file(&path);
-        }
-        let (summary, entry) = named(&spec, None, done)?;
+        let Self { spec, intake, files } = self;
+        let (summary, entry) = named(&spec, None, files.finish(disk, intake.judge(&spec)))?;
         Ok(imported(spec, entry, summary))
     }
 
@@ -168,8 +269,7 @@ impl ArrayBuilder {
     /// # Errors
     /// The disk's own.
     pub fn abort(self, disk: &dyn Disk) -> Result<()> {
-        drop(self.writer);
-        disk.remove_file(&self.path)
+        self.files.remove(disk)
     }
 }
 
@@ -196,28 +296,18 @@ pub fn import_npy(
         let row_shape = reader.row_shape().to_vec();
         let plan = spec.plan(header.dtype, &row_shape)?;
         let row_bytes = row_shape.iter().product::<u64>() * header.dtype.size() as u64;
-        let mut intake = Intake {
-            content: plan.content,
-            from: header.dtype,
-            row_bytes,
-            rows: reader.rows(),
-            classes: plan.classes,
-        };
+        let stored = Stored::of(&plan);
+        let mut intake = Intake::new(plan, header.dtype, row_bytes, reader.rows());
         // Before a copy of hours, not after it.
         intake.check_rows(&spec, reader.rows())?;
-        let mut writer = ArrayWriter::create(disk, root, file, plan.dtype, &plan.row_shape)?;
-        let copied = reader
+        let mut files = Files::create(disk, root, file, &stored)?;
+        let judged = reader
             .for_each_chunk(CHUNK, &mut |offset, bytes| {
                 progress(offset, header.data_len())?;
-                intake.take(bytes, &mut |stored| writer.write(stored))
+                intake.take(bytes, &mut |form, stored| files.write(form, stored))
             })
-            .and_then(|()| intake.judge(&spec))
-            .and_then(|summary| Ok((summary, writer.finish()?)));
-        if copied.is_err() {
-            // The error at hand says more than one about the remains would.
-            let _ = disk.remove_file(&root.join(file));
-        }
-        let (summary, entry) = copied?;
+            .and_then(|()| intake.judge(&spec));
+        let (summary, entry) = files.finish(disk, judged)?;
         progress(header.data_len(), header.data_len())?;
         Ok(imported(spec, entry, summary))
     };
@@ -243,37 +333,39 @@ pub fn register_npy(
         let mut reader = open(&spec, source)?;
         let header = reader.header().clone();
         let plan = spec.plan(header.dtype, reader.row_shape())?;
+        let Stored { dtype: planned, row_shape, undecided } = Stored::of(&plan);
         let mask = matches!(&plan.content, Content::Split(split) if split.is_mask());
-        if plan.dtype != header.dtype || mask {
-            return Err(Error::invalid(format!(
-                "type {}, to be stored as {}, cannot be registered in place",
-                header.dtype, plan.dtype
+        let converted = |to: DType| {
+            Error::invalid(format!(
+                "type {}, to be stored as {to}, cannot be registered in place",
+                header.dtype
             ))
-            .hint("import a copy, which converts it"));
+            .hint("import a copy, which converts it")
+        };
+        let may_be_numbers = undecided && header.dtype == DType::F64;
+        if planned != header.dtype && !may_be_numbers || mask {
+            return Err(converted(planned));
         }
         let file = std::fs::canonicalize(source)?.into_os_string().into_string().map_err(|_| {
             Error::invalid("the path is not UTF-8, which the manifest needs").hint("import a copy")
         })?;
-        let mut intake = Intake {
-            content: plan.content,
-            from: header.dtype,
-            row_bytes: 0,
-            rows: reader.rows(),
-            classes: plan.classes,
-        };
+        let mut intake = Intake::new(plan, header.dtype, 0, reader.rows());
         intake.check_rows(&spec, reader.rows())?;
         let mut checksum = Checksum::new();
         reader.for_each_chunk(CHUNK, &mut |offset, bytes| {
             progress(offset, header.data_len())?;
             checksum.update(bytes);
-            intake.take(bytes, &mut |_stored| Ok(()))
+            intake.take(bytes, &mut |_form, _stored| Ok(()))
         })?;
-        let summary = intake.judge(&spec)?;
+        let (summary, form) = intake.judge(&spec)?;
+        if planned != header.dtype && form == Form::Planned {
+            return Err(converted(planned));
+        }
         progress(header.data_len(), header.data_len())?;
         let entry = ArrayEntry {
             file,
             dtype: header.dtype,
-            shape: [&[reader.rows()], plan.row_shape.as_slice()].concat(),
+            shape: [&[reader.rows()], row_shape.as_slice()].concat(),
             data_offset: header.data_offset,
             checksum: checksum.finish(),
             external: true,

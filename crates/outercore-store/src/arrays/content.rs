@@ -3,12 +3,10 @@
 use outercore_core::{Error, Result};
 use outercore_format::DType;
 
+use super::labels::Labels;
 use super::number::{Number, convert, float, has_non_finite, number};
 use super::{ArraySummary, Duplicates, NonFinite};
 use crate::npy::grouped;
-
-/// A label above this is an id, a hash or a mistake.
-const MAX_LABEL: i128 = i32::MAX as i128;
 
 /// The running check of one kind of array.
 pub(crate) enum Content {
@@ -31,7 +29,7 @@ impl Content {
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Matrix(matrix) => matrix.refusal().is_some(),
-            Self::Labels(labels) => labels.refusal.is_some(),
+            Self::Labels(labels) => labels.is_refused(),
             Self::Split(split) => split.refusal().is_some(),
         }
     }
@@ -47,9 +45,10 @@ impl Content {
                 matrix.refusal()
             }
             Self::Labels(labels) => {
-                summary.unlabelled = labels.unlabelled;
-                summary.classes = Some(labels.classes.unwrap_or(0).max((labels.max + 1) as u64));
-                labels.refusal.as_ref().map(Refusal::error)
+                summary.unlabelled = labels.unlabelled();
+                summary.classes = labels.classes();
+                summary.task = Some(labels.task());
+                labels.refusal()
             }
             Self::Split(split) => {
                 summary.duplicates = split.duplicates;
@@ -73,6 +72,8 @@ pub(crate) struct Matrix {
     first: Option<u64>,
     /// The first finite value that became infinite.
     overflow: Option<(u64, f64)>,
+    /// The first whole number that became another one, or number that became 0.
+    changed: Option<(u64, Number)>,
     converted: Vec<u8>,
 }
 
@@ -80,14 +81,29 @@ impl Matrix {
     /// `to` is `from` or a float type.
     pub fn new(from: DType, to: DType, columns: u64, non_finite: NonFinite) -> Self {
         let converted = Vec::new();
-        let (seen, nan, infinite, first, overflow) = (0, 0, 0, None, None);
-        Self { from, to, columns, non_finite, seen, nan, infinite, first, overflow, converted }
+        Self {
+            from,
+            to,
+            columns,
+            non_finite,
+            seen: 0,
+            nan: 0,
+            infinite: 0,
+            first: None,
+            overflow: None,
+            changed: None,
+            converted,
+        }
     }
 
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.from != self.to {
             self.converted.clear();
             convert(self.from, self.to, bytes, &mut self.converted);
+            if self.changed.is_none() {
+                let place = first_changed(self.from, self.to, bytes, &self.converted);
+                self.changed = place.map(|(place, value)| (self.seen + place, value));
+            }
         }
         let stored = if self.from == self.to { bytes } else { &self.converted };
         if has_non_finite(self.to, stored) {
@@ -123,6 +139,20 @@ impl Matrix {
                 .hint("store them as bfloat16 or float32"),
             );
         }
+        if let Some((place, value)) = self.changed {
+            let value = match value {
+                Number::Int(value) => value.to_string(),
+                Number::Float(value) => format!("{value:?}"),
+            };
+            return Some(
+                Error::invalid(format!(
+                    "{}: {value} would change as {}",
+                    self.place(place),
+                    self.to
+                ))
+                .hint("store the array in its own type, or scale the values before"),
+            );
+        }
         let first = self.first.filter(|_| self.non_finite == NonFinite::Refuse)?;
         Some(
             Error::invalid(format!(
@@ -132,7 +162,10 @@ impl Matrix {
                 grouped(self.seen),
                 self.place(first)
             ))
-            .hint("mend the file, or allow them (`--allow-nan`)"),
+            .hint(
+                "mend the file, give missing values a number (`--fill VALUE`), or allow them \
+                 (`--allow-nan`)",
+            ),
         )
     }
 
@@ -141,69 +174,20 @@ impl Matrix {
     }
 }
 
-/// One class a node: integers, -1 for none.
-pub(crate) struct Labels {
-    from: DType,
-    classes: Option<u64>,
-    seen: u64,
-    unlabelled: u64,
-    max: i64,
-    refusal: Option<Refusal>,
-    stored: Vec<u8>,
-}
-
-impl Labels {
-    /// `classes` bounds the labels where it is given.
-    pub fn new(from: DType, classes: Option<u64>) -> Self {
-        Self { from, classes, seen: 0, unlabelled: 0, max: -1, refusal: None, stored: Vec::new() }
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> &[u8] {
-        self.stored.clear();
-        let elements = bytes.chunks_exact(self.from.size());
-        for (row, element) in (self.seen..).zip(elements) {
-            let label = match label(number(self.from, element), self.classes) {
-                Ok(label) => label,
-                Err((what, hint)) => {
-                    self.refusal
-                        .get_or_insert(Refusal { what: format!("row {row}: {what}"), hint });
-                    -1
-                }
-            };
-            self.unlabelled += u64::from(label < 0);
-            self.max = self.max.max(label);
-            self.stored.extend_from_slice(&label.to_le_bytes());
+/// The place of the first whole number that its conversion changed, or number that became 0.
+fn first_changed(from: DType, to: DType, bytes: &[u8], stored: &[u8]) -> Option<(u64, Number)> {
+    let pairs = bytes.chunks_exact(from.size()).zip(stored.chunks_exact(to.size()));
+    for (place, (before, after)) in (0..).zip(pairs) {
+        let (before, after) = (number(from, before), float(to, after));
+        let changed = match before {
+            Number::Int(value) => after.is_finite() && after as i128 != value,
+            Number::Float(value) => value != 0.0 && after == 0.0,
+        };
+        if changed {
+            return Some((place, before));
         }
-        self.seen += (bytes.len() / self.from.size()) as u64;
-        &self.stored
     }
-}
-
-/// The label a number stands for; NaN, as some published data sets have it, for none.
-pub(crate) fn label(
-    number: Number,
-    classes: Option<u64>,
-) -> std::result::Result<i64, (String, &'static str)> {
-    let value = match number {
-        Number::Float(value) if value.is_nan() => return Ok(-1),
-        Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {
-            return Err((
-                format!("label {value} is not an integer"),
-                "for multi-label targets give float32 of shape [nodes, labels]",
-            ));
-        }
-        Number::Float(value) => value as i128,
-        Number::Int(value) => value,
-    };
-    let bound = classes.map_or(MAX_LABEL, |classes| i128::from(classes) - 1);
-    if value < -1 {
-        return Err((format!("label {value} is negative"), "write -1 for nodes without a label"));
-    }
-    if value > bound {
-        let expected = format!("label {value}, expected at most {bound}");
-        return Err((expected, "labels are numbers of classes, 0 and up; renumber them"));
-    }
-    Ok(value as i64)
+    None
 }
 
 /// Node ids, or one boolean a node.
@@ -303,13 +287,13 @@ pub(crate) fn node_id(number: Number, nodes: u64) -> std::result::Result<u64, St
     }
 }
 
-struct Refusal {
-    what: String,
-    hint: &'static str,
+pub(super) struct Refusal {
+    pub what: String,
+    pub hint: &'static str,
 }
 
 impl Refusal {
-    fn error(&self) -> Error {
+    pub fn error(&self) -> Error {
         Error::invalid(self.what.as_str()).hint(self.hint)
     }
 }

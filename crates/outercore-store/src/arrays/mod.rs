@@ -3,6 +3,7 @@
 
 mod builder;
 mod content;
+mod labels;
 mod number;
 
 use outercore_core::{Context, Error, Result};
@@ -10,24 +11,32 @@ use outercore_format::{ArrayEntry, DType, Manifest, keys};
 use serde::{Deserialize, Serialize};
 
 pub use builder::{ArrayBuilder, import_npy, register_npy};
-pub(crate) use content::{label, node_id};
-pub use number::append_f32;
+pub(crate) use content::node_id;
+pub use labels::Task;
+pub(crate) use labels::label;
 pub(crate) use number::{Number, number};
+pub use number::{append_f32, append_f64};
 
-use content::{Content, Labels, Matrix, Split};
+use content::{Content, Matrix, Split};
+use labels::Labels;
 
 /// What an array is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Node features: `[N, F]`, stored as `float32`, `float16` or `bfloat16`; `[N]` is one column.
     Features,
-    /// Node labels: integers `[N]` or `[N, 1]` with -1 (or NaN) for none, stored as `int64`; or
-    /// multi-label targets `[N, C]`, stored as `float32`.
+    /// Node labels: classes `[N]` or `[N, 1]` with -1 (or NaN) for none, stored as `int64`;
+    /// multi-label targets `[N, C]` of 0, 1 and NaN or -1, stored as `float32`; or numbers with NaN
+    /// for none, stored as `float64`. [`ArraySpec::task`] says which.
     Labels,
     /// The named split: node ids, or one boolean for each node; stored as `int64` ids.
     Split(String),
     /// The named node array: `[N, …]` of any type.
     Node(String),
+    /// The named edge array: a row for each edge of the input, by edge id, of any type.
+    Edge(String),
+    /// An array under a key of `names/`, of any length.
+    Names(String),
 }
 
 /// What to do about NaN and infinite values.
@@ -55,7 +64,7 @@ pub enum Duplicates {
 pub struct ArraySpec {
     /// What it is for.
     pub target: Target,
-    /// Nodes of the graph.
+    /// Nodes of the graph; of an edge array, edges of the input.
     pub nodes: u64,
     /// Type to store: `float32`, `float16` or `bfloat16`. Where absent, features keep these and
     /// become `float32` otherwise, and node arrays keep their type.
@@ -68,6 +77,10 @@ pub struct ArraySpec {
     pub duplicates: Duplicates,
     /// Number of classes, where it is known beforehand: a bound for the labels.
     pub classes: Option<u64>,
+    /// What labels are. Where absent, integers `[N]` are classes, and so are floats if all are
+    /// whole numbers from 0 on, -1 or NaN, else they are numbers; several columns are multi-label
+    /// targets.
+    pub task: Option<Task>,
 }
 
 impl ArraySpec {
@@ -81,6 +94,7 @@ impl ArraySpec {
             non_finite: NonFinite::default(),
             duplicates: Duplicates::default(),
             classes: None,
+            task: None,
         }
     }
 
@@ -91,6 +105,8 @@ impl ArraySpec {
             Target::Labels => keys::LABELS.to_owned(),
             Target::Split(name) => keys::split(name),
             Target::Node(name) => keys::node_array(name),
+            Target::Edge(name) => keys::edge_array(name),
+            Target::Names(name) => format!("names/{name}"),
         }
     }
 
@@ -101,6 +117,8 @@ impl ArraySpec {
             Target::Labels => "labels".to_owned(),
             Target::Split(name) => format!("split `{name}`"),
             Target::Node(name) => format!("node array `{name}`"),
+            Target::Edge(name) => format!("edge array `{name}`"),
+            Target::Names(name) => format!("names `{name}`"),
         }
     }
 
@@ -119,37 +137,63 @@ impl ArraySpec {
             content: Content::Matrix(Matrix::new(from, to, columns, self.non_finite)),
             dtype: to,
             row_shape,
-            classes: None,
+            numbers: None,
         };
         match (&self.target, row_shape) {
             (Target::Features, [] | [_]) => Ok(matrix(self.float_to_store(from)?, vec![columns])),
             (Target::Features, _) => Err(wrong("[nodes, features]")),
-            (Target::Labels, [] | [1]) => Ok(ContentPlan {
-                content: Content::Labels(Labels::new(from, self.classes)),
-                dtype: DType::I64,
-                row_shape: Vec::new(),
-                classes: None,
-            }),
-            (Target::Labels, [labels]) => {
-                let plan = matrix(DType::F32, vec![*labels]);
-                Ok(ContentPlan { classes: Some(*labels), ..plan })
-            }
+            (Target::Labels, [] | [_]) => self.plan_labels(from, columns, wrong),
             (Target::Labels, _) => Err(wrong("[nodes] or [nodes, labels]")),
             (Target::Split(_), [] | [1]) if !from.is_float() => Ok(ContentPlan {
                 content: Content::Split(Split::new(from, self.nodes, self.duplicates)),
                 dtype: DType::I64,
                 row_shape: Vec::new(),
-                classes: None,
+                numbers: None,
             }),
             (Target::Split(_), [] | [1]) => {
                 Err(Error::invalid(format!("type {from}, expected integers or booleans")))
             }
             (Target::Split(_), _) => Err(wrong("[ids], or [nodes] booleans")),
-            (Target::Node(_), _) => {
+            (Target::Names(_), _) => Ok(matrix(from, row_shape.to_vec())),
+            (Target::Node(_) | Target::Edge(_), _) => {
                 let to = if self.dtype.is_some() { self.float_to_store(from)? } else { from };
                 Ok(matrix(to, row_shape.to_vec()))
             }
         }
+    }
+
+    fn plan_labels(
+        &self,
+        from: DType,
+        columns: u64,
+        wrong: impl Fn(&str) -> Error,
+    ) -> Result<ContentPlan> {
+        let one = columns == 1;
+        let task = match self.task {
+            Some(Task::Classification) if !one => {
+                return Err(wrong("[nodes] for classification")
+                    .hint("several columns are a target of `--task multi-label` or `regression`"));
+            }
+            Some(Task::MultiLabel) if one => {
+                return Err(wrong("[nodes, labels] for multi-label")
+                    .hint("one column is a target of `--task classification` or `regression`"));
+            }
+            Some(task) => task,
+            None if one => Task::Classification,
+            None => Task::MultiLabel,
+        };
+        let content = |task| Labels::new(task, from, columns, self.classes);
+        let undecided = self.task.is_none() && one && from.is_float();
+        Ok(ContentPlan {
+            content: Content::Labels(content(task)),
+            dtype: match task {
+                Task::Classification => DType::I64,
+                Task::MultiLabel => DType::F32,
+                Task::Regression => DType::F64,
+            },
+            row_shape: if one { Vec::new() } else { vec![columns] },
+            numbers: undecided.then(|| content(Task::Regression)),
+        })
     }
 
     fn float_to_store(&self, from: DType) -> Result<DType> {
@@ -168,8 +212,8 @@ struct ContentPlan {
     content: Content,
     dtype: DType,
     row_shape: Vec<u64>,
-    /// Known from the shape alone.
-    classes: Option<u64>,
+    /// Besides as numbers, of `float64`: only the last row says whether these are classes.
+    numbers: Option<Labels>,
 }
 
 /// What was found in an array while it passed.
@@ -185,6 +229,9 @@ pub struct ArraySummary {
     pub unlabelled: u64,
     /// Classes of the labels: the highest label plus one, or the columns of multi-label targets.
     pub classes: Option<u64>,
+    /// What the labels are.
+    #[serde(default)]
+    pub task: Option<Task>,
     /// Ids of a split that had come before.
     pub duplicates: u64,
 }
@@ -216,7 +263,7 @@ impl ImportedArray {
             Target::Split(name) => {
                 roles.splits.insert(name.clone(), self.key.clone());
             }
-            Target::Node(_) => {}
+            Target::Node(_) | Target::Edge(_) | Target::Names(_) => {}
         }
     }
 }

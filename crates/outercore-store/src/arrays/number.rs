@@ -74,6 +74,53 @@ pub fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
     }
 }
 
+/// Appends the elements of `bytes` as `float64`, up to the first that is not exactly one: an integer
+/// beyond 2^53. Returns that integer.
+///
+/// # Example
+/// ```
+/// use outercore_format::DType;
+/// use outercore_store::arrays::append_f64;
+/// let mut numbers = Vec::new();
+/// let beyond = append_f64(DType::I64, bytemuck::cast_slice(&[3i64, (1 << 53) + 1]), &mut numbers);
+/// assert_eq!((numbers, beyond), (vec![3.0], Some((1 << 53) + 1)));
+/// ```
+///
+/// # Panics
+/// If `bytes` are no whole elements, or not where elements of this type may lie in memory.
+pub fn append_f64(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) -> Option<i128> {
+    macro_rules! convert {
+        ($type:ty, $to:expr) => {
+            out.extend(bytemuck::cast_slice::<u8, $type>(bytes).iter().map($to))
+        };
+    }
+    macro_rules! convert_wide {
+        ($type:ty) => {
+            for &value in bytemuck::cast_slice::<u8, $type>(bytes) {
+                if value as f64 as i128 != i128::from(value) {
+                    return Some(i128::from(value));
+                }
+                out.push(value as f64);
+            }
+        };
+    }
+    match dtype {
+        DType::F64 => convert!(f64, |x| *x),
+        DType::F32 => convert!(f32, |x| f64::from(*x)),
+        DType::F16 => convert!(f16, |x| x.to_f64()),
+        DType::BF16 => convert!(bf16, |x| x.to_f64()),
+        DType::I8 => convert!(i8, |x| f64::from(*x)),
+        DType::I16 => convert!(i16, |x| f64::from(*x)),
+        DType::I32 => convert!(i32, |x| f64::from(*x)),
+        DType::U8 | DType::Bool => convert!(u8, |x| f64::from(*x)),
+        DType::U16 => convert!(u16, |x| f64::from(*x)),
+        DType::U32 => convert!(u32, |x| f64::from(*x)),
+        DType::I64 => convert_wide!(i64),
+        DType::U64 => convert_wide!(u64),
+    }
+    None
+}
+
 /// Whether any element is NaN or infinite.
 pub(crate) fn has_non_finite(dtype: DType, bytes: &[u8]) -> bool {
     // Without an early exit the loops vectorise, and the answer is almost always no.

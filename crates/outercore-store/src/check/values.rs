@@ -13,6 +13,10 @@ pub(super) enum Values {
     Labels {
         classes: Option<u64>,
     },
+    /// Several labels a node.
+    Columns {
+        columns: u64,
+    },
     Nodes {
         count: u64,
     },
@@ -42,8 +46,14 @@ impl Values {
     /// `Corrupt`: the array has another type or shape than its key promises.
     pub fn of(manifest: &Manifest, array: &ArrayRef) -> Result<Self> {
         let is_labels = manifest.roles.labels.as_ref() == Some(&array.key);
-        if is_labels && array.dtype == DType::I64 {
-            return Ok(Self::Labels { classes: manifest.roles.classes });
+        match array.dtype {
+            DType::I64 if is_labels => {
+                return Ok(Self::Labels { classes: manifest.roles.classes });
+            }
+            DType::F32 if is_labels => {
+                return Ok(Self::Columns { columns: array.shape.get(1).copied().unwrap_or(1) });
+            }
+            _ => {}
         }
         let rows = |key: &str| manifest.arrays.get(key).map(|entry| entry.shape[0]);
         match Group::of(&array.key) {
@@ -100,6 +110,7 @@ impl Values {
     pub fn row(&self, place: u64) -> u64 {
         match self {
             Self::Triples { .. } => place / 3,
+            Self::Columns { columns } => place / columns.max(&1),
             _ => place,
         }
     }
@@ -120,6 +131,12 @@ impl Values {
             Self::Labels { classes } => match label(number, *classes) {
                 Ok(_) => Ok(()),
                 Err((what, _hint)) => Err(what),
+            },
+            Self::Columns { .. } => match number {
+                Number::Float(value) if !(value.is_nan() || [0.0, 1.0, -1.0].contains(&value)) => {
+                    Err(format!("label {value}, expected 0, 1, or none (NaN, -1)"))
+                }
+                _ => Ok(()),
             },
             Self::Nodes { count } => node_id(number, *count).map(|_| ()),
             Self::Triples { counts: [entities, relations] } => match place % 3 {

@@ -5,12 +5,13 @@ use std::sync::Arc as Shared;
 use outercore_core::{Bytes, Error, Result};
 use outercore_format::{ArrayEntry, EdgeType, keys};
 use outercore_io::Disk;
+use outercore_text::{Dialect, Purpose, TextOptions, detect};
 use serde::{Deserialize, Serialize};
 
 use super::arc::{Narrow, Wide};
 use super::csc::{CscFiles, CscState, CscWriter, create_directories};
 use super::intake::Intake;
-use super::journal::{Identity, InputFile, Journal, Source, Stage};
+use super::journal::{Identity, InputFile, Journal, Source, Stage, TextSource};
 use super::npy::read_layout;
 use super::options::{EdgeImportOptions, SelfLoops, Tuning};
 use super::partition::{Partition, PartitionState};
@@ -38,6 +39,9 @@ pub struct EdgeArtifacts {
     pub loops_added: u64,
     /// Arcs left out because another one has the same source and target.
     pub duplicates_dropped: u64,
+    /// Comment lines that texts of edges hold.
+    #[serde(default)]
+    pub comment_lines: u64,
     /// The manifest's entries by key.
     pub arrays: BTreeMap<String, ArrayEntry>,
 }
@@ -53,6 +57,18 @@ impl EdgeArtifacts {
             rows: Some(self.edge_rows),
         }
     }
+}
+
+/// Where the ends of an edge are in a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeText {
+    /// How the text is written.
+    pub dialect: Dialect,
+    /// The column of the source.
+    pub source: usize,
+    /// The column of the target.
+    pub target: usize,
 }
 
 /// Turns edge lists of any size into the CSC arrays of a data set, within a memory budget.
@@ -79,7 +95,7 @@ impl EdgeArtifacts {
 /// # let directory = tempfile::tempdir()?;
 /// # let root = directory.path().join("graph");
 /// # let list = directory.path().join("edges.tsv");
-/// std::fs::write(&list, "0\t1\n2\t1\n")?;
+/// std::fs::write(&list, "2\t1\n0\t1\n")?;
 /// let options = EdgeImportOptions { undirected: true, ..EdgeImportOptions::default() };
 /// let mut import = EdgeImport::new(Arc::new(RealDisk), &root, options, "example")?;
 /// import.text(&list, &mut |_| Ok(()))?;
@@ -149,25 +165,52 @@ impl EdgeImport {
         self.intake.is_resumed()
     }
 
-    /// Takes the edges of a text file.
-    ///
-    /// Understood without being told: columns separated by blanks, commas or semicolons, of which
-    /// the first two are source and target; `#` and `%` comments; a header line; CRLF; gzip and
-    /// zstd; Matrix Market coordinate files, whose ids start at 1 and whose symmetric form stands
-    /// for both directions.
+    /// Takes the edges of a text file, written as [`outercore_text::detect`] finds; source and
+    /// target are the first two columns.
     ///
     /// # Errors
-    /// `Invalid`: a line that is no edge, named with its number. `Corrupt`: a damaged packed file.
+    /// `Invalid`: a line that is no edge, named with its number, or a file that can be read in two
+    /// ways. `Corrupt`: a damaged packed file.
     pub fn text(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
+        let memory = self.options.memory;
         self.guarded(|intake, _| {
             intake.destination.refuse_inside(path)?;
-            intake.text(InputFile::of(path)?, on_progress)
+            let dialect = detect(path, Purpose::Edges, &TextOptions::default(), memory)?;
+            let text = EdgeText { dialect, source: 0, target: 1 };
+            let file = InputFile::of(path)?;
+            intake.text(TextSource { file, text }, on_progress)
+        })
+    }
+
+    /// Takes the edges of a text file that is written as `text` says.
+    ///
+    /// # Errors
+    /// As [`EdgeImport::text`].
+    pub fn text_as(
+        &mut self,
+        path: &Path,
+        text: EdgeText,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
+        self.guarded(|intake, _| {
+            intake.destination.refuse_inside(path)?;
+            if text.source.max(text.target) >= text.dialect.columns {
+                return Err(Error::invalid(format!(
+                    "edge list `{}`: columns {} and {} of {}",
+                    path.display(),
+                    text.source + 1,
+                    text.target + 1,
+                    text.dialect.columns
+                )));
+            }
+            let file = InputFile::of(path)?;
+            intake.text(TextSource { file, text }, on_progress)
         })
     }
 
     /// Takes the edges of a `.npy` file of int32, int64, uint32 or uint64.
     ///
-    /// **Shapes** `[E, 2]`, or `[2, E]` as PyG has it; `[2, 2]` is taken for the latter.
+    /// **Shapes** `[E, 2]`, or `[2, E]` as PyG has it; `[2, 2]` is refused.
     ///
     /// # Errors
     /// `Invalid`: another shape or type, or an id out of range, named with its row. `Corrupt`: the
@@ -409,7 +452,9 @@ impl Context<'_> {
         }
         let state = csc.state();
         let arrays = csc.finish(self.disk, self.root)?;
-        intake.journal.stage = Stage::Done(self.artifacts(&plan, state, arrays));
+        let comments = intake.journal.sources.iter().map(|source| source.comments).sum();
+        let artifacts = self.artifacts(&plan, state, arrays);
+        intake.journal.stage = Stage::Done(EdgeArtifacts { comment_lines: comments, ..artifacts });
         intake.journal.save(self.disk, self.root)
     }
 
@@ -430,6 +475,7 @@ impl Context<'_> {
             loops_dropped: if drop { plan.loops } else { 0 },
             loops_added: state.loops_added,
             duplicates_dropped: state.duplicates_dropped,
+            comment_lines: 0,
             arrays,
         }
     }

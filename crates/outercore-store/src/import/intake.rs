@@ -5,14 +5,15 @@ use std::sync::Arc as Shared;
 
 use outercore_core::{Error, Result};
 use outercore_io::Disk;
+use outercore_text::{EdgeLayout, EdgeSettings, Mirror, Position, out_of_range, read_edges};
 
+use super::edges::EdgeText;
 use super::histogram::Histogram;
-use super::journal::{InputFile, Journal, Source, SourceRecord, Stage, other_count, other_source};
+use super::journal::{Journal, Source, SourceRecord, Stage, TextSource, other_count, other_source};
 use super::options::{EdgeImportOptions, MAX_NODES, Tuning};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
 use super::spill::Spill;
-use super::text::{Dialect, Head, Position, TextSettings, out_of_range, read_head, read_text};
 use crate::destination::Destination;
 
 /// Takes the sources of edges one after the other.
@@ -73,22 +74,32 @@ impl Intake {
     }
 
     /// Takes a text file.
-    pub fn text(&mut self, file: InputFile, on_progress: OnProgress<'_>) -> Result<()> {
-        let (path, total) = (file.path.clone(), file.bytes);
+    pub fn text(&mut self, source: TextSource, on_progress: OnProgress<'_>) -> Result<()> {
+        let (path, total) = (source.file.path.clone(), source.file.bytes);
+        let text = source.text.clone();
         self.close_pushed()?;
-        if self.begin(Source::Text(file))? {
+        if self.begin(Source::Text(Box::new(source)))? {
             return Ok(());
         }
         self.count_durable(&mut *on_progress)?;
-        let head = read_head(&path, self.options.memory)?;
-        let settings = self.text_settings(&path, head)?;
+        let layout = self.layout(&path, text)?;
+        let dialect = &layout.dialect;
         let record = &mut self.journal.sources[self.next - 1];
-        record.num_nodes = head.market.map_or(0, |market| market.nodes);
-        let start = if record.edges > 0 { record.position } else { head.start };
+        record.num_nodes = dialect.nodes().unwrap_or(0);
+        let start = if record.edges > 0 { record.position } else { dialect.start };
+        if record.edges == 0 {
+            record.comments = dialect.comment_lines;
+        }
+        let settings = EdgeSettings {
+            block: self.tuning.text_block,
+            threads: self.options.threads,
+            memory: self.options.memory,
+        };
         let mut position = start;
-        read_text(&path, start, settings, &mut |block| {
+        read_edges(&path, start, &layout, settings, &mut |block| {
             self.take(block.edges, |_| "edge".to_owned())?;
             position = block.end;
+            self.journal.sources[self.next - 1].comments += block.comments;
             let report = Progress {
                 phase: Phase::Read,
                 done: block.consumed,
@@ -97,39 +108,43 @@ impl Intake {
             };
             self.settle(position, on_progress(report))
         })?;
-        if let Some(market) = head.market.filter(|market| market.entries != position.entries) {
+        if let Some(entries) = dialect.entries().filter(|&entries| entries != position.entries) {
             return Err(Error::corrupt(format!(
-                "edge list `{}`: found {} entries, but its Matrix Market header says {}",
+                "edge list `{}`: found {} entries, but its header says {entries}",
                 path.display(),
                 position.entries,
-                market.entries
             ))
             .hint("the copy was cut short; copy it again"));
         }
         self.end(position)
     }
 
-    fn text_settings(&self, path: &Path, head: Head) -> Result<TextSettings> {
-        let stated = head.market.map(|market| market.nodes);
+    fn layout(&self, path: &Path, text: EdgeText) -> Result<EdgeLayout> {
+        let stated = text.dialect.nodes();
         if let (Some(nodes), Some(stated)) = (self.options.num_nodes, stated)
             && stated > nodes
         {
             return Err(Error::invalid(format!(
-                "edge list `{}`: the matrix has {stated} rows, but the graph only {nodes} nodes",
+                "edge list `{}`: its header says {stated} nodes, but the graph has only {nodes}",
                 path.display()
             )));
         }
         // An undirected import turns every edge round by itself.
-        let mirrored = head.market.is_some_and(|m| m.symmetric) && !self.options.undirected;
-        Ok(TextSettings {
-            dialect: Dialect {
-                first_id: u64::from(head.market.is_some()),
-                num_nodes: stated.or(self.options.num_nodes),
-                mirrored,
-            },
-            block: self.tuning.text_block,
-            threads: self.options.threads,
-            memory: self.options.memory,
+        let mirrored = !self.options.undirected;
+        if text.dialect.mirror() == Mirror::Negated && !mirrored {
+            return Err(Error::invalid(format!(
+                "edge list `{}`: a skew-symmetric matrix has other values in the other direction, \
+                 and an undirected edge has one value",
+                path.display()
+            ))
+            .hint("import it with `--directed`"));
+        }
+        Ok(EdgeLayout {
+            num_nodes: stated.or(self.options.num_nodes),
+            source: text.source,
+            target: text.target,
+            dialect: text.dialect,
+            mirrored,
         })
     }
 
@@ -410,5 +425,5 @@ fn refuse_out_of_range(
     let bad = |edge: &&[u64; 2]| edge[0].max(edge[1]) >= limit;
     let Some(row) = edges.iter().position(|edge| bad(&edge)) else { return Ok(()) };
     let id = if edges[row][0] >= limit { edges[row][0] } else { edges[row][1] };
-    Err(out_of_range(&format!("{}: ", place(row as u64)), id, limit))
+    Err(out_of_range(&format!("{}: ", place(row as u64)), id, limit, 0))
 }

@@ -4,15 +4,15 @@ use std::time::UNIX_EPOCH;
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::IMPORT_DIRECTORY;
 use outercore_io::Disk;
+use outercore_text::Position;
 use serde::{Deserialize, Serialize};
 
-use super::edges::EdgeArtifacts;
+use super::edges::{EdgeArtifacts, EdgeText};
 use super::options::{Duplicates, EdgeImportOptions, SelfLoops};
 use super::partition::PartitionState;
 use super::plan::Plan;
 use super::segment::Segment;
 use super::sort::SortState;
-use super::text::Position;
 use crate::destination::{DROP, way_on};
 use crate::hold::journal_path;
 
@@ -64,6 +64,9 @@ pub(crate) struct SourceRecord {
     pub complete: bool,
     /// Nodes that the source says there are, if it does.
     pub num_nodes: u64,
+    /// Comment lines passed in a text.
+    #[serde(default)]
+    pub comments: u64,
     /// Where the edges lie.
     pub segments: Vec<Segment>,
 }
@@ -76,6 +79,7 @@ impl SourceRecord {
             position: Position::default(),
             complete: false,
             num_nodes: 0,
+            comments: 0,
             segments: Vec::new(),
         }
     }
@@ -85,7 +89,7 @@ impl SourceRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
-    Text(InputFile),
+    Text(Box<TextSource>),
     Npy(Vec<InputFile>),
     /// Handed over by the caller.
     Push,
@@ -101,7 +105,7 @@ impl Source {
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Text(file) => write!(f, "`{}`", file.path.display()),
+            Self::Text(text) => write!(f, "`{}`", text.file.path.display()),
             Self::Npy(files) => {
                 let names: Vec<_> =
                     files.iter().map(|f| format!("`{}`", f.path.display())).collect();
@@ -110,6 +114,14 @@ impl std::fmt::Display for Source {
             Self::Push => f.write_str("edges handed over in batches"),
         }
     }
+}
+
+/// A text of edges and how it is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TextSource {
+    pub file: InputFile,
+    pub text: EdgeText,
 }
 
 /// An input file as it was when its import began.
@@ -201,7 +213,7 @@ impl Journal {
     /// Whether its files are as they were when it took them.
     pub fn is_current(&self) -> bool {
         self.sources.iter().all(|record| match &record.source {
-            Source::Text(file) => file.is_current(),
+            Source::Text(text) => text.file.is_current(),
             Source::Npy(files) => files.iter().all(InputFile::is_current),
             Source::Push => true,
         })
@@ -227,7 +239,7 @@ pub(crate) fn other_import(root: &Path) -> Error {
 /// The error for a source that differs from the one that the unfinished import took in its place.
 pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> Error {
     let same_path = match (expected, found) {
-        (Source::Text(a), Source::Text(b)) => a.path == b.path,
+        (Source::Text(a), Source::Text(b)) => a.file.path == b.file.path,
         (Source::Npy(a), Source::Npy(b)) => a.iter().map(|f| &f.path).eq(b.iter().map(|f| &f.path)),
         _ => false,
     };

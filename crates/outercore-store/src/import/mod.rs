@@ -23,9 +23,9 @@ mod progress;
 mod segment;
 mod sort;
 mod spill;
-mod text;
 mod triples;
 
+pub use edges::EdgeText;
 pub use edges::{EdgeArtifacts, EdgeImport};
 pub use graph::{GraphImport, GraphImportOptions};
 #[doc(hidden)]

@@ -48,6 +48,13 @@ fn pairs(file: &InputFile) -> Result<Segment> {
     let integer = integer(header.dtype).with_context(|| describe(file))?;
     let path = file.path.clone();
     let (layout, edges) = match header.shape[..] {
+        [2, 2] => {
+            return Err(Error::invalid(format!(
+                "{}: shape [2, 2] may be [2, E] or [E, 2]",
+                describe(file)
+            ))
+            .hint("say which: `--edge-shape 2,E` or `--edge-shape E,2`"));
+        }
         [2, edges] => {
             let targets = header.data_offset + edges * integer.size() as u64;
             let sources = (path.clone(), header.data_offset);

@@ -45,12 +45,12 @@ impl Input {
         on_progress: OnProgress<'_>,
     ) -> Result<BTreeMap<Part, PartSummary>> {
         let mut import = begin(disk, root, &self.options)?;
-        import.text(Part::Train, &self.path("train.tsv"), &mut *on_progress)?;
+        import.text(Part::Train, &self.path("train.tsv"), None, &mut *on_progress)?;
         for batch in self.parts[&Part::Train][30..].chunks(7) {
             push(&mut import, Part::Train, batch)?;
         }
-        import.text(Part::Valid, &self.path("valid.tsv"), &mut *on_progress)?;
-        import.text(Part::Test, &self.path("test.tsv.zst"), &mut *on_progress)?;
+        import.text(Part::Valid, &self.path("valid.tsv"), None, &mut *on_progress)?;
+        import.text(Part::Test, &self.path("test.tsv.zst"), None, &mut *on_progress)?;
         let parts = import.finish(on_progress)?.parts.clone();
         import.commit()?;
         Ok(parts)
@@ -239,7 +239,7 @@ fn a_fault_at_any_operation_of_an_overwrite_leaves_the_old_data_set_or_the_new_o
     let root = input.path("count");
     let make_old = |root: &Path| {
         let mut import = begin(Arc::new(RealDisk), root, &old.options).unwrap();
-        import.text(Part::Train, &old.path("train.tsv"), &mut |_| Ok(())).unwrap();
+        import.text(Part::Train, &old.path("train.tsv"), None, &mut |_| Ok(())).unwrap();
         import.finish(&mut |_| Ok(())).unwrap();
         import.commit().unwrap();
         std::fs::write(root.join("triples/mine.csv"), "mine").unwrap();

@@ -46,7 +46,7 @@ fn import_in_a_process() {
     let root = std::env::current_dir().unwrap().join("graph");
     let options = TripleImportOptions { memory: BUDGET, ..TripleImportOptions::default() };
     let mut import = TripleImport::begin(Arc::new(RealDisk), &root, options, "memory").unwrap();
-    import.text(Part::Train, input.as_ref(), &mut |_| Ok(())).unwrap();
+    import.text(Part::Train, input.as_ref(), None, &mut |_| Ok(())).unwrap();
     let found = import.finish(&mut |_| Ok(())).unwrap();
     assert_eq!(found.parts[&Part::Train].triples, TRIPLES);
     import.commit().unwrap();

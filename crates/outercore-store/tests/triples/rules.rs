@@ -10,6 +10,7 @@ use outercore_store::dataset::DataSet;
 use outercore_store::import::{
     Duplicates, Part, TripleArtifacts, TripleBatch, TripleImportOptions, TripleTuning, Unknown,
 };
+use outercore_text::{Purpose, TextOptions, detect};
 
 use crate::model::{
     Packed, Row, begin, naive, options, push, random_parts, read, scratch, text, tiny,
@@ -26,7 +27,7 @@ pub fn import(
     for (index, (part, text)) in texts.iter().enumerate() {
         let path = directory.path().join(format!("{index}.txt"));
         std::fs::write(&path, text).unwrap();
-        import.text(*part, &path, &mut |_| Ok(()))?;
+        import.text(*part, &path, None, &mut |_| Ok(()))?;
     }
     let found = import.finish(&mut |_| Ok(()))?.clone();
     let manifest = import.commit()?;
@@ -164,12 +165,40 @@ fn weights_stay_with_their_triples() {
 
 #[test]
 fn a_header_may_be_demanded_or_denied() {
-    let text: [(Part, &[u8]); 1] = [(Part::Train, b"head relation tail\na r b\n")];
+    let directory = scratch();
+    let path = directory.path().join("train.txt");
+    std::fs::write(&path, "head relation tail\na r b\n").unwrap();
     for (header, triples) in [(None, 1), (Some(true), 1), (Some(false), 2)] {
-        let (_directory, found, _) =
-            import(&text, &TripleImportOptions { header, ..options() }).unwrap();
+        let said = TextOptions { header, ..TextOptions::default() };
+        let dialect = detect(&path, Purpose::Triples, &said, Bytes::mib(16)).unwrap();
+        let root = directory.path().join(format!("graph{triples}{header:?}"));
+        let mut import = begin(Arc::new(RealDisk), &root, &options()).unwrap();
+        import.text(Part::Train, &path, Some(dialect), &mut |_| Ok(())).unwrap();
+        let found = import.finish(&mut |_| Ok(())).unwrap();
         assert_eq!(found.parts[&Part::Train].triples, triples, "{header:?}");
     }
+}
+
+#[test]
+fn statements_of_n_triples_are_read_with_their_tabs_and_commas() {
+    let text = "# made\n<http://a>\t<http://p>\t\"x, y;\tz\"@en .\n<http://a> <http://p> _:b .\n";
+    let (directory, found, _) = import(&[(Part::Train, text.as_bytes())], &options()).unwrap();
+    assert_eq!((found.entities, found.relations), (3, 1));
+    let set = DataSet::open(directory.path().join("graph")).unwrap();
+    let names = set.read_array("names/entity.bytes").unwrap();
+    assert_eq!(String::from_utf8_lossy(&names), "_:bhttp://a\"x, y;\tz\"@en");
+}
+
+#[test]
+fn names_may_hold_what_separates_fields_elsewhere() {
+    for text in ["a;b,r,c\nd,r,e;f\n", "New York, US\tin\tA;B\nx\tin\ty\n", "a,\"r,s\",b\nc,r,d\n"]
+    {
+        let (_directory, found, _) = import(&[(Part::Train, text.as_bytes())], &options()).unwrap();
+        assert_eq!((found.parts[&Part::Train].triples, found.entities), (2, 4), "{text}");
+    }
+    let mixed = format!("{}a,r,b\n", "a\tr\tb\n".repeat(1500));
+    let error = import(&[(Part::Train, mixed.as_bytes())], &options()).unwrap_err().to_string();
+    assert!(error.contains("line 1501: `a,r,b`: found 1 columns separated by tabs"), "{error}");
 }
 
 #[test]
@@ -179,7 +208,10 @@ fn a_bad_line_is_named_with_file_and_number() {
         (format!("{good}\na\tb\n"), "line 102: `a\tb`".replace('\t', "\\t")),
         (format!("{good}a\t\tb\n"), "line 101: `a\\t\\tb`: the relation is empty".to_owned()),
         (format!("{good}\tr\tb"), "line 101: `r\\tb`: the head is empty".to_owned()),
-        ("14541\n0 1 2\n".to_owned(), "line 1: `14541`: found 1 columns".to_owned()),
+        (
+            "14541\n0 1 2\n".to_owned(),
+            "line 1: `14541`: found 1 columns separated by blanks".to_owned(),
+        ),
     ] {
         let error = import(&[(Part::Train, text.as_bytes())], &options()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -1,6 +1,7 @@
 //! Graph algorithms straight from their definitions, serial and slow, to compare with.
 
 pub mod centrality;
+pub mod communities;
 pub mod components;
 pub mod cores;
 pub mod labels;

@@ -1,4 +1,4 @@
-//! PageRank, one line of the definition after the other.
+//! PageRank and HITS, one line of the definition after the other.
 
 use crate::Csc;
 
@@ -32,4 +32,30 @@ pub fn pagerank(
         rank = next;
     }
     rank
+}
+
+/// Hubs and authorities after `iterations` from equal hubs; `weight(arc)` by place in the columns.
+pub fn hits(graph: &Csc, iterations: u32, weight: impl Fn(usize) -> f64) -> [Vec<f64>; 2] {
+    let nodes = graph.num_nodes() as usize;
+    let share_out = |scores: Vec<f64>| -> Vec<f64> {
+        let sum: f64 = scores.iter().sum();
+        scores.into_iter().map(|score| if sum > 0.0 { score / sum } else { 0.0 }).collect()
+    };
+    let (mut hubs, mut authorities) = (vec![1.0; nodes], vec![0.0; nodes]);
+    for _ in 0..iterations {
+        let (mut next, mut back) = (vec![0.0; nodes], vec![0.0; nodes]);
+        for (target, next) in next.iter_mut().enumerate() {
+            for arc in graph.offsets[target] as usize..graph.offsets[target + 1] as usize {
+                *next += hubs[graph.sources[arc] as usize] * weight(arc);
+            }
+        }
+        authorities = share_out(next);
+        for (target, &authority) in authorities.iter().enumerate() {
+            for arc in graph.offsets[target] as usize..graph.offsets[target + 1] as usize {
+                back[graph.sources[arc] as usize] += authority * weight(arc);
+            }
+        }
+        hubs = share_out(back);
+    }
+    [hubs, authorities]
 }

@@ -1,4 +1,4 @@
-//! Triangles.
+//! Triangles, and how close neighbours are to each other.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +19,27 @@ pub fn triangles(graph: &Csc) -> Vec<i64> {
                 }
             }
         }
+    }
+    found
+}
+
+/// Of the possible arcs between each node's neighbours the share that is there; neighbours are other
+/// nodes at either end of an arc, parallel arcs count once.
+pub fn local_clustering(graph: &Csc) -> Vec<f64> {
+    let arcs: BTreeSet<(usize, usize)> = super::strong::out_lists(graph)
+        .into_iter()
+        .enumerate()
+        .flat_map(|(node, list)| list.into_iter().map(move |other| (node, other)))
+        .collect();
+    let lists: Vec<BTreeSet<usize>> =
+        neighbours(graph, true).into_iter().map(BTreeSet::from_iter).collect();
+    let mut found = vec![0.0; lists.len()];
+    for (node, list) in lists.iter().enumerate() {
+        let others: Vec<usize> = list.iter().copied().filter(|&other| other != node).collect();
+        let pairs = others.iter().flat_map(|&a| others.iter().map(move |&b| (a, b)));
+        let there = pairs.filter(|pair| pair.0 != pair.1 && arcs.contains(pair)).count() as f64;
+        let degree = others.len() as f64;
+        found[node] = if degree < 2.0 { 0.0 } else { there / (degree * (degree - 1.0)) };
     }
     found
 }

@@ -9,15 +9,17 @@ use std::sync::mpsc::{channel, sync_channel};
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::IMPORT_DIRECTORY;
 use outercore_io::{Disk, WriteFile};
+use outercore_text::{
+    ByteStream, Dialect, Fields, LineBlocks, Position, Purpose, TextOptions, detect,
+};
 
 use super::dictionary::Dictionary;
 use super::journal::{Chunk, Journal, Source, SourceRecord, Stage, other_count, other_source};
-use super::line::{Dialect, Fields, Named, Separator};
+use super::line::{Named, triple};
 use super::options::{Part, TripleImportOptions, TripleTuning};
 use crate::destination::Destination;
 use crate::import::journal::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
-use crate::import::text::{ByteStream, LineBlocks, Position};
 
 /// Head, relation and tail by their numbers in the chunk, and the bits of the weight.
 pub(crate) type Local = [u32; 4];
@@ -104,18 +106,23 @@ impl Intake {
     }
 
     /// Takes a text file.
-    pub fn text(&mut self, part: Part, file: InputFile, on_progress: OnProgress<'_>) -> Result<()> {
+    pub fn text(
+        &mut self,
+        part: Part,
+        file: InputFile,
+        dialect: Option<Dialect>,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
         let (path, total) = (file.path.clone(), file.bytes);
         self.close_pushed()?;
-        if self.begin(part, Source::Text(file))? {
+        let dialect = dialect.map_or_else(|| self.detect(&path), Ok)?;
+        if self.begin(part, Source::Text(file, Box::new(dialect.clone())))? {
             return Ok(());
         }
-        let Some((dialect, start)) = self.read_head(&path)? else { return self.end() };
         if self.taken == 0 {
-            self.position = start;
+            self.position = dialect.start;
         }
-        let stream =
-            ByteStream::open_as("triples", &path, self.position.offset, self.options.memory)?;
+        let stream = ByteStream::open("triples", &path, self.position.offset, self.options.memory)?;
         let consumed = stream.consumed();
         let blocks = LineBlocks::new(stream, self.tuning.text_block);
         let mut fields = Fields::default();
@@ -166,12 +173,14 @@ impl Intake {
     ) -> Result<()> {
         self.position.lines += 1;
         let number = self.position.lines;
-        let line = line.trim_ascii_end();
-        if line.is_empty() {
+        if dialect.is_comment_or_blank(line.trim_ascii_start()) {
             return Ok(());
         }
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let place = || format!("triples `{}`: line {number}", path.display());
-        let named = fields.triple(line, dialect).with_context(place)?;
+        let columns = self.options.columns.clone();
+        let named = triple(line, fields, dialect, &columns).with_context(place)?;
         // A chunk that ends here ends before this line.
         self.position.lines -= 1;
         self.take(&named)?;
@@ -179,40 +188,10 @@ impl Intake {
         Ok(())
     }
 
-    /// How to read a text and where its triples start; nothing if it has none.
-    fn read_head(&self, path: &Path) -> Result<Option<(Dialect, Position)>> {
-        const MARK: &[u8] = b"\xEF\xBB\xBF";
-        let stream = ByteStream::open_as("triples", path, 0, self.options.memory)?;
-        let mut blocks = LineBlocks::new(stream, self.tuning.text_block.min(64 << 10));
-        let mut bytes = Vec::new();
-        let mut position = Position::default();
-        while blocks.next(&mut bytes)?.is_some() {
-            for whole in bytes.split_inclusive(|byte| *byte == b'\n') {
-                let mark = position.offset == 0 && whole.starts_with(MARK);
-                let line = if mark { &whole[MARK.len()..] } else { whole };
-                let after = Position {
-                    offset: position.offset + whole.len() as u64,
-                    lines: position.lines + 1,
-                    entries: 0,
-                };
-                if line.trim_ascii().is_empty() {
-                    position = after;
-                    continue;
-                }
-                let line = line.trim_ascii_end();
-                let columns = self.options.columns.clone();
-                let separator = Separator::of(line, columns.count());
-                let dialect = Dialect { separator, columns };
-                let header = self
-                    .options
-                    .header
-                    .unwrap_or_else(|| Fields::default().is_header(line, &dialect));
-                let mark = if mark { MARK.len() as u64 } else { 0 };
-                let here = Position { offset: position.offset + mark, ..position };
-                return Ok(Some((dialect, if header { after } else { here })));
-            }
-        }
-        Ok(None)
+    fn detect(&self, path: &Path) -> Result<Dialect> {
+        let columns = Some(self.options.columns.count());
+        let options = TextOptions { columns, ..TextOptions::default() };
+        detect(path, Purpose::Triples, &options, self.options.memory)
     }
 
     /// Takes a triple of the caller; how many those before it in its source are decides whether it

@@ -4,6 +4,7 @@ use std::path::Path;
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::ArrayEntry;
 use outercore_io::Disk;
+use outercore_text::{Dialect, Position};
 use serde::{Deserialize, Serialize};
 
 use super::dictionary::Run;
@@ -13,7 +14,6 @@ use crate::destination::DROP;
 use crate::hold::journal_path;
 use crate::import::Duplicates;
 use crate::import::journal::{InputFile, other_import};
-use crate::import::text::Position;
 
 const VERSION: u32 = 2;
 const KIND: &str = "triples";
@@ -37,16 +37,11 @@ pub(crate) struct Journal {
 pub(crate) struct Identity {
     fingerprint: String,
     columns: String,
-    header: Option<bool>,
 }
 
 impl Identity {
     pub fn new(options: &TripleImportOptions, fingerprint: &str) -> Self {
-        Self {
-            fingerprint: fingerprint.to_owned(),
-            columns: options.columns.to_string(),
-            header: options.header,
-        }
+        Self { fingerprint: fingerprint.to_owned(), columns: options.columns.to_string() }
     }
 }
 
@@ -76,7 +71,7 @@ pub(crate) struct SourceRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
-    Text(InputFile),
+    Text(InputFile, Box<Dialect>),
     /// Handed over by the caller.
     Push,
 }
@@ -84,7 +79,7 @@ pub(crate) enum Source {
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Text(file) => write!(f, "`{}`", file.path.display()),
+            Self::Text(file, _) => write!(f, "`{}`", file.path.display()),
             Self::Push => f.write_str("triples handed over in batches"),
         }
     }
@@ -188,7 +183,7 @@ impl Journal {
     /// Whether its files are as they were when it took them.
     pub fn is_current(&self) -> bool {
         self.sources.iter().all(|record| match &record.source {
-            Source::Text(file) => file.is_current(),
+            Source::Text(file, _) => file.is_current(),
             Source::Push => true,
         })
     }
@@ -228,7 +223,7 @@ fn rules(options: &TripleImportOptions) -> Rules {
 /// The error for a source that differs from the one that the unfinished import took in its place.
 pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &SourceRecord) -> Error {
     let same_path = match (&expected.source, &found.source) {
-        (Source::Text(left), Source::Text(right)) => left.path == right.path,
+        (Source::Text(left, _), Source::Text(right, _)) => left.path == right.path,
         _ => false,
     };
     let what = if same_path && expected.part == found.part {

@@ -24,6 +24,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, Manifest, NodeType, keys, utc_timestamp};
 use outercore_io::Disk;
+use outercore_text::Dialect;
 use serde::{Deserialize, Serialize};
 
 use super::journal::InputFile;
@@ -142,7 +143,7 @@ pub struct TripleBatch<'a> {
 /// std::fs::write(&list, "Bonn\tis in\tGermany\nRhine\tflows through\tBonn\n")?;
 /// let options = TripleImportOptions::default();
 /// let mut import = TripleImport::begin(Arc::new(RealDisk), &root, options, "example")?;
-/// import.text(Part::Train, &list, &mut |_| Ok(()))?;
+/// import.text(Part::Train, &list, None, &mut |_| Ok(()))?;
 /// let found = import.finish(&mut |_| Ok(()))?;
 /// assert_eq!((found.entities, found.relations), (3, 2));
 /// let manifest = import.commit()?;
@@ -198,18 +199,22 @@ impl TripleImport {
         self.intake.is_resumed()
     }
 
-    /// Takes the triples of a text file.
-    ///
-    /// Understood without being told: columns separated by tabs, commas, semicolons or blanks;
-    /// quotes where commas or semicolons separate; a header line whose words say what they are;
-    /// blank lines, CRLF, a byte order mark, gzip and zstd.
+    /// Takes the triples of a text file, written as `dialect` says, or as
+    /// [`outercore_text::detect`] finds.
     ///
     /// # Errors
-    /// `Invalid`: a line that is no triple, named with its number. `Corrupt`: a damaged packed file.
-    pub fn text(&mut self, part: Part, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
+    /// `Invalid`: a line that is no triple, named with its number, or a file that can be read in two
+    /// ways. `Corrupt`: a damaged packed file.
+    pub fn text(
+        &mut self,
+        part: Part,
+        path: &Path,
+        dialect: Option<Dialect>,
+        on_progress: OnProgress<'_>,
+    ) -> Result<()> {
         self.guarded(|import| {
             import.intake.destination.refuse_inside(path)?;
-            import.intake.text(part, InputFile::of_kind("triples", path)?, on_progress)
+            import.intake.text(part, InputFile::of_kind("triples", path)?, dialect, on_progress)
         })
     }
 

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::dictionary::{Run, compare};
 use super::intake::runs_path;
 use super::journal::Chunk;
-use super::line::shown;
 use super::options::{Part, TripleTuning};
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 use crate::npy::ArrayWriter;
+use outercore_text::shown;
 
 /// What has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

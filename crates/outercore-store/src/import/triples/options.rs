@@ -193,8 +193,6 @@ pub struct TripleImportOptions {
     pub memory: Bytes,
     /// Columns of the texts; with a weight or without also for batches.
     pub columns: Columns,
-    /// Whether the first line of a text names the columns; found out where not said.
-    pub header: Option<bool>,
     /// Entities and relations that `train` does not have.
     pub unknown: Unknown,
     /// Triples that come twice in a part: whether the first alone is kept.
@@ -213,7 +211,6 @@ impl Default for TripleImportOptions {
         Self {
             memory: Bytes::gib(1),
             columns: Columns::default(),
-            header: None,
             unknown: Unknown::default(),
             duplicates: Duplicates::default(),
             overwrite: false,

@@ -1,64 +1,83 @@
-//! Edge lists as text, parsed in blocks on several threads, delivered in order.
-//!
-//! Understood without being told: SNAP and other blank-separated files, TSV, CSV (comma or
-//! semicolon), `#` and `%` comments, a header line, further columns, CRLF, a byte order mark, gzip
-//! (also of several members) and zstd by their first bytes, and Matrix Market coordinate files.
-
-mod head;
-mod parse;
-mod stream;
+//! Edges of a text, parsed in blocks on several threads and delivered in order.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-pub(crate) use head::{Head, Position, read_head};
-use parse::Counts;
-pub(crate) use parse::{Dialect, out_of_range};
-pub(crate) use stream::{ByteStream, LineBlocks};
+use crate::dialect::{Dialect, Mirror, Position};
+use crate::parse::{self, Counts};
+use crate::stream::{ByteStream, LineBlocks};
 
-/// How to read a text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TextSettings {
+/// Which columns of a text are the ends of an edge.
+#[derive(Clone, Debug)]
+pub struct EdgeLayout {
+    /// How the text is written.
     pub dialect: Dialect,
+    /// The column of the source.
+    pub source: usize,
+    /// The column of the target.
+    pub target: usize,
+    /// Nodes of the graph, where known; larger ids are refused.
+    pub num_nodes: Option<u64>,
+    /// Whether an entry of a symmetric matrix also gives its reverse, as the next edge.
+    pub mirrored: bool,
+}
+
+impl EdgeLayout {
+    /// Source and target in the first two columns, any number of nodes.
+    pub fn new(dialect: Dialect) -> Self {
+        Self { dialect, source: 0, target: 1, num_nodes: None, mirrored: true }
+    }
+}
+
+/// The means for reading edges.
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeSettings {
     /// Bytes of a block.
     pub block: usize,
+    /// Threads that parse.
     pub threads: usize,
     /// The memory of the whole import, which bounds a decoder's window.
     pub memory: Bytes,
 }
 
 /// The edges of some whole lines.
-pub(crate) struct TextBlock<'a> {
+#[derive(Debug)]
+pub struct EdgeBlock<'a> {
+    /// Source and target, from 0.
     pub edges: &'a [[u64; 2]],
     /// The place behind those lines.
     pub end: Position,
+    /// Comment lines among them.
+    pub comments: u64,
     /// Bytes of the file read so far; runs ahead of `end` by a few blocks.
     pub consumed: u64,
 }
 
 /// Hands the edges of `path` from `start` on to `consume`, block by block in the order of the file.
 ///
-/// **Cost** One thread reads and unpacks, `threads` parse; memory as in
-/// [`crate::import::Tuning::text_block`].
+/// **Cost** One thread reads and unpacks, `threads` parse; memory for `2 threads + 2` blocks.
 ///
 /// # Errors
 /// A line that is no edge, named by number; an unreadable or damaged file; whatever `consume`
 /// returns.
-pub(crate) fn read_text(
+pub fn read_edges(
     path: &Path,
     start: Position,
-    settings: TextSettings,
-    consume: &mut dyn FnMut(TextBlock<'_>) -> Result<()>,
+    layout: &EdgeLayout,
+    settings: EdgeSettings,
+    consume: &mut dyn FnMut(EdgeBlock<'_>) -> Result<()>,
 ) -> Result<()> {
-    let stream = ByteStream::open(path, start.offset, settings.memory)?;
+    let stream = ByteStream::open("edge list", path, start.offset, settings.memory)?;
     let consumed = stream.consumed();
     // A mirrored edge takes twice the memory.
-    let block = if settings.dialect.mirrored { settings.block / 2 } else { settings.block };
+    let mirrored = layout.mirrored && layout.dialect.mirror() != Mirror::No;
+    let block = if mirrored { settings.block / 2 } else { settings.block };
     let blocks = LineBlocks::new(stream, block);
-    let dialect = settings.dialect;
+    let layout = Arc::new(layout.clone());
     std::thread::scope(|scope| {
         // Worker i gets blocks i, i + n, ...: taking turns in the same order restores the file's.
         let (used, unused) = channel();
@@ -68,7 +87,8 @@ pub(crate) fn read_text(
             let (results, from_worker) = sync_channel(1);
             to_workers.push(to_worker);
             from_workers.push(from_worker);
-            scope.spawn(move || parse_blocks(work, results, dialect));
+            let layout = Arc::clone(&layout);
+            scope.spawn(move || parse_blocks(work, results, &layout));
         }
         scope.spawn(move || read_blocks(blocks, unused, to_workers));
 
@@ -87,9 +107,10 @@ pub(crate) fn read_text(
             position.offset += parsed.length;
             position.lines += parsed.counts.lines;
             position.entries += parsed.counts.entries;
-            consume(TextBlock {
+            consume(EdgeBlock {
                 edges: &parsed.buffers.edges,
                 end: position,
+                comments: parsed.counts.comments,
                 consumed: consumed.load(Ordering::Relaxed),
             })
             .with_context(|| format!("{}: before line {}", place(), position.lines + 1))?;
@@ -146,11 +167,11 @@ fn read_blocks(
 fn parse_blocks(
     work: Receiver<Result<Lines>>,
     results: SyncSender<Result<Parsed, Failure>>,
-    dialect: Dialect,
+    layout: &EdgeLayout,
 ) {
     for item in work {
         let result = match item {
-            Ok(lines) => parse_block(lines, dialect),
+            Ok(lines) => parse_block(lines, layout),
             Err(error) => Err(Failure::Read(error)),
         };
         if results.send(result).is_err() {
@@ -159,10 +180,10 @@ fn parse_blocks(
     }
 }
 
-fn parse_block(lines: Lines, dialect: Dialect) -> Result<Parsed, Failure> {
+fn parse_block(lines: Lines, layout: &EdgeLayout) -> Result<Parsed, Failure> {
     let Lines { mut buffers, length } = lines;
     buffers.edges.clear();
-    match parse::parse_lines(&buffers.bytes, dialect, &mut buffers.edges) {
+    match parse::parse_lines(&buffers.bytes, layout, &mut buffers.edges) {
         Ok(counts) => Ok(Parsed { buffers, length, counts }),
         Err(bad) => Err(Failure::Parse { line: bad.line, error: bad.error }),
     }
@@ -172,8 +193,13 @@ fn parse_block(lines: Lines, dialect: Dialect) -> Result<Parsed, Failure> {
 mod tests {
     use super::*;
 
-    const SETTINGS: TextSettings =
-        TextSettings { dialect: Dialect::PLAIN, block: 256, threads: 2, memory: Bytes::mib(16) };
+    use crate::dialect::Separator;
+
+    const SETTINGS: EdgeSettings = EdgeSettings { block: 256, threads: 2, memory: Bytes::mib(16) };
+
+    fn layout() -> EdgeLayout {
+        EdgeLayout::new(Dialect::plain(Separator::Tab, 2))
+    }
 
     fn text(lines: u64) -> (String, Vec<[u64; 2]>) {
         let edges: Vec<[u64; 2]> = (0..lines).map(|i| [i * 31 % 1009, i]).collect();
@@ -193,10 +219,10 @@ mod tests {
         let (text, edges) = text(3000);
         let (_directory, path) = write(text.as_bytes());
         for threads in [1, 2, 3] {
-            let settings = TextSettings { threads, ..SETTINGS };
+            let settings = EdgeSettings { threads, ..SETTINGS };
             let mut found = Vec::new();
             let mut ends = vec![(0, Position::default())];
-            read_text(&path, Position::default(), settings, &mut |block| {
+            read_edges(&path, Position::default(), &layout(), settings, &mut |block| {
                 found.extend_from_slice(block.edges);
                 ends.push((found.len(), block.end));
                 Ok(())
@@ -206,7 +232,7 @@ mod tests {
             assert_eq!(ends.last().unwrap().1.offset, text.len() as u64);
             for &(count, end) in ends.iter().step_by(7) {
                 let mut rest = Vec::new();
-                read_text(&path, end, settings, &mut |block| {
+                read_edges(&path, end, &layout(), settings, &mut |block| {
                     rest.extend_from_slice(block.edges);
                     Ok(())
                 })
@@ -219,10 +245,11 @@ mod tests {
     #[test]
     fn a_bad_line_far_down_is_named_by_its_number() {
         let (mut text, _) = text(3000);
-        text.push_str("17 -1\n");
+        text.push_str("17\t-1\n");
         let (_directory, path) = write(text.as_bytes());
-        let error = read_text(&path, Position::default(), SETTINGS, &mut |_| Ok(())).unwrap_err();
-        let expected = format!("edge list `{}`: line 3001: `17 -1`: node id -1", path.display());
+        let error = read_edges(&path, Position::default(), &layout(), SETTINGS, &mut |_| Ok(()))
+            .unwrap_err();
+        let expected = format!("edge list `{}`: line 3001: `17\\t-1`: node id -1", path.display());
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
 
@@ -231,7 +258,7 @@ mod tests {
         let (text, _) = text(3000);
         let (_directory, path) = write(text.as_bytes());
         let mut blocks = 0;
-        let error = read_text(&path, Position::default(), SETTINGS, &mut |_| {
+        let error = read_edges(&path, Position::default(), &layout(), SETTINGS, &mut |_| {
             blocks += 1;
             if blocks == 3 { Err(Error::internal("enough")) } else { Ok(()) }
         })
@@ -242,11 +269,14 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error =
-            read_text(Path::new("/nowhere/edges.txt"), Position::default(), SETTINGS, &mut |_| {
-                Ok(())
-            })
-            .unwrap_err();
+        let error = read_edges(
+            Path::new("/nowhere/edges.txt"),
+            Position::default(),
+            &layout(),
+            SETTINGS,
+            &mut |_| Ok(()),
+        )
+        .unwrap_err();
         assert_eq!(error.kind(), outercore_core::ErrorKind::NotFound);
         assert!(error.to_string().contains("/nowhere/edges.txt"), "{error}");
     }

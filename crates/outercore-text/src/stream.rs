@@ -4,15 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 
 /// How the bytes of a text file are packed; found by their first bytes, never by the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
+enum Coding {
     Plain,
     Gzip,
     Zstd,
+    Xz,
+    Bzip2,
 }
 
 impl Coding {
@@ -21,13 +25,26 @@ impl Coding {
             [0x1F, 0x8B, ..] => Self::Gzip,
             // A frame, or a skippable frame before the first one.
             [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Self::Zstd,
+            [0xFD, b'7', b'z', b'X', b'Z', 0x00, ..] => Self::Xz,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, ..] => Self::Bzip2,
             _ => Self::Plain,
+        }
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bzip2",
         }
     }
 }
 
 /// The unpacked bytes of a text file from a given position on.
-pub(crate) struct ByteStream {
+pub struct ByteStream {
     /// What messages call the file: `edge list`.
     kind: &'static str,
     path: PathBuf,
@@ -39,16 +56,20 @@ pub(crate) struct ByteStream {
 impl ByteStream {
     /// Opens `path` at `start`, an offset in the unpacked text.
     ///
+    /// Messages call the file `kind`: `edge list`. `memory` bounds the window of a decoder.
+    ///
     /// **Cost** A packed file is unpacked from its beginning.
-    pub fn open(path: &Path, start: u64, memory: Bytes) -> Result<Self> {
-        Self::open_as("edge list", path, start, memory)
-    }
-
-    /// [`ByteStream::open`] of a file that messages call `kind`.
-    pub fn open_as(kind: &'static str, path: &Path, start: u64, memory: Bytes) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The file cannot be opened; `Corrupt`: it ends before `start`.
+    pub fn open(kind: &'static str, path: &Path, start: u64, memory: Bytes) -> Result<Self> {
         let describe = || format!("{kind} `{}`", path.display());
         let mut file = File::open(path).with_context(describe)?;
-        let mut magic = [0; 4];
+        if file.metadata().with_context(describe)?.is_dir() {
+            let what = format!("{}: expected a file, found a directory", describe());
+            return Err(Error::invalid(what));
+        }
+        let mut magic = [0; 6];
         let known = read_up_to(&mut file, &mut magic).with_context(describe)?;
         let coding = Coding::of(&magic[..known]);
         let consumed = Arc::new(AtomicU64::new(0));
@@ -69,6 +90,17 @@ impl ByteStream {
                 decoder.window_log_max(window).with_context(describe)?;
                 Box::new(decoder)
             }
+            Coding::Xz => {
+                let window = (memory.0 / 4).max(64 << 20).min(u64::from(u32::MAX)) >> 10;
+                Box::new(XzReader::new_mem_limit(
+                    BufReader::with_capacity(256 << 10, counted),
+                    true,
+                    window as u32,
+                ))
+            }
+            Coding::Bzip2 => {
+                Box::new(MultiBzDecoder::new(BufReader::with_capacity(256 << 10, counted)))
+            }
         };
         let mut stream = Self { kind, path: path.to_owned(), coding, inner, consumed };
         if coding != Coding::Plain {
@@ -83,19 +115,33 @@ impl ByteStream {
     }
 
     /// Fills `buffer` as far as the text goes; less than its length means the end.
+    ///
+    /// # Errors
+    /// `Corrupt`: a packed file is cut short or damaged, with the byte. The system's own.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         read_up_to(&mut self.inner, buffer).map_err(|source| {
-            let unpacking = self.coding != Coding::Plain && source.raw_os_error().is_none();
-            let error = if unpacking {
-                let position = self.consumed.load(Ordering::Relaxed);
-                let text = format!("cannot unpack near byte {position}: {source}");
-                Error::new(ErrorKind::Corrupt, text)
-                    .hint("the file is cut short or damaged; fetch it again")
-            } else {
-                Error::from(source)
-            };
+            let packed = self.coding != Coding::Plain && source.raw_os_error().is_none();
+            let error = if packed { self.damaged(&source) } else { Error::from(source) };
             error.context(format!("{} `{}`", self.kind, self.path.display()))
         })
+    }
+
+    fn damaged(&self, source: &io::Error) -> Error {
+        let at = self.consumed.load(Ordering::Relaxed);
+        let coding = self.coding.in_words();
+        if source.kind() == io::ErrorKind::OutOfMemory {
+            return Error::new(
+                ErrorKind::Budget,
+                format!("unpacking its {coding} data takes more memory than the budget allows"),
+            )
+            .hint("pass a larger `--memory`, such as 1GiB, or unpack the file before");
+        }
+        let what = if source.kind() == io::ErrorKind::UnexpectedEof {
+            format!("the file ends at byte {at}, in the middle of its {coding} data")
+        } else {
+            format!("cannot unpack {coding} data near byte {at}: {source}")
+        };
+        Error::corrupt(what).hint("the file is cut short or damaged; fetch it again")
     }
 
     fn skip(&mut self, mut bytes: u64) -> Result<()> {
@@ -145,7 +191,7 @@ fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Cuts a [`ByteStream`] into blocks of whole lines.
-pub(crate) struct LineBlocks {
+pub struct LineBlocks {
     stream: ByteStream,
     /// The begun line that the last block ended in.
     carry: Vec<u8>,
@@ -162,7 +208,11 @@ impl LineBlocks {
     }
 
     /// Replaces `bytes` by the next lines, each ended by `\n` (added to the last where missing);
-    /// `false` at the end. Also says how many bytes of the text they are.
+    /// `None` at the end. Also says how many bytes of the text they are.
+    ///
+    /// # Errors
+    /// As [`ByteStream::read`]; `Invalid`: a line that is far too long.
+    #[allow(clippy::should_implement_trait, reason = "it lends its caller's buffer")]
     pub fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>> {
         bytes.clear();
         bytes.append(&mut self.carry);
@@ -209,7 +259,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("edges");
         std::fs::write(&path, content).unwrap();
-        let mut blocks = LineBlocks::new(ByteStream::open(&path, start, Bytes::mib(16))?, block);
+        let mut blocks =
+            LineBlocks::new(ByteStream::open("edge list", &path, start, Bytes::mib(16))?, block);
         let (mut all, mut bytes, mut counted) = (Vec::new(), Vec::new(), 0);
         while let Some(length) = blocks.next(&mut bytes)? {
             assert_eq!(bytes.last(), Some(&b'\n'));
@@ -222,6 +273,19 @@ mod tests {
 
     fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(text: &[u8]) -> Vec<u8> {
+        let mut encoder =
+            lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::default()).unwrap();
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn bzip2(text: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
     }
@@ -240,6 +304,10 @@ mod tests {
             zstd(&text),
             [zstd(left), zstd(right)].concat(),
             skippable,
+            xz(&text),
+            [xz(left), xz(right)].concat(),
+            bzip2(&text),
+            [bzip2(left), bzip2(right)].concat(),
         ] {
             for block in [16, 100, 4096, 1 << 20] {
                 assert_eq!(lines_of(&content, 0, block).unwrap(), text);
@@ -266,10 +334,32 @@ mod tests {
     fn a_packed_file_cut_short_is_corrupt_and_named() {
         let text: Vec<u8> =
             (0..2000).flat_map(|i| format!("{i} {}\n", i * 7).into_bytes()).collect();
-        for packed in [gzip(&text), zstd::encode_all(&text[..], 3).unwrap()] {
-            let error = lines_of(&packed[..packed.len() / 2], 0, 4096).unwrap_err();
+        let zstd = zstd::encode_all(&text[..], 3).unwrap();
+        for (coding, packed) in
+            [("gzip", gzip(&text)), ("zstd", zstd), ("xz", xz(&text)), ("bzip2", bzip2(&text))]
+        {
+            let half = packed.len() / 2;
+            let error = lines_of(&packed[..half], 0, 4096).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
-            assert!(error.to_string().contains("cannot unpack near byte"), "{error}");
+            let expected = format!("ends at byte {half}, in the middle of its {coding} data");
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_packed_file_with_a_damaged_byte_is_never_read_as_if_it_were_whole() {
+        let text: Vec<u8> =
+            (0..2000).flat_map(|i| format!("{i} {}\n", i * 7).into_bytes()).collect();
+        for packed in [gzip(&text), xz(&text), bzip2(&text)] {
+            for at in (20..packed.len()).step_by(packed.len() / 23) {
+                let mut damaged = packed.clone();
+                damaged[at] ^= 0x10;
+                assert!(
+                    lines_of(&damaged, 0, 4096).map_or(true, |lines| lines == text),
+                    "byte {at} of {:?}",
+                    &packed[..4]
+                );
+            }
         }
     }
 }

@@ -1,0 +1,145 @@
+//! Hubs and authorities.
+
+use outercore_core::{Bytes, Error, Result};
+use outercore_grid::GridShape;
+use serde::{Deserialize, Serialize};
+
+use super::all;
+use super::pagerank::Spread;
+use crate::output::{Isolated, Need, Raw};
+use crate::program::{Flow, Passes, Selection};
+use crate::state::Parts;
+
+/// Which of the two scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Score {
+    /// How well a node points at authorities.
+    Hubs,
+    /// How much hubs point at a node.
+    #[default]
+    Authorities,
+}
+
+/// What to compute; see [`hits`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HitsOptions {
+    /// Iterations at most, 1 or more.
+    pub max_iterations: u32,
+    /// Ready when the scores change by no more than this together; 0: always all iterations.
+    pub tolerance: f64,
+    /// Whether arcs count by their weights.
+    pub weighted: bool,
+    /// Which score.
+    pub score: Score,
+}
+
+impl Default for HitsOptions {
+    fn default() -> Self {
+        Self { max_iterations: 100, tolerance: 1e-8, weighted: false, score: Score::default() }
+    }
+}
+
+impl HitsOptions {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the option, its value and the accepted range.
+    pub fn validate(&self) -> Result<()> {
+        let Self { max_iterations, tolerance, .. } = *self;
+        if tolerance.is_nan() || tolerance < 0.0 {
+            return Err(Error::invalid(format!("hits: tolerance {tolerance}, expected 0 or more")));
+        }
+        if max_iterations == 0 {
+            return Err(Error::invalid("hits: max_iterations 0, expected at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// What [`hits`] takes.
+pub fn need(shape: &GridShape, options: &HitsOptions) -> Need {
+    Need {
+        state_per_node: 24,
+        output: Bytes(8 * shape.nodes),
+        passes: (options.tolerance == 0.0).then_some(2 * u64::from(options.max_iterations)),
+        ..Need::default()
+    }
+}
+
+/// Hubs and authorities: a node is the better a hub the better the authorities that it points at, and
+/// the better an authority the better the hubs that point at it. Either score sums to 1.
+///
+/// Starts with all hubs alike; an iteration sums over arcs from hubs to authorities and back. Ends
+/// when the hubs change by at most `tolerance` (sum of the absolute changes). Where two parts of a
+/// graph are equally strong the result depends on this start, as the scores are then not unique.
+/// Nodes without arcs have 0. Facts: `iterations`, `change`.
+///
+/// # Cost
+/// Two passes for each iteration. State: 24 bytes for each connected node.
+///
+/// # Errors
+/// `Invalid`: an option out of range; the scores have not come to rest after `max_iterations`. Those
+/// of the passes.
+///
+/// # Source
+/// Kleinberg, "Authoritative sources in a hyperlinked environment" (1999).
+pub fn hits<R: Passes>(run: &mut R, options: &HitsOptions) -> Result<Raw<f64>> {
+    options.validate()?;
+    let shape = *run.shape();
+    let everywhere = all(shape.partitions());
+    let zeros = || -> Vec<Vec<f64>> {
+        (0..shape.partitions()).map(|part| vec![0.0; shape.partition_len(part)]).collect()
+    };
+    let (mut hubs, mut authorities, mut next) = (zeros(), zeros(), zeros());
+    let start = 1.0 / shape.connected.max(1) as f64;
+    hubs.iter_mut().for_each(|hubs| hubs.fill(start));
+    let spread = Spread { weighted: options.weighted };
+    let select = |flow| Selection {
+        sources: &everywhere,
+        targets: &everywhere,
+        flow,
+        weights: options.weighted,
+    };
+    let (mut iterations, mut change) = (0, f64::INFINITY);
+    while iterations < options.max_iterations {
+        run.progress("iteration", u64::from(iterations), u64::from(options.max_iterations))?;
+        authorities.iter_mut().for_each(|sums| sums.fill(0.0));
+        run.expect(&select(Flow::Against));
+        run.pass(&spread, &hubs, &mut authorities, &select(Flow::Along))?;
+        share_out(&mut authorities);
+        next.iter_mut().for_each(|sums| sums.fill(0.0));
+        run.pass(&spread, &authorities, &mut next, &select(Flow::Against))?;
+        share_out(&mut next);
+        let both = hubs.iter().flatten().zip(next.iter().flatten());
+        change = both.map(|(before, after)| (after - before).abs()).sum();
+        std::mem::swap(&mut hubs, &mut next);
+        iterations += 1;
+        if options.tolerance > 0.0 && change <= options.tolerance {
+            break;
+        }
+    }
+    if options.tolerance > 0.0 && change > options.tolerance {
+        return Err(Error::invalid(format!(
+            "hits: change {change:.1e} after {iterations} iterations, wanted {:e}",
+            options.tolerance
+        ))
+        .hint("raise max_iterations, or set tolerance=0 to take what they give"));
+    }
+    let mut facts = serde_json::Map::new();
+    facts.insert("iterations".into(), iterations.into());
+    facts.insert("change".into(), change.into());
+    let by_partition = match options.score {
+        Score::Hubs => hubs,
+        Score::Authorities => authorities,
+    };
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0.0), facts })
+}
+
+/// Divides by the sum, unless it is 0.
+fn share_out(scores: &mut [Vec<f64>]) {
+    let sum: f64 = scores.iter().flatten().sum();
+    if sum > 0.0 {
+        scores.iter_mut().flatten().for_each(|score| *score /= sum);
+    }
+}

@@ -1,0 +1,57 @@
+//! Local clustering coefficients.
+
+use outercore_core::Result;
+use outercore_grid::GridShape;
+
+use super::triangles::{self, Corners, Counted, corners};
+use crate::output::{Isolated, Need, Raw};
+use crate::program::Passes;
+use crate::state::Parts;
+
+/// What [`local_clustering`] takes; `largest`: the most arcs of a partition, in and out taken
+/// together.
+pub fn need(shape: &GridShape, largest: u64) -> Need {
+    let need = triangles::need(shape, largest);
+    // How many neighbours each node has.
+    Need { state_per_node: need.state_per_node + 4, ..need }
+}
+
+/// For each node the share of the possible arcs between its neighbours that are there.
+///
+/// Neighbours are the other nodes at an arc of the node, whichever way it leads: with `d` of them
+/// there are `d (d - 1)` possible arcs, of which parallel ones count once. Without directions an edge
+/// is two arcs. 0 where a node has fewer than two neighbours. Fact: `mean`, over all nodes.
+///
+/// # Method, cost
+/// Those of [`triangles`](super::triangles::triangles), which also counts the arcs on the far side of
+/// every triangle. State: 20 bytes for each connected node.
+///
+/// # Errors
+/// A failed or corrupt read; the wish to stop.
+///
+/// # Source
+/// LCC of the LDBC Graphalytics specification. Without directions it is the coefficient of Watts,
+/// Strogatz, "Collective dynamics of small-world networks" (1998).
+pub fn local_clustering<R: Passes>(run: &mut R) -> Result<Raw<f64>> {
+    let nodes = run.shape().nodes;
+    let Corners { found, neighbours, groups } = corners(run, Counted::Arcs)?;
+    let by_partition: Vec<Vec<f64>> = found
+        .into_iter()
+        .zip(neighbours)
+        .map(|(found, neighbours)| {
+            let pairs = found.into_iter().zip(neighbours);
+            pairs
+                .map(|(arcs, degree)| {
+                    let degree = f64::from(degree.into_inner());
+                    let arcs = arcs.into_inner() as f64;
+                    if degree < 2.0 { 0.0 } else { arcs / (degree * (degree - 1.0)) }
+                })
+                .collect()
+        })
+        .collect();
+    let sum: f64 = by_partition.iter().flatten().sum();
+    let mut facts = serde_json::Map::new();
+    facts.insert("mean".into(), (sum / nodes.max(1) as f64).into());
+    facts.insert("groups".into(), groups.into());
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0.0), facts })
+}

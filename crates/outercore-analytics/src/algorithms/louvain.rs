@@ -1,0 +1,215 @@
+//! Communities by modularity.
+
+mod level;
+
+use outercore_core::{Bytes, Error, Result};
+use outercore_grid::{Arcs, GridShape};
+
+use self::level::Level;
+use super::all;
+use crate::gather::neighbour_counts;
+use crate::output::{Isolated, Need, Raw};
+use crate::program::{EdgeProgram, Flow, Passes, Selection};
+use crate::state::Parts;
+
+/// A level is over when it has raised modularity by less: as in networkx.
+const LEAST_GAIN: f64 = 1e-7;
+
+/// Bytes of an edge at one of its ends: the other end and the weight.
+const PER_SLOT: u64 = 12;
+
+/// What [`louvain`] takes: the edges of a level in memory, and those of the next while it is made.
+pub fn need(shape: &GridShape) -> Need {
+    let slots = if shape.symmetric { shape.arcs } else { 2 * shape.arcs };
+    Need {
+        state_per_node: 96,
+        fixed: Bytes(2 * PER_SLOT * slots),
+        output: Bytes(8 * shape.nodes),
+        passes: Some(1),
+        ..Need::default()
+    }
+}
+
+/// Checks an option.
+///
+/// # Errors
+/// `Invalid`: a resolution that is not above 0.
+pub fn validate(resolution: f64) -> Result<()> {
+    if resolution > 0.0 && resolution.is_finite() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("louvain: resolution {resolution}, expected above 0")))
+}
+
+/// For every node the smallest node of its community, such that many weights are within communities
+/// and few between them.
+///
+/// Directions are ignored: an arc is an edge, arcs both ways and parallel arcs add up. The measure is
+/// modularity, `sum over communities of w / m - resolution (s / 2 m)^2`: `m` is the weight of all
+/// edges, `w` that within the community, `s` the sum over its nodes of the weights at each. A larger
+/// `resolution` gives smaller communities. Nodes without arcs are communities of their own. Facts:
+/// `communities`, `modularity`, `levels`.
+///
+/// # Method
+/// Nodes go one after the other, by their ids, to the community of a neighbour that raises modularity
+/// most, of equal ones the first, until a round brings little; then communities are the nodes of the
+/// next level. Nothing is drawn, so the result is always the same.
+///
+/// # Cost
+/// One pass; all edges are in memory: 24 bytes for each at both ends, and 96 for each connected node.
+///
+/// # Errors
+/// `Invalid`: a resolution that is not above 0; weights that overflow. Those of the pass.
+///
+/// # Source
+/// Blondel, Guillaume, Lambiotte, Lefebvre, "Fast unfolding of communities in large networks" (2008);
+/// resolution as in Reichardt, Bornholdt (2006).
+pub fn louvain<R: Passes>(run: &mut R, resolution: f64, weighted: bool) -> Result<Raw<i64>> {
+    validate(resolution)?;
+    let shape = *run.shape();
+    let mut order: Vec<(u32, usize)> = Vec::with_capacity(shape.connected as usize);
+    let mut first = 0;
+    for part in 0..shape.partitions() {
+        let nodes = run.nodes(part)?;
+        order.extend(nodes.into_iter().enumerate().map(|(local, node)| (node, first + local)));
+        first += shape.partition_len(part);
+    }
+    order.sort_unstable();
+    let mut level = first_level(run, &order, weighted)?;
+    if !level.strength().is_finite() {
+        return Err(Error::invalid("louvain: the sum of all weights is beyond 1.8e308"));
+    }
+    // By position in `order`.
+    let mut community: Vec<u32> = (0..order.len() as u32).collect();
+    let (mut levels, mut modularity) = (0u64, level.modularity_of_singles(resolution));
+    loop {
+        run.progress("level", levels, 0)?;
+        let (found, reached) = level.settle(resolution, LEAST_GAIN);
+        if reached - modularity <= LEAST_GAIN {
+            break;
+        }
+        (modularity, levels) = (reached, levels + 1);
+        let (next, renamed) = level.joined(&found);
+        community.iter_mut().for_each(|community| *community = renamed[*community as usize]);
+        level = next;
+    }
+    // Communities are numbered by their first node, so the first that is met is the smallest.
+    let mut smallest = vec![u32::MAX; level.nodes()];
+    let mut labels = vec![0i64; order.len()];
+    for (&(node, place), &community) in order.iter().zip(&community) {
+        let smallest = &mut smallest[community as usize];
+        *smallest = (*smallest).min(node);
+        labels[place] = i64::from(*smallest);
+    }
+    let mut labels = &labels[..];
+    let by_partition = (0..shape.partitions())
+        .map(|part| {
+            let (here, others) = labels.split_at(shape.partition_len(part));
+            labels = others;
+            here.to_vec()
+        })
+        .collect();
+    let mut facts = serde_json::Map::new();
+    let communities = level.nodes() as u64 + shape.nodes - shape.connected;
+    facts.insert("communities".into(), communities.into());
+    facts.insert("modularity".into(), modularity.into());
+    facts.insert("levels".into(), levels.into());
+    Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Itself, facts })
+}
+
+/// All edges at both ends; nodes are numbered as in `order`, which has their ids and places.
+fn first_level<R: Passes>(run: &mut R, order: &[(u32, usize)], weighted: bool) -> Result<Level> {
+    let shape = *run.shape();
+    let counts = neighbour_counts(run, Flow::Both)?.into_here()?;
+    let mut position = vec![0u32; order.len()];
+    for (at, &(_, place)) in order.iter().enumerate() {
+        position[place] = at as u32;
+    }
+    let slots: usize = counts.iter().flatten().map(|&count| count as usize).sum();
+    let (mut neighbours, mut weights) = (vec![0u32; slots], vec![0f64; slots]);
+    // Rows lie as the grid numbers nodes.
+    let mut starts = vec![0u64; order.len()];
+    {
+        let (mut neighbours, mut weights) = (&mut neighbours[..], &mut weights[..]);
+        let (mut place, mut start) = (0, 0u64);
+        let mut targets = Vec::with_capacity(counts.len());
+        for (partition, counts) in counts.iter().enumerate() {
+            let first = place;
+            let here: usize = counts.iter().map(|&count| count as usize).sum();
+            let (mut ends, mut end) = (Vec::with_capacity(counts.len()), 0);
+            for &count in counts {
+                starts[place] = start + end;
+                ends.push(end);
+                end += u64::from(count);
+                place += 1;
+            }
+            start += end;
+            let (own_neighbours, others) = neighbours.split_at_mut(here);
+            let (own_weights, other_weights) = weights.split_at_mut(here);
+            (neighbours, weights) = (others, other_weights);
+            targets.push(Rows {
+                partition,
+                first,
+                ends,
+                neighbours: own_neighbours,
+                weights: own_weights,
+            });
+        }
+        let firsts: Vec<(usize, usize)> =
+            targets.iter().map(|rows| (rows.partition, rows.first)).collect();
+        let everywhere = all(counts.len());
+        let select = Selection {
+            sources: &everywhere,
+            targets: &everywhere,
+            flow: Flow::Both,
+            weights: weighted,
+        };
+        run.progress("edges", 0, 1)?;
+        let fill = Fill { position: &position, loops: if shape.symmetric { 2.0 } else { 1.0 } };
+        run.pass(&fill, &firsts, &mut targets, &select)?;
+    }
+    let rows = order
+        .iter()
+        .map(|&(_, place)| {
+            let start = starts[place] as usize;
+            let end = starts.get(place + 1).map_or(slots, |&end| end as usize);
+            start..end
+        })
+        .collect();
+    Ok(Level::new(rows, neighbours, weights))
+}
+
+/// Room for the neighbours of a partition's nodes.
+struct Rows<'a> {
+    partition: usize,
+    /// Place of the first node.
+    first: usize,
+    /// Where the next neighbour of each goes.
+    ends: Vec<u64>,
+    neighbours: &'a mut [u32],
+    weights: &'a mut [f64],
+}
+
+/// Lists neighbours with weights; a loop twice, or once with twice its weight.
+struct Fill<'a> {
+    /// By place.
+    position: &'a [u32],
+    loops: f64,
+}
+
+impl<'a> EdgeProgram for Fill<'a> {
+    /// Partition, place of its first node.
+    type Source = (usize, usize);
+    type Target = Rows<'a>;
+
+    fn apply(&self, arcs: &Arcs<'_>, &(source, first): &(usize, usize), rows: &mut Rows<'a>) {
+        let same = source == rows.partition;
+        arcs.for_each(|from, to, weight| {
+            let slot = &mut rows.ends[to];
+            rows.neighbours[*slot as usize] = self.position[first + from];
+            let is_loop = same && from == to;
+            rows.weights[*slot as usize] = if is_loop { self.loops * weight } else { weight };
+            *slot += 1;
+        });
+    }
+}

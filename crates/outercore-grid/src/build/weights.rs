@@ -1,0 +1,123 @@
+//! The weights that a grid is built with: an edge array, as narrow as keeps every one exactly.
+
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_format::{DType, keys};
+use outercore_store::arrays::append_f64;
+use outercore_store::dataset::DataSet;
+
+use super::input::{READ, Stored};
+use super::record::Weight;
+use crate::header::edge_array;
+
+/// The edge array of weights that was asked for.
+pub(super) struct Weights {
+    name: String,
+    stored: Stored,
+}
+
+impl Weights {
+    /// Opens the edge array `name`, which must have `rows` rows where that is known.
+    ///
+    /// # Errors
+    /// `NotFound`, with the arrays there are. `Invalid`: not one number a row, or another number of
+    /// rows.
+    pub(super) fn open(data_set: &DataSet, name: &str, rows: Option<u64>) -> Result<Self> {
+        let key = edge_array(name);
+        if !data_set.has_array(&key) {
+            return Err(missing(data_set, name));
+        }
+        let stored = Stored::open(data_set, &key)?;
+        let (array, found) = (&stored.array, stored.array.rows());
+        if array.shape.len() != 1 || rows.is_some_and(|rows| rows != found) {
+            let expected = rows.map_or("one number a row".to_owned(), |rows| format!("[{rows}]"));
+            return Err(Error::invalid(format!(
+                "edge array `{name}`: shape {:?}, expected {expected}",
+                array.shape
+            )));
+        }
+        Ok(Self { name: name.to_owned(), stored })
+    }
+
+    /// Rows of the array.
+    pub(super) fn rows(&self) -> u64 {
+        self.stored.array.rows()
+    }
+
+    /// Whether some weight is no `float32`.
+    ///
+    /// **Cost**: reads the array where its type says nothing.
+    ///
+    /// # Errors
+    /// As [`Weights::read`].
+    pub(super) fn are_wide(&self) -> Result<bool> {
+        let wide = [DType::F64, DType::I32, DType::I64, DType::U32, DType::U64];
+        if !wide.contains(&self.stored.array.dtype) {
+            return Ok(false);
+        }
+        let mut found = false;
+        self.each(&mut |weights| {
+            found |= weights.iter().any(|&weight| f64::from(weight as f32) != weight);
+        })?;
+        Ok(found)
+    }
+
+    /// All of them, by edge id.
+    ///
+    /// # Errors
+    /// `Invalid`, with the first row whose weight is not finite, or an integer that `float64` does
+    /// not hold exactly.
+    pub(super) fn read<W: Weight>(&self) -> Result<Vec<W>> {
+        let mut all = Vec::with_capacity(self.rows() as usize);
+        self.each(&mut |weights| all.extend(weights.iter().map(|&weight| W::nearest(weight))))?;
+        Ok(all)
+    }
+
+    /// Calls `each` with all weights in turn, some at a time.
+    fn each(&self, each: &mut dyn FnMut(&[f64])) -> Result<()> {
+        let (dtype, rows) = (self.stored.array.dtype, self.rows());
+        let mut buffer = vec![0u64; READ / 8 / 8];
+        let mut weights = Vec::new();
+        let mut first = 0;
+        while first < rows {
+            let room = (8 * buffer.len() / dtype.size()) as u64;
+            let part = room.min(rows - first) as usize;
+            let bytes = &mut bytemuck::cast_slice_mut(&mut buffer)[..part * dtype.size()];
+            self.stored.read(first, bytes)?;
+            weights.clear();
+            let beyond = append_f64(dtype, bytes, &mut weights);
+            if let Some(at) = weights.iter().position(|weight: &f64| !weight.is_finite()) {
+                return Err(self.refused(first + at as u64, weights[at]));
+            }
+            if let Some(integer) = beyond {
+                let row = first + weights.len() as u64;
+                let name = &self.name;
+                return Err(Error::invalid(format!(
+                    "edge array `{name}`: row {row} is {integer}, which float64 does not hold \
+                     exactly"
+                ))
+                .hint("algorithms compute in float64, exact up to 2^53: use smaller weights"));
+            }
+            each(&weights);
+            first += part as u64;
+        }
+        Ok(())
+    }
+
+    fn refused(&self, row: u64, weight: f64) -> Error {
+        let shown = if weight.is_nan() { "nan".to_owned() } else { weight.to_string() };
+        Error::invalid(format!("edge array `{}`: row {row} is {shown}", self.name))
+            .hint("weights are finite numbers")
+    }
+}
+
+fn missing(data_set: &DataSet, name: &str) -> Error {
+    let prefix = format!("edges/{}/", keys::EDGE);
+    let arrays = data_set.manifest().arrays.keys();
+    let there: Vec<&str> = arrays
+        .filter(|key| ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()))
+        .filter_map(|key| key.strip_prefix(&prefix))
+        .collect();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    let text = format!("edge array `{name}` is not in the data set");
+    Error::new(ErrorKind::NotFound, text).hint(format!("it has {there}"))
+}

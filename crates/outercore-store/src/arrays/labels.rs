@@ -1,0 +1,233 @@
+//! What nodes are labelled with: one class, several labels, or numbers to predict.
+
+use std::str::FromStr;
+
+use outercore_core::{Error, Result};
+use outercore_format::DType;
+use serde::{Deserialize, Serialize};
+
+use super::content::Refusal;
+use super::number::{Number, number};
+
+/// A label above this is an id, a hash or a mistake.
+const MAX_LABEL: i128 = i32::MAX as i128;
+const NUMBERS: &str = "`--task regression` takes them as numbers to predict";
+
+/// What is to be learnt from labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// One class a node: `int64 [N]`, -1 for none.
+    Classification,
+    /// Several labels a node: `float32 [N, C]` of 0 and 1, NaN for none.
+    MultiLabel,
+    /// Numbers: `float64 [N]` or `[N, C]`, NaN for none.
+    Regression,
+}
+
+impl FromStr for Task {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "classification" => Ok(Self::Classification),
+            "multi-label" => Ok(Self::MultiLabel),
+            "regression" => Ok(Self::Regression),
+            _ => Err(Error::invalid(format!(
+                "task `{name}`, expected classification, multi-label or regression"
+            ))),
+        }
+    }
+}
+
+/// The running check of labels: what they are stored as, and what is wrong with them.
+pub(crate) struct Labels {
+    task: Task,
+    from: DType,
+    /// A bound for classes, where it is given.
+    bound: Option<u64>,
+    columns: u64,
+    /// Elements seen.
+    seen: u64,
+    /// Whether the row at hand has a label.
+    row_has_label: bool,
+    unlabelled: u64,
+    max: i64,
+    refusal: Option<Refusal>,
+    is_number: bool,
+    stored: Vec<u8>,
+}
+
+impl Labels {
+    /// `bound` is the number of classes, where it is known beforehand.
+    pub fn new(task: Task, from: DType, columns: u64, bound: Option<u64>) -> Self {
+        Self {
+            task,
+            from,
+            bound,
+            columns,
+            seen: 0,
+            row_has_label: false,
+            unlabelled: 0,
+            max: -1,
+            refusal: None,
+            is_number: false,
+            stored: Vec::new(),
+        }
+    }
+
+    /// Checks the next whole elements and returns them as they are to be stored.
+    pub fn take(&mut self, bytes: &[u8]) -> &[u8] {
+        self.stored.clear();
+        for element in bytes.chunks_exact(self.from.size()) {
+            let number = number(self.from, element);
+            let has_label = match self.task {
+                Task::Classification => self.class(number),
+                Task::MultiLabel => self.column(number),
+                Task::Regression => self.value(number),
+            };
+            self.row_has_label |= has_label;
+            self.seen += 1;
+            if self.seen.is_multiple_of(self.columns) {
+                self.unlabelled += u64::from(!self.row_has_label);
+                self.row_has_label = false;
+            }
+        }
+        &self.stored
+    }
+
+    fn class(&mut self, number: Number) -> bool {
+        let label = match label(number, self.bound) {
+            Ok(label) => label,
+            Err((what, hint)) => {
+                self.is_number |= is_number(number);
+                self.refuse(what, hint);
+                -1
+            }
+        };
+        self.max = self.max.max(label);
+        self.stored.extend_from_slice(&label.to_le_bytes());
+        label >= 0
+    }
+
+    fn column(&mut self, number: Number) -> bool {
+        let value = match number {
+            Number::Int(value @ (-1..=1)) => value as f32,
+            Number::Float(value) if value == 0.0 || value == 1.0 || value == -1.0 => value as f32,
+            Number::Float(value) if value.is_nan() => f32::NAN,
+            Number::Int(value) => self.no_label(&value.to_string()),
+            Number::Float(value) => self.no_label(&value.to_string()),
+        };
+        let value = if value < 0.0 { f32::NAN } else { value };
+        self.stored.extend_from_slice(&value.to_le_bytes());
+        !value.is_nan()
+    }
+
+    fn no_label(&mut self, value: &str) -> f32 {
+        self.refuse(format!("{value}, expected 0, 1, or none (NaN, -1)"), NUMBERS);
+        f32::NAN
+    }
+
+    fn value(&mut self, number: Number) -> bool {
+        let value = match number {
+            Number::Int(value) => {
+                if (value as f64) as i128 != value {
+                    let hint = "write them as floats, which are rounded knowingly";
+                    self.refuse(format!("{value} has too many digits for a float64"), hint);
+                }
+                value as f64
+            }
+            Number::Float(value) => {
+                if value.is_infinite() {
+                    let hint = "write NaN for nodes without a label";
+                    self.refuse(format!("{value}, expected a finite number"), hint);
+                }
+                value
+            }
+        };
+        self.stored.extend_from_slice(&value.to_le_bytes());
+        !value.is_nan()
+    }
+
+    fn refuse(&mut self, what: String, hint: &'static str) {
+        let (row, column) = (self.seen / self.columns, self.seen % self.columns);
+        let place = if self.columns == 1 {
+            format!("row {row}")
+        } else {
+            format!("row {row}, column {column}")
+        };
+        self.refusal.get_or_insert(Refusal { what: format!("{place}: {what}"), hint });
+    }
+
+    /// What they are.
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
+    /// Whether something is wrong.
+    pub fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Whether any value is a number that is no class, whatever else is wrong.
+    pub fn are_numbers(&self) -> bool {
+        self.is_number
+    }
+
+    /// What is wrong.
+    pub fn refusal(&self) -> Option<Error> {
+        self.refusal.as_ref().map(Refusal::error)
+    }
+
+    /// Nodes without a label.
+    pub fn unlabelled(&self) -> u64 {
+        self.unlabelled
+    }
+
+    /// Classes, or columns of labels; numbers have none.
+    pub fn classes(&self) -> Option<u64> {
+        match self.task {
+            Task::Classification => Some(self.bound.unwrap_or(0).max((self.max + 1) as u64)),
+            Task::MultiLabel => Some(self.columns),
+            Task::Regression => None,
+        }
+    }
+}
+
+/// Whether a value that is no class may be meant as a number: a fraction, or below -1.
+fn is_number(number: Number) -> bool {
+    match number {
+        Number::Float(value) => value.is_finite() && (value.fract() != 0.0 || value < -1.0),
+        Number::Int(_) => false,
+    }
+}
+
+/// The label a number stands for; NaN, as some published data sets have it, for none.
+pub(crate) fn label(
+    number: Number,
+    classes: Option<u64>,
+) -> std::result::Result<i64, (String, &'static str)> {
+    let value = match number {
+        Number::Float(value) if value.is_nan() => return Ok(-1),
+        Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {
+            return Err((format!("label {value} is not an integer"), NUMBERS));
+        }
+        Number::Float(value) => value as i128,
+        Number::Int(value) => value,
+    };
+    let bound = classes.map_or(MAX_LABEL, |classes| i128::from(classes) - 1);
+    if value < -1 {
+        return Err((
+            format!("label {value} is negative"),
+            "write -1 for nodes without a label; `--task regression` takes numbers",
+        ));
+    }
+    if value > bound {
+        return Err((
+            format!("label {value}, expected at most {bound}"),
+            "labels are numbers of classes, 0 and up: renumber them; `--task regression` takes \
+             numbers",
+        ));
+    }
+    Ok(value as i64)
+}

@@ -1,0 +1,592 @@
+//! How a text is written, found out from its first lines or said by the caller.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use outercore_core::{Bytes, Context, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::dialect::{Dialect, Format, Position, Separator};
+use crate::fields::{Fields, shown, without_quotes};
+use crate::header::{First, Seen, Verdict, Words, judge};
+use crate::kind::Kind;
+use crate::sample::{Line, Sample};
+use crate::{dimacs, market, ntriples};
+
+/// What a text is read for; it decides how an unclear one is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Edges between nodes with numbers.
+    Edges,
+    /// Edges between nodes with names.
+    NamedEdges,
+    /// Triples of names.
+    Triples,
+    /// Rows of nodes: features, labels, splits.
+    Table,
+}
+
+impl Purpose {
+    /// What messages call such a file.
+    pub fn file_kind(self) -> &'static str {
+        match self {
+            Self::Edges | Self::NamedEdges => "edge list",
+            Self::Triples => "triples",
+            Self::Table => "table",
+        }
+    }
+
+    fn holds_names(self) -> bool {
+        matches!(self, Self::NamedEdges | Self::Triples)
+    }
+
+    fn words(self) -> Words {
+        match self {
+            Self::Edges | Self::NamedEdges => Words::Edges,
+            Self::Triples => Words::Triples,
+            Self::Table => Words::Table,
+        }
+    }
+}
+
+/// What the caller says about a text; everything else is detected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TextOptions {
+    /// What separates fields.
+    pub separator: Option<Separator>,
+    /// Whether the first line names the columns.
+    pub header: Option<bool>,
+    /// How comment lines begin; empty where there are none.
+    pub comment: Option<String>,
+    /// Whether ids count from 1.
+    pub one_based: bool,
+    /// Fields of a line, where the caller knows.
+    pub columns: Option<usize>,
+    /// The convention of the file, where its name or the caller says so.
+    pub convention: Option<Convention>,
+}
+
+/// A convention that a suffix such as `.mtx` promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Convention {
+    /// Matrix Market: a file without its banner is refused.
+    MatrixMarket,
+    /// DIMACS: a file without its `p` line is refused.
+    Dimacs,
+    /// N-Triples: a line that is no statement is refused.
+    NTriples,
+}
+
+/// Finds out how the text at `path` is written.
+///
+/// **Cost** Reads the first 2,000 lines, at most 16 MiB.
+///
+/// # Errors
+/// `Invalid`: the file can be read in two ways, and the message says which option decides; it has
+/// two columns of one name, or fewer columns than its purpose needs. `Unsupported`: a convention
+/// that is known and not read. As [`crate::ByteStream::open`].
+///
+/// # Example
+/// ```
+/// use outercore_core::Bytes;
+/// use outercore_text::{Purpose, Separator, TextOptions, detect};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("edges.tsv");
+/// std::fs::write(&path, "# made by hand\nsrc\tdst\tw\n0\t1\t0.5\n4\t2\t1\n")?;
+/// let dialect = detect(&path, Purpose::Edges, &TextOptions::default(), Bytes::mib(16))?;
+/// assert_eq!((dialect.separator, dialect.columns, dialect.comment_lines), (Separator::Tab, 3, 1));
+/// assert_eq!(dialect.header.unwrap(), ["src", "dst", "w"]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn detect(
+    path: &Path,
+    purpose: Purpose,
+    options: &TextOptions,
+    memory: Bytes,
+) -> Result<Dialect> {
+    let sample = Sample::read(purpose.file_kind(), path, memory)?;
+    Detection { path, purpose, options }
+        .dialect(&sample)
+        .with_context(|| format!("{} `{}`", purpose.file_kind(), path.display()))
+}
+
+struct Detection<'a> {
+    path: &'a Path,
+    purpose: Purpose,
+    options: &'a TextOptions,
+}
+
+impl Detection<'_> {
+    fn dialect(&self, sample: &Sample) -> Result<Dialect> {
+        let lines: Vec<Line<'_>> =
+            sample.lines().filter(|line| !line.text.trim_ascii().is_empty()).collect();
+        let convention = self.options.convention;
+        let banner = lines.first().filter(|line| market::has_banner(line.text));
+        if banner.is_some() && self.purpose != Purpose::Triples {
+            return self.matrix_market(&lines);
+        }
+        if convention == Some(Convention::MatrixMarket) {
+            return Err(Error::invalid("line 1: expected the banner of a Matrix Market file")
+                .hint("a file of edges without it: `--format text`, with `--one-based` if ids start at 1"));
+        }
+        let problem = lines.iter().find(|line| !dimacs::is_comment(line.text.trim_ascii_start()));
+        if matches!(self.purpose, Purpose::Edges | Purpose::NamedEdges)
+            && let Some(line) = problem.filter(|line| dimacs::is_problem(line.text))
+        {
+            return self.dimacs(&lines, *line);
+        }
+        if convention == Some(Convention::Dimacs) {
+            return Err(Error::invalid("expected a line `p KIND NODES EDGES` before the edges")
+                .hint("a file of edges without it: `--format text`"));
+        }
+        let statements = || {
+            let data = lines.iter().filter(|line| !line.text.starts_with(b"#"));
+            let mut all = data.peekable();
+            all.peek().is_some() && all.all(|line| ntriples::is_statement(line.text))
+        };
+        if convention == Some(Convention::NTriples)
+            || self.purpose == Purpose::Triples && self.options.separator.is_none() && statements()
+        {
+            let comments = vec!["#".to_owned()];
+            return Ok(Dialect {
+                format: Format::NTriples,
+                separator: Separator::Blanks,
+                columns: 3,
+                kinds: vec![Kind::Text; 3],
+                comments,
+                ..Dialect::plain(Separator::Blanks, 3)
+            });
+        }
+        self.delimited(&lines)
+    }
+
+    fn matrix_market(&self, lines: &[Line<'_>]) -> Result<Dialect> {
+        let at = |line: &Line<'_>| format!("line {}", line.end.lines);
+        let banner = market::parse_banner(lines[0].text).with_context(|| at(&lines[0]))?;
+        let is_comment = |line: &&Line<'_>| line.text.trim_ascii_start().starts_with(b"%");
+        let comments = lines.iter().filter(is_comment).count() as u64 - 1;
+        let Some(sizes) = lines.iter().find(|line| !is_comment(line)) else {
+            return Err(Error::invalid("Matrix Market header: the line with the sizes is missing"));
+        };
+        let market = market::parse_sizes(sizes.text, banner).with_context(|| at(sizes))?;
+        let columns = market.columns();
+        let mut kinds = vec![Kind::Integer; columns];
+        if market.field == market::Field::Real {
+            kinds[2] = Kind::Float;
+        }
+        let names = ["row", "column", "value"][..columns].iter().map(ToString::to_string);
+        Ok(Dialect {
+            format: Format::MatrixMarket(market),
+            comments: vec!["%".to_owned()],
+            header: Some(names.collect()),
+            first_id: 1,
+            start: Position { entries: 0, ..sizes.end },
+            comment_lines: comments,
+            kinds,
+            ..Dialect::plain(Separator::Blanks, columns)
+        })
+    }
+
+    fn dimacs(&self, lines: &[Line<'_>], problem: Line<'_>) -> Result<Dialect> {
+        let sizes = dimacs::parse_problem(problem.text)
+            .with_context(|| format!("line {}", problem.end.lines))?;
+        let columns = sizes.columns();
+        let names = ["source", "target", "weight"][..columns].iter().map(ToString::to_string);
+        let before = lines.iter().filter(|line| line.start.lines < problem.start.lines).count();
+        Ok(Dialect {
+            format: Format::Dimacs(sizes),
+            comments: ["c ", "c\t", "c\n", "c\r"].map(str::to_owned).to_vec(),
+            header: Some(names.collect()),
+            first_id: 1,
+            start: Position { entries: 0, ..problem.end },
+            comment_lines: before as u64,
+            kinds: vec![Kind::Integer; columns],
+            ..Dialect::plain(Separator::Blanks, columns)
+        })
+    }
+
+    fn delimited(&self, lines: &[Line<'_>]) -> Result<Dialect> {
+        let mut dialect = Dialect::plain(Separator::Comma, 0);
+        dialect.first_id = u64::from(self.options.one_based);
+        dialect.comments = match &self.options.comment {
+            Some(mark) if mark.is_empty() => Vec::new(),
+            Some(mark) => vec![mark.clone()],
+            None if self.purpose.holds_names() => Vec::new(),
+            None => dialect.comments,
+        };
+        // In names `#` may mean anything: above the data it marks comments, below it is unclear.
+        let leading = if self.options.comment.is_none() && self.purpose.holds_names() {
+            lines.iter().take_while(|line| line.text.trim_ascii_start().starts_with(b"#")).count()
+        } else {
+            0
+        };
+        let (above, below) = lines.split_at(leading);
+        let (comments, data): (Vec<_>, Vec<_>) = below
+            .iter()
+            .copied()
+            .partition(|line| dialect.is_comment_or_blank(line.text.trim_ascii_start()));
+        if data.is_empty() {
+            return self.without_data(dialect, lines);
+        }
+        let (separator, columns) = self.separator(&data)?;
+        (dialect.separator, dialect.columns) = (separator, columns);
+        let names_marked = |line: &&Line<'_>| line.text.trim_ascii_start().starts_with(b"#");
+        if self.options.comment.is_none()
+            && self.purpose.holds_names()
+            && let Some(line) = data.iter().find(names_marked)
+        {
+            let shown = shown(line.text);
+            return Err(Error::invalid(format!(
+                "line {}: `{shown}` may be a comment or a name that starts with `#`",
+                line.end.lines
+            ))
+            .hint("say which: `--comment '#'` skips such lines, `--comment ''` reads them"));
+        }
+        let has_header = self.has_header(&data, &dialect)?;
+        let first = data[0];
+        if has_header {
+            dialect.header = self.names(first, &dialect)?;
+        }
+        dialect.start = Position { entries: 0, ..if has_header { first.end } else { first.start } };
+        let early = comments.iter().filter(|line| line.start.offset < dialect.start.offset).count();
+        dialect.comment_lines = (above.len() + early) as u64;
+        dialect.kinds = kinds(&data[usize::from(has_header)..], &dialect);
+        self.require_columns(&dialect, first)?;
+        Ok(dialect)
+    }
+
+    fn without_data(&self, mut dialect: Dialect, lines: &[Line<'_>]) -> Result<Dialect> {
+        dialect.columns = self.options.columns.unwrap_or(2);
+        dialect.separator = self.options.separator.unwrap_or(Separator::Comma);
+        dialect.kinds = vec![Kind::Empty; dialect.columns];
+        dialect.comment_lines = lines.len() as u64;
+        if let Some(last) = lines.last() {
+            dialect.start = Position { entries: 0, ..last.end };
+        }
+        Ok(dialect)
+    }
+
+    fn require_columns(&self, dialect: &Dialect, first: Line<'_>) -> Result<()> {
+        let least = match self.purpose {
+            Purpose::Edges | Purpose::NamedEdges => 2,
+            Purpose::Triples => 3,
+            Purpose::Table => 1,
+        };
+        if dialect.columns >= least {
+            return Ok(());
+        }
+        let found = if dialect.columns == 1 { "one column" } else { "two columns" };
+        let expected = if least == 2 {
+            "at least two (source and target node id)"
+        } else {
+            "at least three (head, relation and tail)"
+        };
+        Err(Error::invalid(format!(
+            "line {}: `{}`: found {found}, expected {expected}",
+            first.end.lines,
+            shown(first.text)
+        ))
+        .hint("name the separator if it is another one: `--separator`"))
+    }
+
+    /// What separates fields, and how many there are on most lines.
+    fn separator(&self, data: &[Line<'_>]) -> Result<(Separator, usize)> {
+        // A header may have another number of fields than the rows.
+        let skip = usize::from(self.options.header == Some(true) && data.len() > 1);
+        let data = &data[skip..];
+        if let Some(separator) = self.options.separator {
+            let fit = Fit::of(separator, data);
+            return Ok((separator, self.options.columns.unwrap_or(fit.columns)));
+        }
+        let fits: Vec<Fit> = Separator::ALL.iter().map(|one| Fit::of(*one, data)).collect();
+        let mut whole: Vec<&Fit> =
+            fits.iter().filter(|fit| fit.agrees(data.len()) && fit.columns > 1).collect();
+        if let Some(columns) = self.options.columns
+            && whole.iter().any(|fit| fit.columns == columns)
+        {
+            whole.retain(|fit| fit.columns == columns);
+        }
+        if self.purpose == Purpose::Edges && whole.iter().any(|fit| fit.starts_with_ids) {
+            whole.retain(|fit| fit.starts_with_ids);
+        }
+        if let Some(tab) = whole.iter().find(|fit| fit.separator == Separator::Tab) {
+            return Ok((Separator::Tab, tab.columns));
+        }
+        if whole.len() > 1 {
+            whole.retain(|fit| fit.separator != Separator::Blanks);
+        }
+        match whole[..] {
+            [] => {}
+            [fit] => return Ok((fit.separator, fit.columns)),
+            [one, other, ..] => {
+                return Err(Error::invalid(format!(
+                    "line {}: `{}`: fields may be separated by {} ({} columns) or by {} ({} columns)",
+                    data[0].end.lines,
+                    shown(data[0].text),
+                    one.separator.in_words(),
+                    one.columns,
+                    other.separator.in_words(),
+                    other.columns
+                ))
+                .hint(format!("say which: `--separator {}`", one.separator)));
+            }
+        }
+        if fits.iter().all(|fit| fit.columns <= 1 && fit.agrees(data.len())) {
+            return Ok((Separator::Comma, 1));
+        }
+        // No separator fits all lines: take the best one, and reading names the line that differs.
+        let best = fits
+            .iter()
+            .rev()
+            .max_by_key(|fit| (fit.lines * usize::from(fit.columns > 1), fit.lines));
+        best.map(|fit| (fit.separator, fit.columns))
+            .ok_or_else(|| Error::internal("there are separators"))
+    }
+
+    fn has_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<bool> {
+        if let Some(header) = self.options.header {
+            return Ok(header);
+        }
+        let mut fields = Fields::default();
+        let Ok(count) = fields.cut(data[0].text, dialect) else { return Ok(false) };
+        if count != dialect.columns {
+            return Ok(false);
+        }
+        let first: Vec<First> = (0..count)
+            .map(|place| First {
+                text: fields.get(data[0].text, place).to_vec(),
+                quoted: fields.is_quoted(place),
+            })
+            .collect();
+        let mut seen = vec![Seen::default(); count];
+        for line in &data[1..] {
+            if fields.cut(line.text, dialect).is_ok_and(|found| found == count) {
+                for (place, seen) in seen.iter_mut().enumerate() {
+                    seen.add(fields.get(line.text, place), fields.is_quoted(place));
+                }
+            }
+        }
+        let name = self.path.to_string_lossy().to_lowercase();
+        let tabular = [".csv", ".tsv"].iter().any(|suffix| name.contains(suffix));
+        let pandas = dialect.separator != Separator::Blanks && (count > 1 || tabular);
+        match judge(&first, &seen, data.len() - 1, self.purpose.words(), pandas) {
+            Verdict::Names => Ok(true),
+            Verdict::Data => Ok(false),
+            Verdict::Unclear(why) => Err(Error::invalid(format!(
+                "line {}: `{}` {why}",
+                data[0].end.lines,
+                shown(data[0].text)
+            ))
+            .hint("say which: `--header` if it names the columns, `--no-header` if it is data")),
+        }
+    }
+
+    /// The names in a header; none where it has another number of fields than the rows.
+    fn names(&self, line: Line<'_>, dialect: &Dialect) -> Result<Option<Vec<String>>> {
+        let mut fields = Fields::default();
+        if fields.cut(line.text, dialect)? != dialect.columns {
+            return Ok(None);
+        }
+        let mut names: Vec<String> = Vec::new();
+        for place in 0..dialect.columns {
+            let name = String::from_utf8_lossy(without_quotes(fields.get(line.text, place)));
+            if !name.is_empty() && names.iter().any(|known| *known == name) {
+                return Err(Error::invalid(format!(
+                    "line {}: two columns are called `{name}`",
+                    line.end.lines
+                ))
+                .hint("give each column a name of its own"));
+            }
+            names.push(name.into_owned());
+        }
+        Ok(Some(names))
+    }
+}
+
+/// How well a separator fits a sample.
+struct Fit {
+    separator: Separator,
+    /// Fields of most lines.
+    columns: usize,
+    /// Lines that have so many.
+    lines: usize,
+    /// Whether most lines begin with two whole numbers.
+    starts_with_ids: bool,
+}
+
+impl Fit {
+    fn of(separator: Separator, data: &[Line<'_>]) -> Self {
+        let mut fields = Fields::default();
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut ids = 0;
+        for line in data {
+            let count = fields.split(line.text, separator).unwrap_or(0);
+            *counts.entry(count).or_default() += 1;
+            let is_id =
+                |place| Kind::of(without_quotes(fields.get(line.text, place))) == Kind::Integer;
+            ids += usize::from(count > 1 && is_id(0) && is_id(1));
+        }
+        let (columns, lines) = counts.into_iter().max_by_key(|(_, lines)| *lines).unwrap_or((0, 0));
+        Self { separator, columns, lines, starts_with_ids: 2 * ids > data.len() }
+    }
+
+    /// Whether all of the `lines` have the same number of fields.
+    fn agrees(&self, lines: usize) -> bool {
+        self.lines == lines
+    }
+}
+
+/// What each column of the sample holds.
+fn kinds(data: &[Line<'_>], dialect: &Dialect) -> Vec<Kind> {
+    let mut kinds = vec![Kind::Empty; dialect.columns];
+    let mut fields = Fields::default();
+    for line in data {
+        if fields.cut(line.text, dialect).is_ok_and(|count| count == dialect.columns) {
+            for (place, kind) in kinds.iter_mut().enumerate() {
+                *kind = kind.with(Kind::of(without_quotes(fields.get(line.text, place))));
+            }
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detected(
+        name: &str,
+        text: &[u8],
+        purpose: Purpose,
+        options: &TextOptions,
+    ) -> Result<Dialect> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        detect(&path, purpose, options, Bytes::mib(16))
+    }
+
+    fn plainly(text: &str, purpose: Purpose) -> Result<Dialect> {
+        detected("file.txt", text.as_bytes(), purpose, &TextOptions::default())
+    }
+
+    #[test]
+    fn separators_headers_and_comments_are_found() {
+        use Purpose::{Edges, NamedEdges, Table, Triples};
+        use Separator::{Blanks, Comma, Pipe, Semicolon, Tab};
+        for (text, purpose, separator, columns, header, lines) in [
+            ("0 1\n2 3\n", Edges, Blanks, 2, None, 0),
+            ("src,dst\n0,1\n", Edges, Comma, 2, Some(vec!["src", "dst"]), 1),
+            ("\"src\"\t\"dst\"\n0\t1\n", Edges, Tab, 2, Some(vec!["src", "dst"]), 1),
+            ("# graph\n\nid_1,id_2\n0,1\n", Edges, Comma, 2, Some(vec!["id_1", "id_2"]), 3),
+            ("# graph\n0 1\n", Edges, Blanks, 2, None, 1),
+            ("a b w\r\n4 1 2\r\n", Edges, Blanks, 3, Some(vec!["a", "b", "w"]), 1),
+            ("\u{feff}7,1\n", Edges, Comma, 2, None, 0),
+            ("\u{feff}src,b\n0,1\n", Edges, Comma, 2, Some(vec!["src", "b"]), 1),
+            ("a;1\nb;2\n", NamedEdges, Semicolon, 2, None, 0),
+            ("a;b,r,c\nd,r,e\n", Triples, Comma, 3, None, 0),
+            ("New York\tin\tUS, East\nA, B\tin\tC\n", Triples, Tab, 3, None, 0),
+            ("m|n\nw|x\n", NamedEdges, Pipe, 2, None, 0),
+            ("0.5,NA\n1.5,2.5\n", Table, Comma, 2, None, 0),
+            ("3\n1\n", Table, Comma, 1, None, 0),
+            ("# top\nalice,bob\n", NamedEdges, Comma, 2, None, 1),
+        ] {
+            let found = plainly(text, purpose).unwrap();
+            assert_eq!((found.separator, found.columns), (separator, columns), "{text:?}");
+            assert_eq!(found.start.lines, lines, "{text:?}");
+            let header = header.map(|names| names.into_iter().map(str::to_owned).collect());
+            assert_eq!(found.header, header, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused_with_the_option_that_decides() {
+        use Purpose::{Edges, NamedEdges, Table};
+        for (name, text, purpose, expected) in [
+            ("e.csv", "0,1\n4,2\n", Edges, "may be data, or the header that pandas writes"),
+            ("e.csv", "5,3\nu,v\nx,y\n", NamedEdges, "has numbers, and all other lines have text"),
+            ("y.csv", "0\n1\n", Table, "--no-header"),
+            ("e.csv", "a;b,c;d\ne;f,g;h\n", NamedEdges, "--separator"),
+            ("x.csv", "0,5;1\n0,25;2\n", Table, "by commas (2 columns) or by semicolons"),
+            ("e.csv", "a,b\n#c,d\n", NamedEdges, "--comment"),
+            ("e.csv", "src,src\n0,1\n", Edges, "two columns are called `src`"),
+            ("e.csv", "name 1\n0 1\n2 3\n", Edges, "has names in some columns and numbers"),
+            ("e.txt", "7\n8\n", Edges, "found one column, expected at least two"),
+        ] {
+            let options = TextOptions::default();
+            let error = detected(name, text.as_bytes(), purpose, &options).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains(name), "{text:?}: {error}");
+        }
+        let error = detected("e", b"\xFF\xFE0\0", Edges, &TextOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("iconv -f UTF-16"), "{error}");
+    }
+
+    #[test]
+    fn options_decide() {
+        let text = b"0,1\n4,2\n";
+        for (header, lines) in [(true, 1), (false, 0)] {
+            let options = TextOptions { header: Some(header), ..TextOptions::default() };
+            let found = detected("e.csv", text, Purpose::Edges, &options).unwrap();
+            assert_eq!(found.start.lines, lines);
+        }
+        let options = TextOptions { comment: Some(String::new()), ..TextOptions::default() };
+        let found = detected("e.csv", b"a,b\n#c,d\n", Purpose::NamedEdges, &options).unwrap();
+        assert!(found.comments.is_empty());
+        let options = TextOptions { one_based: true, ..TextOptions::default() };
+        let found = detected("e.txt", b"1 2\n", Purpose::Edges, &options).unwrap();
+        assert_eq!(found.first_id, 1);
+    }
+
+    #[test]
+    fn conventions_with_a_header_of_their_own_are_found() {
+        let text = "%%MatrixMarket matrix coordinate real symmetric\n% made\n\n 4 4 3\n1 1 0.5\n";
+        let found = plainly(text, Purpose::Edges).unwrap();
+        assert_eq!((found.nodes(), found.entries(), found.columns), (Some(4), Some(3), 3));
+        assert_eq!((found.start.lines, found.first_id, found.comment_lines), (4, 1, 1));
+        let text = "c roads\np sp 4 2\nc more\na 1 2 7\na 2 1 7\n";
+        let found = plainly(text, Purpose::Edges).unwrap();
+        assert_eq!((found.nodes(), found.entries(), found.columns), (Some(4), Some(2), 3));
+        assert_eq!((found.start.lines, found.first_id), (2, 1));
+        let text = "<a>\t<p>\t\"x\ty\" .\n# note\n<a> <p> <b> .\n";
+        let found = plainly(text, Purpose::Triples).unwrap();
+        assert_eq!((found.format, found.columns), (Format::NTriples, 3));
+    }
+
+    #[test]
+    fn a_bad_header_of_a_convention_is_named() {
+        for (text, expected) in [
+            (
+                "%%MatrixMarket matrix array real general\n2 2\n",
+                "line 1: Matrix Market header: found `matrix array`",
+            ),
+            (
+                "%%MatrixMarket matrix coordinate real\n2 2 1\n",
+                "expected `%%MatrixMarket matrix coordinate",
+            ),
+            ("%%MatrixMarket matrix coordinate real odd\n2 2 1\n", "symmetry is `odd`"),
+            ("%%MatrixMarket matrix coordinate complex general\n2 2 1\n", "found `complex` values"),
+            (
+                "%%MatrixMarket matrix coordinate real general\n2 3 1\n",
+                "line 2: Matrix Market header: the matrix is 2 x 3",
+            ),
+            ("%%MatrixMarket matrix coordinate real general\n2 2\n", "expected three sizes"),
+            (
+                "%%MatrixMarket matrix coordinate real general\n",
+                "the line with the sizes is missing",
+            ),
+            ("p sp 3\n1 2\n", "expected `p KIND NODES EDGES`"),
+        ] {
+            let error = plainly(text, Purpose::Edges).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let options =
+            TextOptions { convention: Some(Convention::MatrixMarket), ..TextOptions::default() };
+        let error = detected("m.mtx", b"2 2 1\n1 2\n", Purpose::Edges, &options).unwrap_err();
+        assert!(error.to_string().contains("expected the banner"), "{error}");
+    }
+}

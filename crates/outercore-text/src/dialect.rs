@@ -1,0 +1,226 @@
+use std::fmt;
+use std::str::FromStr;
+
+use outercore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::dimacs::Dimacs;
+use crate::kind::Kind;
+use crate::market::Market;
+
+/// What stands between two fields of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Separator {
+    /// A tab.
+    Tab,
+    /// A comma.
+    Comma,
+    /// A semicolon.
+    Semicolon,
+    /// A vertical bar.
+    Pipe,
+    /// One or more blanks or tabs.
+    Blanks,
+}
+
+impl Separator {
+    /// All of them, the ones that names hold least often first.
+    pub const ALL: [Self; 5] = [Self::Tab, Self::Comma, Self::Semicolon, Self::Pipe, Self::Blanks];
+
+    /// The byte, where it is one byte.
+    pub fn byte(self) -> Option<u8> {
+        match self {
+            Self::Tab => Some(b'\t'),
+            Self::Comma => Some(b','),
+            Self::Semicolon => Some(b';'),
+            Self::Pipe => Some(b'|'),
+            Self::Blanks => None,
+        }
+    }
+
+    /// The separator in words, for messages: `commas`.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Tab => "tabs",
+            Self::Comma => "commas",
+            Self::Semicolon => "semicolons",
+            Self::Pipe => "vertical bars",
+            Self::Blanks => "blanks",
+        }
+    }
+}
+
+impl fmt::Display for Separator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tab => "tab",
+            Self::Comma => "comma",
+            Self::Semicolon => "semicolon",
+            Self::Pipe => "pipe",
+            Self::Blanks => "blanks",
+        })
+    }
+}
+
+impl FromStr for Separator {
+    type Err = Error;
+
+    /// The name of a separator, or the character itself.
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|separator| separator.to_string() == text);
+        let by_byte = || match text {
+            "\t" | "\\t" => Some(Self::Tab),
+            "," => Some(Self::Comma),
+            ";" => Some(Self::Semicolon),
+            "|" => Some(Self::Pipe),
+            " " => Some(Self::Blanks),
+            _ => None,
+        };
+        found.or_else(by_byte).ok_or_else(|| {
+            Error::invalid(format!(
+                "separator `{text}`: expected tab, comma, semicolon, pipe or blanks"
+            ))
+        })
+    }
+}
+
+/// A place between two lines of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Offset in the unpacked text.
+    pub offset: u64,
+    /// Lines before it.
+    pub lines: u64,
+    /// Data lines before it, counted from where the data starts.
+    pub entries: u64,
+}
+
+/// Which convention a text follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Rows of fields with a separator: CSV, TSV, SNAP and the like.
+    Delimited,
+    /// Matrix Market coordinates.
+    MatrixMarket(Market),
+    /// DIMACS: a `p` line with the sizes, `c` comments, ids from 1.
+    Dimacs(Dimacs),
+    /// N-Triples of RDF.
+    NTriples,
+}
+
+/// What an entry off the diagonal stands for besides itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mirror {
+    /// Nothing.
+    No,
+    /// Its reverse with the same value.
+    Same,
+    /// Its reverse with the negated value.
+    Negated,
+}
+
+/// How a text is written; every line after `start` follows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dialect {
+    /// The convention.
+    pub format: Format,
+    /// What separates fields.
+    pub separator: Separator,
+    /// A line that starts with one of these, after blanks, is a comment.
+    pub comments: Vec<String>,
+    /// Names of the columns where a header gives them.
+    pub header: Option<Vec<String>>,
+    /// Fields of each line.
+    pub columns: usize,
+    /// Id of the first node: 0, or 1.
+    pub first_id: u64,
+    /// Where the first data line is.
+    pub start: Position,
+    /// Comment lines before `start`.
+    pub comment_lines: u64,
+    /// What the sample holds in each column.
+    pub kinds: Vec<Kind>,
+}
+
+impl Dialect {
+    /// A text without header and comments, ids from 0; for tests and callers that know.
+    pub fn plain(separator: Separator, columns: usize) -> Self {
+        Self {
+            format: Format::Delimited,
+            separator,
+            comments: vec!["#".to_owned(), "%".to_owned()],
+            header: None,
+            columns,
+            first_id: 0,
+            start: Position::default(),
+            comment_lines: 0,
+            kinds: vec![Kind::Empty; columns],
+        }
+    }
+
+    /// Nodes of the graph, where the file says so.
+    pub fn nodes(&self) -> Option<u64> {
+        match self.format {
+            Format::MatrixMarket(market) => Some(market.nodes),
+            Format::Dimacs(dimacs) => Some(dimacs.nodes),
+            Format::Delimited | Format::NTriples => None,
+        }
+    }
+
+    /// Data lines, where the file says so.
+    pub fn entries(&self) -> Option<u64> {
+        match self.format {
+            Format::MatrixMarket(market) => Some(market.entries),
+            Format::Dimacs(dimacs) => Some(dimacs.edges),
+            Format::Delimited | Format::NTriples => None,
+        }
+    }
+
+    /// What an entry stands for besides itself.
+    pub fn mirror(&self) -> Mirror {
+        match self.format {
+            Format::MatrixMarket(market) => market.mirror(),
+            Format::Dimacs(dimacs) if dimacs.undirected => Mirror::Same,
+            Format::Dimacs(_) | Format::Delimited | Format::NTriples => Mirror::No,
+        }
+    }
+
+    /// Whether a line that starts here, after blanks, holds no data.
+    pub fn is_comment_or_blank(&self, rest: &[u8]) -> bool {
+        match rest.first() {
+            None | Some(b'\n') => true,
+            Some(b'\r') => matches!(rest.get(1), None | Some(b'\n')),
+            Some(_) => self.comments.iter().any(|mark| rest.starts_with(mark.as_bytes())),
+        }
+    }
+
+    /// The name of a column for messages: its header, or its place counted from 1.
+    pub fn column_name(&self, place: usize) -> String {
+        match self.header.as_ref().and_then(|names| names.get(place)) {
+            Some(name) => format!("`{name}`"),
+            None => format!("{}", place + 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_separator_is_given_by_name_or_by_itself() {
+        for separator in Separator::ALL {
+            assert_eq!(separator.to_string().parse::<Separator>().unwrap(), separator);
+        }
+        for (text, expected) in
+            [("\t", Separator::Tab), (";", Separator::Semicolon), ("|", Separator::Pipe)]
+        {
+            assert_eq!(text.parse::<Separator>().unwrap(), expected);
+        }
+        let error = "::".parse::<Separator>().unwrap_err().to_string();
+        assert!(error.contains("expected tab, comma, semicolon, pipe or blanks"), "{error}");
+    }
+}

@@ -1,0 +1,236 @@
+use outercore_core::{Error, Result};
+
+use crate::dialect::{Dialect, Format, Separator};
+use crate::ntriples;
+
+/// Where one field lies, in the line or in the text without quotes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub start: usize,
+    pub end: usize,
+    /// Whether it was in quotes.
+    pub quoted: bool,
+}
+
+/// Cuts lines into fields, and reuses its memory for it.
+///
+/// # Example
+/// ```
+/// use outercore_text::{Dialect, Fields, Separator};
+/// # fn main() -> outercore_core::Result<()> {
+/// let dialect = Dialect::plain(Separator::Comma, 3);
+/// let mut fields = Fields::default();
+/// assert_eq!(fields.cut(b"7, \"a, b\" ,", &dialect)?, 3);
+/// assert_eq!(fields.get(b"7, \"a, b\" ,", 1), b"a, b");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Fields {
+    pub(crate) places: Vec<Place>,
+    /// The fields of a line with quotes, without them.
+    pub(crate) unquoted: Vec<u8>,
+    pub(crate) is_unquoted: bool,
+}
+
+impl Fields {
+    /// Finds the fields of a line without its end, and counts them. Blanks around a field do not
+    /// belong to it.
+    ///
+    /// # Errors
+    /// `Invalid`: quotes that do not close, or a line that is no N-Triples statement.
+    pub fn cut(&mut self, line: &[u8], dialect: &Dialect) -> Result<usize> {
+        match dialect.format {
+            Format::Delimited | Format::MatrixMarket(_) => self.split(line, dialect.separator),
+            Format::Dimacs(dimacs) => {
+                self.split(line, dialect.separator)?;
+                if dimacs.has_letter(self.places.first().map(|at| &line[at.start..at.end])) {
+                    self.places.remove(0);
+                }
+                Ok(self.places.len())
+            }
+            Format::NTriples => {
+                self.clear();
+                ntriples::cut(line, self)?;
+                Ok(self.places.len())
+            }
+        }
+    }
+
+    /// The field at `place` of the line that was cut last.
+    ///
+    /// # Panics
+    /// If the line has fewer fields.
+    pub fn get<'a>(&'a self, line: &'a [u8], place: usize) -> &'a [u8] {
+        let whole = if self.is_unquoted { &self.unquoted[..] } else { line };
+        let at = self.places[place];
+        &whole[at.start..at.end]
+    }
+
+    /// Whether the field at `place` was in quotes.
+    pub(crate) fn is_quoted(&self, place: usize) -> bool {
+        self.places[place].quoted
+    }
+
+    fn clear(&mut self) {
+        self.places.clear();
+        self.unquoted.clear();
+        self.is_unquoted = false;
+    }
+
+    /// [`Fields::cut`] by a separator alone.
+    pub(crate) fn split(&mut self, line: &[u8], separator: Separator) -> Result<usize> {
+        self.clear();
+        let Some(byte) = separator.byte() else {
+            let mut at = 0;
+            for field in line.split(u8::is_ascii_whitespace) {
+                if !field.is_empty() {
+                    self.places.push(Place { start: at, end: at + field.len(), quoted: false });
+                }
+                at += field.len() + 1;
+            }
+            return Ok(self.places.len());
+        };
+        // Files with tabs have quotes as part of names, and seldom around fields.
+        if separator != Separator::Tab && memchr::memchr(b'"', line).is_some() {
+            return self.split_quoted(line, byte);
+        }
+        let mut start = 0;
+        for end in memchr::memchr_iter(byte, line).chain([line.len()]) {
+            self.places.push(trimmed(line, start, end));
+            start = end + 1;
+        }
+        Ok(self.places.len())
+    }
+
+    /// Fields as spreadsheets write them: one that begins with `"` ends with it, and has `""` for
+    /// each quote inside.
+    fn split_quoted(&mut self, line: &[u8], separator: u8) -> Result<usize> {
+        self.is_unquoted = true;
+        let mut rest = line;
+        loop {
+            let start = self.unquoted.len();
+            let blanks = blanks_at_start(rest, separator);
+            let quoted = rest.get(blanks) == Some(&b'"');
+            let end = if quoted {
+                let length = self.unquote(&rest[blanks + 1..])?;
+                let after = &rest[blanks + 1 + length..];
+                let gap = blanks_at_start(after, separator);
+                if after.get(gap).is_some_and(|byte| *byte != separator) {
+                    let text = shown(line);
+                    return Err(Error::invalid(format!("`{text}`: text after a closing quote")));
+                }
+                rest.len() - after.len() + gap
+            } else {
+                let end = memchr::memchr(separator, rest).unwrap_or(rest.len());
+                self.unquoted.extend_from_slice(rest[..end].trim_ascii());
+                end
+            };
+            self.places.push(Place { start, end: self.unquoted.len(), quoted });
+            if end >= rest.len() {
+                return Ok(self.places.len());
+            }
+            rest = &rest[end + 1..];
+        }
+    }
+
+    /// Appends what comes before the closing quote; how many bytes that and the quote are.
+    fn unquote(&mut self, text: &[u8]) -> Result<usize> {
+        let mut at = 0;
+        loop {
+            let Some(length) = memchr::memchr(b'"', &text[at..]) else {
+                return Err(Error::invalid(format!("`\"{}`: a quote is not closed", shown(text)))
+                    .hint("a field in quotes must end on its line"));
+            };
+            self.unquoted.extend_from_slice(&text[at..at + length]);
+            at += length + 1;
+            if text.get(at) != Some(&b'"') {
+                return Ok(at);
+            }
+            self.unquoted.push(b'"');
+            at += 1;
+        }
+    }
+}
+
+fn blanks_at_start(text: &[u8], separator: u8) -> usize {
+    let blank = |byte: &&u8| byte.is_ascii_whitespace() && **byte != separator;
+    text.iter().take_while(blank).count()
+}
+
+fn trimmed(line: &[u8], start: usize, end: usize) -> Place {
+    let field = &line[start..end];
+    let start = start + (field.len() - field.trim_ascii_start().len());
+    Place { start, end: start + field.trim_ascii().len(), quoted: false }
+}
+
+/// A field without the quotes around it.
+pub(crate) fn without_quotes(field: &[u8]) -> &[u8] {
+    match field {
+        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
+        other => other,
+    }
+}
+
+/// A line or field, short enough for a message and on one line.
+///
+/// # Example
+/// ```
+/// assert_eq!(outercore_text::shown(b"a\tb\r\n"), "a\\tb");
+/// ```
+pub fn shown(text: &[u8]) -> String {
+    const MOST: usize = 80;
+    let text = text.trim_ascii();
+    let text = String::from_utf8_lossy(&text[..text.len().min(4 * MOST + 4)]);
+    let cut: String = text.chars().take(MOST).collect();
+    let more = if text.chars().nth(MOST).is_some() { "…" } else { "" };
+    let plain: String = cut
+        .chars()
+        .map(|letter| match letter {
+            '\t' => "\\t".to_owned(),
+            other if other.is_control() => other.escape_default().to_string(),
+            other => other.to_string(),
+        })
+        .collect();
+    format!("{plain}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(line: &str, separator: Separator) -> Result<Vec<String>> {
+        let mut fields = Fields::default();
+        let count = fields.split(line.as_bytes(), separator)?;
+        let text = |place| String::from_utf8(fields.get(line.as_bytes(), place).to_vec()).unwrap();
+        Ok((0..count).map(text).collect())
+    }
+
+    #[test]
+    fn fields_are_found_whatever_separates_them() {
+        use Separator::{Blanks, Comma, Pipe, Semicolon, Tab};
+        for (line, separator, expected) in [
+            ("a\tlikes\tb", Tab, vec!["a", "likes", "b"]),
+            ("New York\tis in\tthe \"US\"\r", Tab, vec!["New York", "is in", "the \"US\""]),
+            ("a\t\tb\t", Tab, vec!["a", "", "b", ""]),
+            ("\"a, b\",\"say \"\"yes\"\"\", c ", Comma, vec!["a, b", "say \"yes\"", "c"]),
+            ("a;1;b;0.5", Semicolon, vec!["a", "1", "b", "0.5"]),
+            ("a| b |c", Pipe, vec!["a", "b", "c"]),
+            ("  7   3\t9", Blanks, vec!["7", "3", "9"]),
+            ("\"\",1", Comma, vec!["", "1"]),
+            ("\"7\"", Comma, vec!["7"]),
+        ] {
+            assert_eq!(fields(line, separator).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_quotes_are_refused() {
+        for (line, expected) in
+            [("a,\"b", "a quote is not closed"), ("a,\"r\"s,b", "text after a closing quote")]
+        {
+            let error = fields(line, Separator::Comma).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

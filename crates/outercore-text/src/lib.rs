@@ -1,0 +1,35 @@
+//! Text files as rows of fields.
+//!
+//! One reader for every text input: edge lists, node tables, triples, labels and splits. [`detect`]
+//! looks at a sample of at least 1,000 lines and says how a file is written, or refuses a file that
+//! can be read in two ways. Edges ([`read_edges`]) and tables ([`Table`]) are then read by that
+//! [`Dialect`]; a line that does not fit it is an error that names the line.
+#![forbid(unsafe_code)]
+
+mod detect;
+mod dialect;
+mod dimacs;
+mod edges;
+mod fields;
+mod header;
+mod kind;
+mod market;
+mod ntriples;
+mod parse;
+mod sample;
+mod stream;
+mod table;
+
+pub use detect::{Convention, Purpose, TextOptions, detect};
+pub use dialect::{Dialect, Format, Mirror, Position, Separator};
+pub use dimacs::Dimacs;
+pub use edges::{EdgeBlock, EdgeLayout, EdgeSettings, read_edges};
+pub use fields::{Fields, shown};
+pub use kind::Kind;
+pub use market::Market;
+pub use parse::out_of_range;
+pub use stream::{ByteStream, LineBlocks};
+pub use table::{Cells, Column, Rows, Table, Texts};
+
+/// Ids of nodes are below this: positions of nodes are 63-bit everywhere.
+pub const MAX_NODES: u64 = (1 << 63) - 1;

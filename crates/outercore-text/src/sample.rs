@@ -1,0 +1,88 @@
+//! The first lines of a text, from which everything about it is detected.
+
+use std::path::Path;
+
+use outercore_core::{Bytes, Context, Error, Result};
+
+use crate::dialect::Position;
+use crate::stream::ByteStream;
+
+/// Lines that a sample has at least, unless the file or [`MOST_BYTES`] ends before.
+pub(crate) const LEAST_LINES: usize = 2000;
+const LEAST_BYTES: usize = 64 << 10;
+const MOST_BYTES: u64 = 16 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// A line and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    /// Without its end.
+    pub text: &'a [u8],
+    /// The place before it.
+    pub start: Position,
+    /// The place behind it.
+    pub end: Position,
+}
+
+/// The first whole lines of a text.
+pub(crate) struct Sample {
+    bytes: Vec<u8>,
+    /// Bytes of a byte order mark, which belongs to no line.
+    mark: usize,
+}
+
+impl Sample {
+    /// Reads at least [`LEAST_LINES`] lines, as far as there are.
+    pub fn read(kind: &'static str, path: &Path, memory: Bytes) -> Result<Self> {
+        let place = || format!("{kind} `{}`", path.display());
+        let mut stream = ByteStream::open(kind, path, 0, memory)?;
+        let most = (memory.0 / 4).clamp(1 << 20, MOST_BYTES) as usize;
+        let (mut bytes, mut lines, mut ended) = (Vec::new(), 0, false);
+        while !ended && (lines < LEAST_LINES || bytes.len() < LEAST_BYTES) && bytes.len() < most {
+            let filled = bytes.len();
+            bytes.resize(filled + LEAST_BYTES, 0);
+            let read = stream.read(&mut bytes[filled..])?;
+            bytes.truncate(filled + read);
+            ended = read < LEAST_BYTES;
+            lines += memchr::memchr_iter(b'\n', &bytes[filled..]).count();
+        }
+        refuse_other_encodings(&bytes).with_context(place)?;
+        if !ended {
+            let Some(last) = memchr::memrchr(b'\n', &bytes) else {
+                return Err(Error::invalid(format!(
+                    "{}: line 1 is longer than {}, expected short lines of text",
+                    place(),
+                    Bytes(bytes.len() as u64)
+                )));
+            };
+            bytes.truncate(last + 1);
+        }
+        let mark = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        Ok(Self { bytes, mark })
+    }
+
+    /// The lines in their order.
+    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        let text = &self.bytes[self.mark..];
+        let mut at = Position { offset: self.mark as u64, ..Position::default() };
+        text.split_inclusive(|byte| *byte == b'\n').map(move |line| {
+            let start = at;
+            at.offset += line.len() as u64;
+            at.lines += 1;
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            Line { text: text.strip_suffix(b"\r").unwrap_or(text), start, end: at }
+        })
+    }
+}
+
+fn refuse_other_encodings(bytes: &[u8]) -> Result<()> {
+    if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
+        return Err(Error::invalid("the text is UTF-16, expected UTF-8")
+            .hint("convert it: `iconv -f UTF-16 -t UTF-8 FILE > NEW`"));
+    }
+    if let Some(at) = memchr::memchr(0, bytes) {
+        return Err(Error::invalid(format!("byte {at} is 0: this is no text"))
+            .hint("name the format where the suffix does not: `--format`"));
+    }
+    Ok(())
+}

@@ -1,0 +1,339 @@
+//! Columns of a text as numbers or text, batch by batch.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use outercore_core::{Bytes, Context, Error, Result};
+
+use crate::dialect::{Dialect, Position};
+use crate::fields::{Fields, shown, without_quotes};
+use crate::kind::{Kind, boolean, is_integer, is_missing};
+use crate::parse::require_columns;
+use crate::stream::{ByteStream, LineBlocks};
+
+/// What the chosen columns are read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cells {
+    /// Whole numbers, and `true` and `false` as 1 and 0. A missing value becomes the given one, or
+    /// is refused.
+    Integers(Option<i64>),
+    /// Numbers; a missing value becomes NaN. A whole number that `f64` does not hold is refused, and
+    /// so is one that would become 0 or infinite.
+    Floats,
+    /// Text as it stands.
+    Texts,
+}
+
+/// Names or other text as one buffer: text `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// Where each text begins and the last one ends.
+    pub offsets: Vec<i64>,
+    /// All texts, one after the other.
+    pub bytes: Vec<u8>,
+}
+
+/// The values of some rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rows {
+    /// Row after row.
+    Integers(Vec<i64>),
+    /// Row after row.
+    Floats(Vec<f64>),
+    /// Column after column.
+    Texts(Vec<Texts>),
+}
+
+impl Rows {
+    fn new(cells: Cells, columns: usize) -> Self {
+        match cells {
+            Cells::Integers(_) => Self::Integers(Vec::new()),
+            Cells::Floats => Self::Floats(Vec::new()),
+            Cells::Texts => {
+                Self::Texts(vec![Texts { offsets: vec![0], bytes: Vec::new() }; columns])
+            }
+        }
+    }
+}
+
+/// What a column holds in the whole file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// What all of its fields can be read as.
+    pub kind: Kind,
+    /// Fields without a value.
+    pub missing: u64,
+    /// The row of the first one of those.
+    pub first_missing: u64,
+}
+
+/// A text file that is read row by row.
+///
+/// # Example
+/// ```
+/// use outercore_core::Bytes;
+/// use outercore_text::{Cells, Purpose, Rows, Table, TextOptions, detect};
+/// # fn main() -> outercore_core::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("users.csv");
+/// std::fs::write(&path, "id,age\n3,40\n1,\n")?;
+/// let dialect = detect(&path, Purpose::Table, &TextOptions::default(), Bytes::mib(16))?;
+/// let mut table = Table::open("table", &path, dialect, Bytes::mib(16))?;
+/// let rows = table.next(&[0, 1], Cells::Integers(Some(-1)))?;
+/// assert_eq!(rows, Some(Rows::Integers(vec![3, 40, 1, -1])));
+/// assert_eq!(table.next(&[0, 1], Cells::Integers(Some(-1)))?, None);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Table {
+    kind: &'static str,
+    path: PathBuf,
+    dialect: Dialect,
+    blocks: LineBlocks,
+    consumed: Arc<AtomicU64>,
+    bytes: Vec<u8>,
+    fields: Fields,
+    /// Lines before the next block.
+    lines: u64,
+    rows: u64,
+    comments: u64,
+}
+
+impl Table {
+    const BLOCK: usize = 1 << 20;
+
+    /// Opens `path` where its data starts. Messages call the file `kind`.
+    ///
+    /// # Errors
+    /// As [`ByteStream::open`].
+    pub fn open(kind: &'static str, path: &Path, dialect: Dialect, memory: Bytes) -> Result<Self> {
+        let Position { offset, lines, .. } = dialect.start;
+        let stream = ByteStream::open(kind, path, offset, memory)?;
+        Ok(Self {
+            kind,
+            path: path.to_owned(),
+            consumed: stream.consumed(),
+            blocks: LineBlocks::new(stream, Self::BLOCK),
+            comments: dialect.comment_lines,
+            dialect,
+            bytes: Vec::new(),
+            fields: Fields::default(),
+            lines,
+            rows: 0,
+        })
+    }
+
+    /// Rows read so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Comment lines passed so far, those before the data included.
+    pub fn comments(&self) -> u64 {
+        self.comments
+    }
+
+    /// Bytes of the file read so far.
+    pub fn consumed(&self) -> u64 {
+        self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// The `columns` of the next rows; nothing at the end.
+    ///
+    /// # Errors
+    /// `Invalid`: a line with another number of fields, or a value that cannot be read as `cells`
+    /// without change, named by line and column. As [`ByteStream::read`].
+    #[allow(clippy::should_implement_trait, reason = "what it reads is the caller's to say")]
+    pub fn next(&mut self, columns: &[usize], cells: Cells) -> Result<Option<Rows>> {
+        let mut rows = Rows::new(cells, columns.len());
+        let before = self.rows;
+        while self.rows == before {
+            let more = self.block(|line, fields, dialect| {
+                for (at, &place) in columns.iter().enumerate() {
+                    let field = fields.get(line, place);
+                    let named = |error: Error| {
+                        error.context(format!("column {}", dialect.column_name(place)))
+                    };
+                    match (&mut rows, cells) {
+                        (Rows::Integers(rows), Cells::Integers(missing)) => {
+                            rows.push(integer(field, missing).map_err(named)?);
+                        }
+                        (Rows::Floats(rows), _) => rows.push(float(field).map_err(named)?),
+                        (Rows::Texts(texts), _) => {
+                            let texts = &mut texts[at];
+                            texts.bytes.extend_from_slice(text(field).map_err(named)?);
+                            texts.offsets.push(texts.bytes.len() as i64);
+                        }
+                        (Rows::Integers(_), _) => {}
+                    }
+                }
+                Ok(())
+            })?;
+            if !more {
+                return Ok(None);
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    /// Reads to the end and says what all columns hold.
+    ///
+    /// # Errors
+    /// As [`Table::next`], but for values.
+    pub fn profile(&mut self) -> Result<Vec<Column>> {
+        let mut columns = vec![Column::default(); self.dialect.columns];
+        let mut row = self.rows;
+        while self.block(|line, fields, _| {
+            for (place, column) in columns.iter_mut().enumerate() {
+                let field = fields.get(line, place);
+                // Most fields are of the kind that the column is known to be.
+                let kind = Kind::of(without_quotes(field));
+                if kind == Kind::Empty {
+                    if column.missing == 0 {
+                        column.first_missing = row;
+                    }
+                    column.missing += 1;
+                }
+                column.kind = column.kind.with(kind);
+            }
+            row += 1;
+            Ok(())
+        })? {}
+        Ok(columns)
+    }
+
+    /// Calls `take` with each row of the next block; whether there was one.
+    fn block(
+        &mut self,
+        mut take: impl FnMut(&[u8], &Fields, &Dialect) -> Result<()>,
+    ) -> Result<bool> {
+        if self.blocks.next(&mut self.bytes)?.is_none() {
+            return Ok(false);
+        }
+        for line in self.bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.lines += 1;
+            let start = line.trim_ascii_start();
+            if self.dialect.is_comment_or_blank(start) {
+                self.comments += u64::from(!start.is_empty());
+                continue;
+            }
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            require_columns(line, &self.dialect, &mut self.fields)
+                .and_then(|()| take(line, &self.fields, &self.dialect))
+                .with_context(|| {
+                    format!("{} `{}`: line {}", self.kind, self.path.display(), self.lines)
+                })?;
+            self.rows += 1;
+        }
+        Ok(true)
+    }
+}
+
+fn integer(field: &[u8], missing: Option<i64>) -> Result<i64> {
+    let field = without_quotes(field);
+    if let Some(value) = std::str::from_utf8(field).ok().and_then(|text| text.parse().ok()) {
+        return Ok(value);
+    }
+    if is_missing(field) {
+        return missing.ok_or_else(|| {
+            Error::invalid("found no value, expected a whole number")
+                .hint("fill the empty fields, or leave the column out")
+        });
+    }
+    if let Some(value) = boolean(field) {
+        return Ok(i64::from(value));
+    }
+    let text = shown(field);
+    Err(if is_integer(field) {
+        Error::invalid(format!("`{text}` is beyond 64 bits")).hint("store it as text")
+    } else {
+        Error::invalid(format!("found `{text}`, expected a whole number"))
+    })
+}
+
+/// Whole numbers of at most so many digits are exact as `f64`.
+const EXACT_DIGITS: usize = 15;
+
+fn float(field: &[u8]) -> Result<f64> {
+    let field = without_quotes(field);
+    if is_missing(field) {
+        return Ok(f64::NAN);
+    }
+    let parsed = std::str::from_utf8(field).ok().and_then(|text| text.parse::<f64>().ok());
+    let Some(value) = parsed else {
+        return match boolean(field) {
+            Some(value) => Ok(f64::from(u8::from(value))),
+            None => Err(Error::invalid(format!("found `{}`, expected a number", shown(field)))),
+        };
+    };
+    let changed = if field.len() > EXACT_DIGITS && is_integer(field) {
+        !is_exact(field, value)
+    } else {
+        value == 0.0 && field.iter().any(|byte| (b'1'..=b'9').contains(byte)) && has_mantissa(field)
+            || value.is_infinite() && field.iter().any(u8::is_ascii_digit)
+    };
+    if changed {
+        return Err(Error::invalid(format!(
+            "`{}` would become {value:?} as a 64-bit float",
+            shown(field)
+        ))
+        .hint("import it as text or as whole numbers of at most 64 bits"));
+    }
+    Ok(value)
+}
+
+/// Whether any digit before the exponent is not 0.
+fn has_mantissa(field: &[u8]) -> bool {
+    let mantissa = field.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+    mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte))
+}
+
+fn is_exact(integer: &[u8], value: f64) -> bool {
+    let text = std::str::from_utf8(integer).ok();
+    let whole: Option<i128> = text.and_then(|text| text.parse().ok());
+    whole.is_some_and(|whole| value as i128 == whole)
+}
+
+fn text(field: &[u8]) -> Result<&[u8]> {
+    match std::str::from_utf8(field) {
+        Ok(_) => Ok(field),
+        Err(error) => Err(Error::invalid(format!(
+            "`{}` is no UTF-8 at its byte {}",
+            shown(field),
+            error.valid_up_to()
+        ))
+        .hint("convert the file: `iconv -f LATIN1 -t UTF-8 FILE > NEW`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_arrive_unchanged_or_are_refused() {
+        for (field, expected) in [
+            ("0.1", 0.1),
+            ("-7", -7.0),
+            ("9007199254740992", 9_007_199_254_740_992.0),
+            ("1e-300", 1e-300),
+            ("0e5", 0.0),
+            ("0.000", 0.0),
+            ("true", 1.0),
+            ("-inf", f64::NEG_INFINITY),
+        ] {
+            assert_eq!(float(field.as_bytes()).unwrap(), expected, "{field}");
+        }
+        assert!(float(b"NA").unwrap().is_nan());
+        for field in ["9007199254740993", "1e-400", "1e999", "a", "1,5", "99999999999999999999"] {
+            assert!(float(field.as_bytes()).is_err(), "{field}");
+        }
+        assert_eq!(integer(b"9007199254740993", None).unwrap(), 9_007_199_254_740_993);
+        assert_eq!(integer(b"", Some(-1)).unwrap(), -1);
+        for field in ["", "1.0", "18446744073709551616", "x"] {
+            assert!(integer(field.as_bytes(), None).is_err(), "{field}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+"""JSON files that carry their own checksum, so that no flipped byte is read as a value."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from outercore.errors import CorruptError
+
+CHECKSUM = "checksum"
+"""The member that holds the checksum of all other members."""
+
+
+def seal(values: dict[str, Any]) -> bytes:
+    """The bytes of a JSON file with `values` and their checksum.
+
+    Example:
+        >>> unseal(seal({"epoch": 3}), "`state.json`")
+        {'epoch': 3}
+    """
+    sealed = {**values, CHECKSUM: _checksum(values)}
+    return (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode()
+
+
+def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
+    """The values that `seal` wrote; `what` names the file.
+
+    `since`: the first `version` of such files that has a checksum; none counts as 0.
+
+    Errors: `CorruptError` where the bytes are not those that were written.
+    """
+    try:
+        values = json.loads(data)
+    except ValueError as error:
+        raise CorruptError(f"{what}: expected JSON, found: {error}") from None
+    if not isinstance(values, dict):
+        raise CorruptError(f"{what}: expected a JSON object")
+    expected = values.pop(CHECKSUM, None)
+    version = values.get("version", 0)
+    if expected is None and isinstance(version, int) and version < since:
+        return values
+    found = _checksum(values)
+    if found != expected:
+        raise CorruptError(f"{what}: found checksum {found}, expected {expected}")
+    return values
+
+
+def checksum_of(data: bytes | memoryview) -> str:
+    """The checksum of bytes, as text: CRC-32."""
+    return f"crc32:{zlib.crc32(data):08x}"
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    # Not of the file's bytes: the checksum itself is among them.
+    return checksum_of(json.dumps(values, sort_keys=True).encode())

@@ -1,0 +1,125 @@
+"""Weights, times and features of edges: columns of the edge lists, or files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.edges import EdgeSource
+from outercore.sources.rows import Reading, RowSource, open_rows
+from outercore.sources.table import FileSpec
+
+WEIGHT, TIME, FEATURES = "weight", "time", "attr"
+"""The edge arrays that options make; in a batch they are `edge_weight` and so on."""
+
+
+@dataclass(frozen=True)
+class EdgeArray:
+    """An array with a row for each edge of the input."""
+
+    name: str
+    rows: Callable[[bool], RowSource]
+    """Called with whether entries of symmetric files are mirrored."""
+
+
+@dataclass(frozen=True)
+class EdgeChoice:
+    """Which columns or files hold what; as text from the user."""
+
+    weight: str | None = None
+    time: str | None = None
+    features: str | None = None
+    """Columns separated by commas, or a file."""
+
+
+def edge_arrays(
+    sources: list[EdgeSource], choice: EdgeChoice, reading: Reading
+) -> tuple[list[EdgeArray], list[str]]:
+    """The edge arrays of an import, and notes about what they are and what is ignored.
+
+    A file whose format has weights (Matrix Market, DIMACS, SciPy) gives the array `weight` unless
+    `choice` names another one.
+
+    Errors: `NotFoundError` for a column that an edge list does not have.
+    """
+    arrays, notes = [], []
+    taken: set[str] = set()
+    own = {source.own_weight for source in sources}
+    for name, text in ((WEIGHT, choice.weight), (TIME, choice.time), (FEATURES, choice.features)):
+        if text is None and name == WEIGHT and len(own) == 1 and (only := own.pop()) is not None:
+            text = only
+            notes.append(f"edge weights: column `{text}`")
+        if text is None:
+            continue
+        columns = text.split(",")
+        if _in_all(sources, columns):
+            taken.update(columns)
+            arrays.append(EdgeArray(name, _columns(sources, columns, name)))
+        else:
+            arrays.append(EdgeArray(name, _file(sources, text, name, reading)))
+    ignored = [name for source in sources for name in source.others if name not in taken]
+    if ignored:
+        listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
+        notes.append(
+            f"ignored columns of edges: {listed} (take them by --weight, --edge-time or "
+            "--edge-features)"
+        )
+    return arrays, notes
+
+
+def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
+    return all(set(columns) <= set(source.others) for source in sources)
+
+
+def _columns(
+    sources: list[EdgeSource], columns: list[str], name: str
+) -> Callable[[bool], RowSource]:
+    values = [source.values(columns) for source in sources if source.values is not None]
+    dtype = values[0].dtype
+    if any(one.dtype != dtype for one in values):
+        dtype = np.result_type(*(one.dtype for one in values))
+    if name == TIME and dtype.kind not in "iu":
+        raise InvalidError(
+            f"--edge-time: column `{columns[0]}` holds {dtype}, expected whole numbers"
+        )
+    if name != FEATURES and len(columns) > 1:
+        raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
+    width = len(columns) if name == FEATURES else None
+
+    def rows(mirrored: bool) -> RowSource:
+        def chunks() -> Iterator[NDArray[Any]]:
+            for one in values:
+                for chunk in one.chunks(mirrored):
+                    part = chunk.astype(dtype, copy=False)
+                    yield np.ascontiguousarray(part[:, 0]) if width is None else part
+
+        named = ", ".join(f"`{column}`" for column in columns)
+        return RowSource(f"edge columns {named}", dtype, width, None, chunks)
+
+    return rows
+
+
+def _file(
+    sources: list[EdgeSource], text: str, name: str, reading: Reading
+) -> Callable[[bool], RowSource]:
+    option = {WEIGHT: "--weight", TIME: "--edge-time", FEATURES: "--edge-features"}[name]
+    try:
+        spec = FileSpec.parse(text)
+    except NotFoundError:
+        known = dict.fromkeys(other for source in sources for other in source.others)
+        listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+        raise NotFoundError(
+            f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
+            f"{listed}"
+        ) from None
+    source = open_rows(spec, reading)
+    if name == TIME and source.dtype.kind not in "iu":
+        raise InvalidError(f"{option}: `{text}` holds {source.dtype}, expected whole numbers")
+    if name != FEATURES and (source.width or 1) > 1:
+        raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
+    return lambda _mirrored: source

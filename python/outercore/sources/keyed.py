@@ -1,0 +1,136 @@
+"""Rows of a node table in the order of the nodes, by its column of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.sources.table import Missing, Table
+
+NodeIds = Callable[[Table, str], Iterator[NDArray[np.int64]]]
+"""Turns a column of ids into node ids, batch by batch: numbers, or names by a dictionary."""
+
+_SHOWN = 5
+
+
+def numbered(first_id: int = 0) -> NodeIds:
+    """Ids that are numbers from `first_id` on."""
+
+    def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
+        if table.dtype(key) is None:
+            raise InvalidError(
+                f"`{table.path}`: column `{key}` holds names, expected node ids\n"
+                "hint: nodes with names: `--ids dictionary`"
+            )
+        row = 0
+        for batch in table.numbers([key], np.dtype(np.int64), "nan"):
+            column = batch[:, 0] - first_id
+            wrong = np.flatnonzero(column < 0)
+            if len(wrong):
+                place = int(wrong[0])
+                raise InvalidError(
+                    f"`{table.path}`: row {row + place}: node id {batch[place, 0]} in column "
+                    f"`{key}`, expected {first_id} or more"
+                )
+            row += len(column)
+            yield column
+
+    return ids
+
+
+@dataclass(frozen=True)
+class KeyedRows:
+    """The values of a table, one row for each node.
+
+    Cost: the table is read once for each share of the nodes that fits in `memory`.
+    """
+
+    table: Table
+    key: str
+    columns: list[str]
+    dtype: np.dtype
+    missing: Missing
+    ids: NodeIds
+    memory: int
+    nodes: int | None
+    """Nodes of the graph, where known."""
+    absent: Any = None
+    """What a node without a row gets; `None`: every node must have one."""
+
+    @cached_property
+    def count(self) -> int:
+        """Nodes: as many as `nodes` says, else as the largest id asks for."""
+        if self.nodes is not None:
+            return self.nodes
+        largest = max(
+            (int(ids.max()) for ids in self.ids(self.table, self.key) if len(ids)), default=-1
+        )
+        rows = self.table.rows
+        if largest >= 4 * rows + 1024:
+            raise InvalidError(
+                f"`{self.table.path}`: the largest id in column `{self.key}` is {largest}, and "
+                f"there are {rows:,} rows\nhint: nodes with sparse numbers: `--ids dictionary`"
+            )
+        return largest + 1
+
+    def chunks(self) -> Iterator[NDArray[Any]]:
+        """Rows [nodes, columns] in the order of the nodes.
+
+        Errors: `InvalidError` names ids that come twice, are out of range or are missing.
+        """
+        count = self.count
+        step = max(self.memory // (self.dtype.itemsize * len(self.columns) + 1), 1024)
+        for first in range(0, count, step):
+            yield self._share(first, min(first + step, count))
+
+    def _share(self, first: int, last: int) -> NDArray[Any]:
+        rows = np.zeros((last - first, len(self.columns)), self.dtype)
+        met = np.zeros(last - first, bool)
+        values = self.table.numbers(self.columns, self.dtype, self.missing)
+        row = 0
+        # Tables cut all columns at the same rows.
+        for ids, batch in zip(self.ids(self.table, self.key), values, strict=True):
+            if self.nodes is not None and len(ids) and int(ids.max()) >= self.nodes:
+                place = int(np.argmax(ids >= self.nodes))
+                raise InvalidError(
+                    f"`{self.table.path}`: row {row + place}: column `{self.key}` names node "
+                    f"{ids[place]}, the graph has nodes 0 to {self.nodes - 1}"
+                )
+            inside = (ids >= first) & (ids < last)
+            places = ids[inside] - first
+            self._refuse_doubles(places, met, first)
+            rows[places] = batch[inside]
+            met[places] = True
+            row += len(ids)
+        if not met.all():
+            absent = np.flatnonzero(~met)
+            if self.absent is None:
+                raise InvalidError(
+                    f"`{self.table.path}`: column `{self.key}` has no row for "
+                    f"{len(absent):,} nodes: {_listed(absent + first)}\n"
+                    "hint: give every node a row"
+                )
+            rows[absent] = self.absent
+        return rows
+
+    def _refuse_doubles(
+        self, places: NDArray[np.int64], met: NDArray[np.bool_], first: int
+    ) -> None:
+        unique, counts = np.unique(places, return_counts=True)
+        again = np.union1d(unique[counts > 1], places[met[places]])
+        if len(again):
+            raise InvalidError(
+                f"`{self.table.path}`: column `{self.key}` has several rows for "
+                f"{len(again):,} nodes: {_listed(again + first)}\nhint: keep one row for each node"
+            )
+
+
+def _listed(ids: NDArray[Any]) -> str:
+    more = ", ..." if len(ids) > _SHOWN else ""
+    return ", ".join(str(int(node)) for node in ids[:_SHOWN]) + more

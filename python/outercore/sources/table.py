@@ -1,0 +1,383 @@
+"""Tables: columns of numbers or text, in a text file or in Parquet, read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
+from outercore.storage import missing_file
+
+_BATCH = 1 << 17
+
+Missing = Literal["nan", "minus_one"]
+"""What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """A file, and which of its columns or members: `nodes.npz:x`, `users.csv:age,height`."""
+
+    path: Path
+    columns: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> FileSpec:
+        """Reads `PATH[:NAME[,NAME]]`; a path that exists is taken as it is.
+
+        Errors: `NotFoundError` where there is no such file.
+        """
+        path = Path(text)
+        if path.exists():
+            return cls(path, ())
+        before, colon, after = text.rpartition(":")
+        if colon and Path(before).exists():
+            return cls(Path(before), tuple(name for name in after.split(",") if name))
+        raise missing_file("file", path)
+
+    def __str__(self) -> str:
+        names = f":{','.join(self.columns)}" if self.columns else ""
+        return f"{self.path}{names}"
+
+
+class Table(Protocol):
+    """Columns by name; values arrive unchanged or are refused."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def names(self) -> list[str]:
+        """The columns; `column 1`, `column 2`, ... where nothing names them."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the file names its columns."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows; a text file is read for it."""
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """The type of a column of numbers or Booleans; `None` for text."""
+
+    def missing(self, name: str) -> int:
+        """Rows without a value in a column."""
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """Batches [rows, len(columns)] of `dtype`.
+
+        Errors: `InvalidError` for a value that would change, with its row or line.
+        """
+
+    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
+        """Batches of the columns as Arrow's large strings; integers as decimals.
+
+        Errors: `InvalidError` for a missing value, and for a column of another type.
+        """
+
+
+def open_table(
+    spec: FileSpec, options: TextOptions | None = None, purpose: Purpose = "table"
+) -> Table:
+    """The table in a file; where columns are chosen by name, the first line of a text names them.
+
+    Errors: `NotFoundError` for a column that is not there; `InvalidError` for a file that can be
+    read in two ways.
+    """
+    if is_parquet(spec.path):
+        table: Table = ParquetTable(spec.path)
+    else:
+        header = True if spec.columns else None
+        table = TextTable(TextFile.detect(spec.path, purpose, options, header=header))
+    for name in spec.columns:
+        require_column(table, name)
+    return table
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is a Parquet file, or a directory of them."""
+    if path.is_dir():
+        return any(path.glob("*.parquet")) or any(path.glob("*.pq"))
+    return suffix_of(path) == ".parquet"
+
+
+def require_column(table: Table, name: str) -> None:
+    """Errors: `NotFoundError` that lists the columns there are."""
+    if name not in table.names:
+        known = ", ".join(f"`{known}`" for known in table.names[:12])
+        raise NotFoundError(f"`{table.path}`: no column `{name}`; it has {known}")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table in a text file."""
+
+    file: TextFile
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.file.path
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The header, or the places of the columns."""
+        return self.file.names or [f"column {place + 1}" for place in range(self.file.width)]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether there is a header."""
+        return self.file.names is not None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole file."""
+        return self.file.profile.rows
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """int64, float64 or bool by all fields of the column; `None` for text."""
+        kinds = {"integer": np.int64, "float": np.float64, "boolean": np.bool_, "empty": np.float64}
+        kind = kinds.get(self.file.profile.kinds[self.names.index(name)])
+        return None if kind is None else np.dtype(kind)
+
+    def missing(self, name: str) -> int:
+        """Fields without a value."""
+        return self.file.profile.missing[self.names.index(name)]
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        places = [self.names.index(name) for name in columns]
+        if dtype.kind in "iub":
+            fill = -1 if missing == "minus_one" else None
+            for batch in self.file.integers(places, fill):
+                yield exactly(batch, dtype, str(self.path))
+            return
+        for numbers in self.file.floats(places):
+            yield exactly(numbers, dtype, str(self.path))
+
+    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`."""
+        yield from self.file.texts([self.names.index(name) for name in columns])
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """A table in a Parquet file, or in all Parquet files of a directory in the order of names."""
+
+    path: Path
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files, in their order."""
+        if not self.path.is_dir():
+            return [self.path]
+        found = [*self.path.glob("*.parquet"), *self.path.glob("*.pq")]
+        return sorted(found)
+
+    @cached_property
+    def schema(self) -> Any:
+        """The Arrow schema, the same in all files."""
+        with parquet_file(self.files[0]) as file:
+            schema = file.schema_arrow
+        for path in self.files[1:]:
+            with parquet_file(path) as file:
+                if not file.schema_arrow.equals(schema):
+                    raise InvalidError(
+                        f"`{path}`: other columns or types than `{self.files[0]}`\n"
+                        "hint: import directories whose files have one schema"
+                    )
+        doubles = {name for name in schema.names if schema.names.count(name) > 1}
+        if doubles:
+            raise InvalidError(f"`{self.path}`: two columns are called `{min(doubles)}`")
+        return schema
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(self.schema.names)
+
+    @property
+    def is_named(self) -> bool:
+        """Parquet names its columns."""
+        return True
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of all files, from their footers."""
+        count = 0
+        for path in self.files:
+            with parquet_file(path) as file:
+                count += file.metadata.num_rows
+        return count
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """The NumPy type; `None` for what holds no numbers."""
+        kind = self.schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+            return np.dtype(kind.to_pandas_dtype())
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            return np.dtype(np.int64)
+        return None
+
+    def missing(self, name: str) -> int:
+        """Nulls of a column; it is read for it."""
+        return sum(column.null_count for (column,) in self.batches([name]))
+
+    def batches(self, columns: list[str], rows: int = _BATCH) -> Iterator[list[Any]]:
+        """The columns as Arrow arrays, batch by batch."""
+        for path in self.files:
+            with parquet_file(path) as file:
+                try:
+                    for batch in file.iter_batches(batch_size=rows, columns=columns):
+                        yield [batch.column(name) for name in columns]
+                except (pa.ArrowInvalid, OSError) as error:
+                    raise InvalidError(f"Parquet file `{path}`: {error}") from None
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        first = 0
+        for batch in self.batches(columns):
+            rows = np.empty((len(batch[0]), len(columns)), dtype)
+            for place, (name, column) in enumerate(zip(columns, batch, strict=True)):
+                values = _numbers(column)
+                where = f"`{self.path}`: column `{name}`"
+                if column.null_count:
+                    empty = np.asarray(column.is_null())
+                    fill: Any = np.nan if dtype.kind == "f" else -1
+                    if missing == "nan" and dtype.kind != "f":
+                        row = first + int(np.flatnonzero(empty)[0])
+                        raise InvalidError(
+                            f"{where}: {column.null_count:,} rows have no value, the first is row "
+                            f"{row}\nhint: give missing values a number: `--fill VALUE`"
+                        )
+                    kept = exactly(values[~empty], dtype, where, first)
+                    rows[empty, place] = fill
+                    rows[~empty, place] = kept
+                else:
+                    rows[:, place] = exactly(values, dtype, where, first)
+            first += len(rows)
+            yield rows
+
+    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`."""
+        first = 0
+        for batch in self.batches(columns):
+            yield [
+                self._text(first, name, column) for name, column in zip(columns, batch, strict=True)
+            ]
+            first += len(batch[0])
+
+    def _text(self, first: int, name: str, column: Any) -> Any:
+        where = f"`{self.path}`: column `{name}`"
+        if column.null_count:
+            row = first + int(np.flatnonzero(np.asarray(column.is_null()))[0])
+            raise InvalidError(f"{where}: row {row} is empty, expected a name")
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column = column.dictionary_decode()
+            kind = column.type
+        known = pa.types.is_integer(kind) or pa.types.is_string(kind)
+        if not (known or pa.types.is_large_string(kind)):
+            raise InvalidError(f"{where}: expected names or integers, found {kind}")
+        return column.cast(pa.large_string())
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
+    try:
+        file = pa.parquet.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidError(f"Parquet file `{path}`: {error}") from None
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """A column of numbers as NumPy has it; whatever stands for nulls."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32()).cast(pa.int64())
+    if column.null_count:
+        column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
+    return column.to_numpy(zero_copy_only=False)
+
+
+def exactly(values: NDArray[Any], dtype: np.dtype, where: str, first: int = 0) -> NDArray[Any]:
+    """`values` as `dtype`.
+
+    Errors: `InvalidError` with the first value that would change; rounding of fractions to a
+    narrower float is no change, a number that becomes 0 or infinite is.
+    """
+    if values.dtype == dtype:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = values.astype(dtype)
+        if values.dtype.kind == "f" and dtype.kind == "f":
+            changed = np.isfinite(values) & (
+                ~np.isfinite(cast) | ((cast == 0) & (values != 0)) | _other_integer(values, cast)
+            )
+        elif values.dtype.kind == "f":
+            changed = ~(values == cast)
+        elif dtype.kind == "f":
+            changed = ~_same_integer(values, cast)
+        else:
+            changed = _changed_integer(values, cast)
+    if changed.any():
+        place = np.argwhere(changed)[0]
+        value = values[tuple(place)]
+        raise InvalidError(
+            f"{where}: row {first + int(place[0])}: {value!s} would change as {dtype}\n"
+            "hint: store the values in a type that holds them"
+        )
+    return cast
+
+
+def _changed_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
+    if np.can_cast(values.dtype, cast.dtype, "safe"):
+        return np.zeros(values.shape, bool)
+    # As Python's integers: NumPy would compare int64 and uint64 as floats.
+    return np.asarray(cast.astype(object) != values.astype(object), bool)
+
+
+def _other_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whole numbers, such as ids, that became other ones."""
+    whole = (values == np.trunc(values)) & (np.abs(values) < 2.0**53)
+    return whole & (cast.astype(np.float64) != values)
+
+
+def _same_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind == "b":
+        return np.ones(values.shape, bool)
+    finite = np.isfinite(cast)
+    limit = np.float64(2.0**63)
+    wide = np.abs(np.where(finite, cast, 0).astype(np.float64)) < limit
+    back = np.where(wide & finite, cast, 0).astype(np.int64)
+    return finite & wide & (back == values.astype(np.int64))

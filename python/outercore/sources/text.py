@@ -1,0 +1,242 @@
+"""Text files: how each one is written, and its columns as numbers or text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore import _core
+from outercore.errors import InvalidError
+
+Purpose = Literal["edges", "named_edges", "triples", "table"]
+Convention = Literal["matrix_market", "dimacs", "n_triples"]
+
+_SEPARATORS = {
+    "tab": "tab",
+    "comma": "comma",
+    "semicolon": "semicolon",
+    "pipe": "pipe",
+    "blanks": "blanks",
+    "\t": "tab",
+    "\\t": "tab",
+    ",": "comma",
+    ";": "semicolon",
+    "|": "pipe",
+    " ": "blanks",
+}
+_PACKED = (".gz", ".zst", ".zstd", ".xz", ".bz2")
+_CONVENTIONS: dict[str, Convention] = {
+    ".mtx": "matrix_market",
+    ".gr": "dimacs",
+    ".dimacs": "dimacs",
+    ".nt": "n_triples",
+}
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What the user says about the text files of an import; everything else is detected."""
+
+    separator: str | None = None
+    """`tab`, `comma`, `semicolon`, `pipe`, `blanks`, or the character."""
+    header: bool | None = None
+    """Whether the first line names the columns."""
+    comment: str | None = None
+    """How comment lines begin; empty where there are none."""
+    one_based: bool = False
+    """Whether node ids count from 1."""
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and self.separator not in _SEPARATORS:
+            raise InvalidError(
+                f"separator: expected tab, comma, semicolon, pipe or blanks; "
+                f"found `{self.separator}`"
+            )
+
+    def native(self) -> dict[str, Any]:
+        """The options as the core takes them."""
+        separator = None if self.separator is None else _SEPARATORS[self.separator]
+        return {
+            "separator": separator,
+            "header": self.header,
+            "comment": self.comment,
+            "one_based": self.one_based,
+        }
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that says how a file is written, before that of its compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    suffix = suffixes[-1] if suffixes else ""
+    return ".parquet" if suffix == ".pq" else suffix
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the columns of a whole file hold."""
+
+    rows: int
+    comments: int
+    kinds: list[str]
+    """`empty`, `boolean`, `integer`, `float` or `text` of each column."""
+    missing: list[int]
+    first_missing: list[int]
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file and how it is written; opened by `TextFile.detect`."""
+
+    path: Path
+    dialect: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def detect(
+        cls,
+        path: Path,
+        purpose: Purpose,
+        options: TextOptions | None = None,
+        *,
+        columns: int | None = None,
+        header: bool | None = None,
+        convention: Convention | None = None,
+    ) -> TextFile:
+        """Finds out how `path` is written, from its first 2,000 lines.
+
+        `header` wins over `options.header`; `columns` is the number of fields, where known.
+
+        Errors: `InvalidError` for a file that can be read in two ways; the hint names the option
+        that decides.
+        """
+        said = (options or TextOptions()).native()
+        said["columns"] = columns
+        said["convention"] = convention or _CONVENTIONS.get(suffix_of(path))
+        if header is not None:
+            said["header"] = header
+        found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
+        return cls(path, json.loads(found))
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names in the header."""
+        return self.dialect["header"]
+
+    @property
+    def width(self) -> int:
+        """Fields of a line."""
+        return self.dialect["columns"]
+
+    @property
+    def first_id(self) -> int:
+        """The number of the first node in this file."""
+        return self.dialect["first_id"]
+
+    @property
+    def format(self) -> str:
+        """`delimited`, `matrix_market`, `dimacs` or `n_triples`."""
+        kind = self.dialect["format"]
+        return kind if isinstance(kind, str) else next(iter(kind))
+
+    @property
+    def mirror(self) -> Literal["no", "same", "negated"]:
+        """What an entry off the diagonal stands for besides itself: its reverse, or nothing."""
+        format_ = self.dialect["format"]
+        if "matrix_market" in format_:
+            symmetry = format_["matrix_market"]["symmetry"]
+            found = {"symmetric": "same", "skew-symmetric": "negated"}.get(symmetry, "no")
+            return found  # type: ignore[return-value]
+        if "dimacs" in format_ and format_["dimacs"]["undirected"]:
+            return "same"
+        return "no"
+
+    @property
+    def kinds(self) -> list[str]:
+        """What the sample holds in each column."""
+        return self.dialect["kinds"]
+
+    def described(self) -> str:
+        """How the file is written, in words: `tab separated, header: src, dst; ids from 0`."""
+        format_ = self.format
+        if format_ == "delimited":
+            separator = {"blanks": "blank"}.get(
+                self.dialect["separator"], self.dialect["separator"]
+            )
+            parts = [f"{separator} separated" if self.width > 1 else "one column"]
+            names = self.names
+            if names is not None:
+                listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+                parts.append(f"header: {listed}")
+            else:
+                parts.append("no header")
+        else:
+            parts = [
+                {
+                    "matrix_market": "Matrix Market",
+                    "dimacs": "DIMACS",
+                    "n_triples": "N-Triples",
+                }[format_]
+            ]
+        text = ", ".join(parts)
+        text += "" if format_ == "n_triples" else f"; ids from {self.first_id}"
+        comments = self.dialect["comment_lines"]
+        if comments:
+            text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
+        return text
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Reads the whole file once.
+
+        Errors: `InvalidError` for a line with another number of fields, with its number.
+        """
+        found = json.loads(_core.TextTable(self.path, json.dumps(self.dialect)).profile())
+        columns = found["columns"]
+        return Profile(
+            found["rows"],
+            found["comments"],
+            [column["kind"] for column in columns],
+            [column["missing"] for column in columns],
+            [column["first_missing"] for column in columns],
+        )
+
+    def integers(
+        self, columns: list[int], missing: int | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """Batches [rows, len(columns)] of whole numbers; `missing` stands for empty fields.
+
+        Errors: `InvalidError` with line and column for anything else.
+        """
+        table = _core.TextTable(self.path, json.dumps(self.dialect))
+        while (flat := table.next(columns, "integers", missing)) is not None:
+            yield flat.reshape(-1, len(columns))
+
+    def floats(self, columns: list[int]) -> Iterator[NDArray[np.float64]]:
+        """Batches [rows, len(columns)] of numbers, NaN for empty fields.
+
+        Errors: `InvalidError` with line and column for text, and for a number that float64 cannot
+        hold.
+        """
+        table = _core.TextTable(self.path, json.dumps(self.dialect))
+        while (flat := table.next(columns, "floats")) is not None:
+            yield flat.reshape(-1, len(columns))
+
+    def texts(self, columns: list[int]) -> Iterator[list[pa.Array]]:
+        """Batches of the columns as Arrow's large strings."""
+        table = _core.TextTable(self.path, json.dumps(self.dialect))
+        while (batch := table.next(columns, "texts")) is not None:
+            yield [
+                pa.LargeStringArray.from_buffers(
+                    len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data)
+                )
+                for offsets, data in batch
+            ]

@@ -1,0 +1,91 @@
+"""Nodes with names or sparse numbers: ids by a dictionary, which results give back."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import outercore as oc
+from test_import_cases import edges_by_id
+
+_BIG = "900719925474099312345"
+"""A number beyond 64 bits."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    directory = tmp_path / "in"
+    directory.mkdir()
+    (directory / "edges.csv").write_text(
+        f"source,target,w\nann,bob,1.5\nbob,carol,2\n{_BIG},ann,3\n"
+    )
+    (directory / "users.csv").write_text(
+        f"id,label,age\ncarol,1,30\nann,0,40\ndan,2,50\nbob,,60\n{_BIG},1,70\n"
+    )
+    (directory / "train.csv").write_text("name\nann\ncarol\n")
+    return directory
+
+
+def named_edges(graph: Any) -> list[list[str]]:
+    return [graph.entities.names(edge) for edge in edges_by_id(graph)]
+
+
+def test_edges_tables_and_splits_are_joined_by_names(files: Path, outcome: Any) -> None:
+    code, _, told = outcome(
+        *("import", files / "edges.csv", "--ids", "dictionary", "--weight", "w"),
+        *("--labels", f"{files / 'users.csv'}:label", "--features", f"{files / 'users.csv'}:age"),
+        *("--split", f"train={files / 'train.csv'}", "--out", "g"),
+    )
+    assert code == 0, told
+    graph = oc.open("g")
+    assert named_edges(graph) == [["ann", "bob"], ["bob", "carol"], [_BIG, "ann"]]
+    assert np.asarray(graph.array("edges/edge/weight")).tolist() == [1.5, 2.0, 3.0]
+    names = graph.entities.names()
+    assert sorted(names) == sorted(["ann", "bob", "carol", "dan", _BIG])
+    labels = dict(zip(names, np.asarray(graph.array("y")).tolist(), strict=True))
+    assert labels == {"carol": 1, "ann": 0, "dan": 2, "bob": -1, _BIG: 1}
+    ages = dict(zip(names, np.asarray(graph.array("x"))[:, 0].tolist(), strict=True))
+    assert ages == {"carol": 30, "ann": 40, "dan": 50, "bob": 60, _BIG: 70}
+    assert graph.entities.names(graph.split("train")) == ["ann", "carol"]
+    assert not list(Path().glob(".*names"))
+
+
+def test_results_give_the_names_back(files: Path, outcome: Any) -> None:
+    assert outcome("import", files / "edges.csv", "--ids", "dictionary", "--out", "g")[0] == 0
+    code, _, told = outcome("run", "degrees", "g", "--out", "d.csv")
+    assert code == 0, told
+    with open("d.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["id"] for row in rows} == {"ann", "bob", "carol", _BIG}
+
+
+def test_sparse_numbers_of_parquet_keep_their_order(tmp_path: Path, outcome: Any) -> None:
+    sources, targets = [10**18, 7, 10**18], [7, 123456789012, 123456789012]
+    pq.write_table(pa.table({"src": sources, "dst": targets}), tmp_path / "e.parquet")
+    code, _, told = outcome("import", tmp_path / "e.parquet", "--ids", "dictionary", "--out", "g")
+    assert code == 0, told
+    graph = oc.open("g")
+    assert graph.entities.names() == ["7", "123456789012", str(10**18)]
+    assert edges_by_id(graph) == [[2, 0], [0, 1], [2, 1]]
+
+
+def test_what_needs_ids_is_refused_without_them(files: Path, outcome: Any) -> None:
+    (files / "rows.csv").write_text("a,b\n1,2\n3,4\n5,6\n7,8\n")
+    for more, message in (
+        (["--features", files / "rows.csv"], "no column of ids"),
+        (["--nodes", 7], "the dictionary counts the nodes"),
+        (["--labels", f"{files / 'users.csv'}:size"], "no column `size`"),
+    ):
+        code, _, told = outcome(
+            "import", files / "edges.csv", "--ids", "dictionary", *more, "--out", "g"
+        )
+        assert code == 1
+        assert message in told
+        assert not Path("g/graph.json").exists()
+    assert not list(Path().glob(".*names"))
