@@ -29,7 +29,7 @@ def contents(root: Path) -> dict[str, bytes]:
 @pytest.fixture
 def graph(tmp_path: Path, outcome: Any) -> Path:
     """A data set of three nodes, with a file of the user among its arrays."""
-    (tmp_path / "good.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "good.csv").write_text("1,2\n0,1\n")
     assert outcome("import", "good.csv", "--out", "graph")[0] == 0
     root = tmp_path / "graph"
     (root / "edges" / "part0.csv").write_text("0,1\n")
@@ -38,7 +38,7 @@ def graph(tmp_path: Path, outcome: Any) -> Path:
 
 def test_an_overwrite_that_is_refused_keeps_the_old_data_set(graph: Path, outcome: Any) -> None:
     before = contents(graph)
-    (graph.parent / "bad.csv").write_text("0,1\n1,2\nno,edge\n")
+    (graph.parent / "bad.csv").write_text("1,2\n0,1\nno,edge\n")
     code, _, err = outcome("import", "bad.csv", "--out", "graph", "--overwrite")
     assert code != 0
     assert "bad.csv" in err
@@ -49,7 +49,7 @@ def test_an_overwrite_that_is_refused_keeps_the_old_data_set(graph: Path, outcom
 def test_an_overwrite_replaces_the_data_set_and_keeps_files_of_the_user(
     graph: Path, outcome: Any
 ) -> None:
-    (graph.parent / "more.csv").write_text("0,1\n1,2\n2,3\n3,4\n")
+    (graph.parent / "more.csv").write_text("1,2\n0,1\n2,3\n3,4\n")
     assert outcome("import", "more.csv", "--out", "graph", "--overwrite")[0] == 0
     assert outercore.open(graph).num_nodes == 5
     assert (graph / "edges" / "part0.csv").read_text() == "0,1\n"
@@ -62,12 +62,12 @@ def test_an_import_into_the_folder_of_its_own_input_is_refused_and_the_input_sta
 ) -> None:
     part = tmp_path / "raw" / "edges" / "part0.csv"
     part.parent.mkdir(parents=True)
-    part.write_text("0,1\n1,2\n")
+    part.write_text("1,2\n0,1\n")
     code, _, err = outcome("import", part, "--out", "raw", *overwrite)
     assert code != 0
     assert "expected an empty or a new directory" in err
     assert "--out" in err
-    assert contents(tmp_path / "raw") == {"edges/part0.csv": b"0,1\n1,2\n"}
+    assert contents(tmp_path / "raw") == {"edges/part0.csv": b"1,2\n0,1\n"}
 
 
 def test_an_array_of_the_data_set_is_not_taken_as_input_of_what_replaces_it(
@@ -82,7 +82,7 @@ def test_an_array_of_the_data_set_is_not_taken_as_input_of_what_replaces_it(
 
 
 def test_a_graph_json_of_another_program_is_kept(tmp_path: Path, outcome: Any) -> None:
-    (tmp_path / "good.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "good.csv").write_text("1,2\n0,1\n")
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "graph.json").write_text('{"nodes": [], "links": []}')
@@ -94,12 +94,56 @@ def test_a_graph_json_of_another_program_is_kept(tmp_path: Path, outcome: Any) -
 
 
 def test_a_corrected_command_after_a_slip_works(tmp_path: Path, outcome: Any) -> None:
-    (tmp_path / "edges.csv").write_text("0,1\n1,x\n")
+    (tmp_path / "edges.csv").write_text("1,2\n1,x\n")
     assert outcome("import", "edges.csv", "--out", "graph", "--undirected")[0] != 0
     assert not (tmp_path / "graph").exists()
-    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "edges.csv").write_text("1,2\n0,1\n")
     code, _, err = outcome("import", "edges.csv", "--out", "graph")
     assert code == 0, err
+    assert outcome("check", "graph")[0] == 0
+
+
+def test_other_labels_after_refused_ones_go_on_with_the_edges(tmp_path: Path, outcome: Any) -> None:
+    (tmp_path / "edges.csv").write_text("1,2\n0,1\n")
+    np.save(tmp_path / "short.npy", np.zeros(2, np.int64))
+    np.save(tmp_path / "right.npy", np.zeros(3, np.int64))
+    command = ["import", "edges.csv", "--nodes", "3", "--out", "graph", "--labels"]
+    code, _, err = outcome(*command, "short.npy")
+    assert code == 1
+    assert "2 rows" in err
+    code, _, err = outcome(*command, "right.npy")
+    assert code == 0, err
+    assert outcome("check", "graph")[0] == 0
+
+
+def test_another_import_after_a_refused_one_is_told_a_command_that_works(
+    tmp_path: Path, outcome: Any
+) -> None:
+    (tmp_path / "edges.csv").write_text("1,2\n0,1\n")
+    np.save(tmp_path / "short.npy", np.zeros(2, np.int64))
+    command = ["import", "edges.csv", "--nodes", "3", "--out", "graph"]
+    assert outcome(*command, "--labels", "short.npy")[0] == 1
+    code, _, err = outcome(*command, "--undirected")
+    assert code == 1
+    assert "finish it by `" in err
+    assert "--overwrite" in err
+    code, _, err = outcome(*command, "--undirected", "--overwrite")
+    assert code == 0, err
+    assert outcome("check", "graph")[0] == 0
+
+
+def test_a_flipped_byte_in_any_array_is_found_by_name(graph: Path, outcome: Any) -> None:
+    arrays = sorted(path for path in graph.rglob("*.npy"))
+    assert len(arrays) >= 2
+    for path in arrays:
+        before = path.read_bytes()
+        damaged = bytearray(before)
+        damaged[4096 + (len(before) - 4096) // 2] ^= 1
+        path.write_bytes(damaged)
+        code, out, err = outcome("check", "graph")
+        assert code == 1, path
+        assert str(path.relative_to(graph).with_suffix("")) in out + err
+        path.write_bytes(before)
     assert outcome("check", "graph")[0] == 0
 
 

@@ -136,9 +136,12 @@ impl From<io::Error> for Error {
             io::ErrorKind::Unsupported => ErrorKind::Unsupported,
             _ => ErrorKind::Io,
         };
+        const EMFILE: i32 = 24;
         let mut error = Self::new(kind, source.to_string());
         if kind == ErrorKind::NoSpace {
             error = error.hint("free space on the device, then run the same command again");
+        } else if source.raw_os_error() == Some(EMFILE) {
+            error = error.hint("allow more open files by `ulimit -n 4096`, then run it again");
         }
         error.0.source = Some(source);
         error
@@ -207,5 +210,12 @@ mod tests {
         let error = Error::from(io::Error::from_raw_os_error(28));
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert_eq!(error.os_error(), Some(28));
+    }
+
+    #[test]
+    fn too_few_file_handles_come_with_the_command_that_allows_more() {
+        let error = Error::from(io::Error::from_raw_os_error(24));
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
     }
 }

@@ -32,6 +32,8 @@ struct ImportOptions {
     overwrite: bool,
     command: String,
     inputs: Vec<String>,
+    /// Those of the inputs that give edges. Another array does not make another import.
+    edges: Vec<String>,
     /// What makes another import of the same inputs, such as the columns chosen.
     reading: String,
 }
@@ -48,6 +50,7 @@ impl Default for ImportOptions {
             overwrite: false,
             command: String::new(),
             inputs: Vec::new(),
+            edges: Vec::new(),
             reading: String::new(),
         }
     }
@@ -114,7 +117,7 @@ impl Importer {
             .detach(|| {
                 let parsed: ImportOptions = parse("import options", options)?;
                 let map: Map<String, Value> = parse("import options", options)?;
-                let fingerprint = format!("{}\n{}", parsed.inputs.join("\n"), parsed.reading);
+                let fingerprint = format!("{}\n{}", parsed.edges.join("\n"), parsed.reading);
                 let core = parsed.into_core(map);
                 GraphImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
             })

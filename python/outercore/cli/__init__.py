@@ -24,6 +24,7 @@ from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
+from outercore.cli.system_errors import explained
 from outercore.cli.too_little import with_memory
 from outercore.cli.train import train
 from outercore.cli.tune import tune
@@ -114,6 +115,13 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough.
         sys.stderr.close()
         return 0
+    except (OSError, MemoryError) as error:
+        message = explained(error)
+        if message is None:
+            console.crash(error)
+            return OUR_ERROR
+        console.error(message)
+        return USER_ERROR
     except Exception as error:
         console.crash(error)
         return OUR_ERROR

@@ -138,6 +138,7 @@ def import_graph(
             "overwrite": options.overwrite,
             "command": options.command,
             "inputs": source.inputs(),
+            "edges": [edge.name for edge in source.edges],
             "reading": source.reading,
         },
         progress,
