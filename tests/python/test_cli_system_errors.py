@@ -17,6 +17,8 @@ from outercore import cli
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a.csv"), "`a.csv`: no space left"),
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "a.csv"), "permission denied"),
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "ulimit -v"),
+        (ImportError("libx.so: failed to map segment from shared object"), "ulimit -v"),
+        (RuntimeError("can't start new thread"), "ulimit -v"),
         (MemoryError("Unable to allocate 1.00 TiB"), "--memory"),
     ],
 )

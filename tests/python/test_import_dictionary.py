@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
+from outercore.sources import dictionary
 from test_import_cases import edges_by_id
 
 _BIG = "900719925474099312345"
@@ -89,3 +90,38 @@ def test_what_needs_ids_is_refused_without_them(files: Path, outcome: Any) -> No
         assert message in told
         assert not Path("g/graph.json").exists()
     assert not list(Path().glob(".*names"))
+
+
+def test_a_dictionary_of_other_edges_that_was_left_behind_is_not_taken(
+    tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old.txt").write_text("a b\nb c\nc d\n")
+    (tmp_path / "new.txt").write_text("x y\ny z\nz x\n")
+    command = ["import", "--ids", "dictionary", "--no-header", "--out", "g"]
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dictionary.NamedInputs, "_source", stopped)
+        assert outcome(*command, "old.txt")[0] == 130
+    assert list(Path().glob(".*names"))
+    code, _, told = outcome(*command, "new.txt")
+    assert code == 0, told
+    assert named_edges(oc.open("g")) == [["x", "y"], ["y", "z"], ["z", "x"]]
+    assert not list(Path().glob(".*names"))
+
+
+def test_a_folder_of_the_user_in_the_place_of_the_dictionary_is_left_alone(
+    tmp_path: Path, outcome: Any
+) -> None:
+    (tmp_path / "edges.txt").write_text("a b\nb c\n")
+    mine = tmp_path / ".g.names" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    code, _, told = outcome(
+        "import", "edges.txt", "--ids", "dictionary", "--no-header", "--out", "g"
+    )
+    assert code == 1
+    assert "notes.txt" in told
+    assert mine.read_text() == "mine"

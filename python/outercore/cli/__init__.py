@@ -115,20 +115,22 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough.
         sys.stderr.close()
         return 0
-    except (OSError, MemoryError) as error:
-        message = explained(error)
-        if message is None:
-            console.crash(error)
-            return OUR_ERROR
-        console.error(message)
-        return USER_ERROR
     except Exception as error:
-        console.crash(error)
-        return OUR_ERROR
+        return _unexpected(error)
     if code == STOPPED:
         # Typer answers Ctrl-C by itself, without a word.
         console.stopped(_STOPPED_EARLY)
     return code if isinstance(code, int) else 0
+
+
+def _unexpected(error: Exception) -> int:
+    """The exit code for an error that is none of ours: the system's refusal, or a bug."""
+    message = explained(error)
+    if message is None:
+        console.crash(error)
+        return OUR_ERROR
+    console.error(message)
+    return USER_ERROR
 
 
 def _usage(error: Any) -> int:

@@ -22,10 +22,16 @@ _NO_MEMORY = (
 )
 
 
-def explained(error: OSError | MemoryError) -> str | None:
+_OF_LIBRARIES = ("failed to map segment", "annot allocate memory", "can't start new thread")
+"""What libraries say when the system gives no more memory."""
+
+
+def explained(error: Exception) -> str | None:
     """The message for a refusal that is the user's to mend; `None` for anything else."""
-    if isinstance(error, MemoryError) or error.errno == errno.ENOMEM:
+    if isinstance(error, MemoryError) or any(text in str(error) for text in _OF_LIBRARIES):
         return _NO_MEMORY
+    if not isinstance(error, OSError):
+        return None
     why = _REFUSED.get(error.errno or 0)
     if why is None or error.filename is None:
         return why

@@ -7,6 +7,7 @@ then the edges, and the ids of the rows, in the order of the files.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -68,13 +69,14 @@ class NamedInputs:
         self._rows = self._open_rows()
         out = Path(out)
         self._place = out.parent / f".{out.name}.names"
+        self._is_ours = False
 
     def __enter__(self) -> NamedInputs:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After an interrupt the next run resumes from here.
-        if kind is None or issubclass(kind, InvalidError):
+        if self._is_ours and (kind is None or issubclass(kind, InvalidError)):
             shutil.rmtree(self._place, ignore_errors=True)
 
     def build(self, progress: Progress) -> GraphSource:
@@ -82,11 +84,15 @@ class NamedInputs:
         options = {
             "memory": self._inputs.memory,
             "unknown": "keep",
-            "inputs": [str(spec) for spec, _ in self._edges]
-            + [f"{rows.columns.key}={rows.spec}" for rows in self._rows],
+            "inputs": [_as_it_is(spec) for spec, _ in self._edges]
+            + [f"{rows.columns.key}={_as_it_is(rows.spec)}" for rows in self._rows]
+            + [reading_of(self._inputs)],
+            # Drops the dictionary of other inputs that an interrupted import left behind.
+            "overwrite": True,
         }
-        if not (self._place / "graph.json").exists():
+        if _inputs_of(self._place) != options["inputs"]:
             with TripleImporter(self._place, options, progress) as importer:
+                self._is_ours = True
                 for spec, table in self._edges:
                     ends = edge_columns(spec, table)
                     for sources, targets in table.texts([ends.source, ends.target]):
@@ -98,6 +104,7 @@ class NamedInputs:
                         named = names_of(ids)
                         importer.push("valid", named, _one_name(len(ids)), named, None)
                 importer.finish()
+        self._is_ours = True
         return self._source(outercore.open(self._place))
 
     def _source(self, names: Any) -> GraphSource:
@@ -188,6 +195,23 @@ class NamedInputs:
                 "hint: call the column with the names `id`"
             )
         return _Rows(role, name, spec, table, columns)
+
+
+def _as_it_is(spec: FileSpec) -> str:
+    """The input with the size and the time of its file, which tell when it is another one."""
+    if not spec.path.is_file():
+        return str(spec)
+    found = spec.path.stat()
+    return f"{spec} {found.st_size} {found.st_mtime_ns}"
+
+
+def _inputs_of(place: Path) -> list[str] | None:
+    """The inputs of the finished dictionary in `place`, if there is one."""
+    try:
+        manifest = json.loads((place / "graph.json").read_text())
+        return list(manifest["provenance"]["inputs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _one_name(rows: int) -> Names:
