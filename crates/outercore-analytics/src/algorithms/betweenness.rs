@@ -63,7 +63,7 @@ pub fn need(shape: &GridShape, weighted: bool) -> Need {
 /// # Cost
 /// Two passes for each level of each source; forward over the partitions that have nodes in the
 /// level, back over those in the two levels. With weights as many passes more as distances take, and
-/// a level is a wave of nodes: see [`weighted`]. Draw sources where the graph is large. State: 44
+/// a level is a wave of nodes: see `weighted.rs`. Draw sources where the graph is large. State: 44
 /// bytes for each connected node, with weights 65.
 ///
 /// # Errors

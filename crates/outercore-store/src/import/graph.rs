@@ -227,7 +227,7 @@ impl GraphImport {
     /// Writes the manifest: from here on there is a data set.
     ///
     /// # Errors
-    /// `Invalid`: the edges are not finished. As [`editor::commit`].
+    /// `Invalid`: the edges are not finished. As [`crate::editor::commit`].
     pub fn commit(mut self) -> Result<Manifest> {
         let artifacts = self.artifacts()?;
         let (nodes, edges) = (artifacts.num_nodes, artifacts.num_edges);

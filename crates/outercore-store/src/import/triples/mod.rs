@@ -278,7 +278,7 @@ impl TripleImport {
     /// Writes the manifest: from here on there is a data set.
     ///
     /// # Errors
-    /// `Invalid`: the import is not finished. As [`editor::commit`].
+    /// `Invalid`: the import is not finished. As [`crate::editor::commit`].
     pub fn commit(mut self) -> Result<Manifest> {
         let Some(artifacts) = self.artifacts else {
             return Err(Error::invalid("the import of triples is not finished"));
