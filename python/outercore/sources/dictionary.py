@@ -135,8 +135,8 @@ class NamedInputs:
         return GraphSource(
             edges,
             arrays,
-            values,
             int(names.num_nodes),
+            edge_arrays=values,
             reading=reading_of(self._inputs) + " by a dictionary",
             notes=shown + notes,
         )

@@ -34,10 +34,10 @@ class GraphSource:
 
     edges: list[EdgeSource]
     arrays: list[NodeArray] = field(default_factory=list)
-    edge_arrays: list[EdgeArray] = field(default_factory=list)
     nodes: int | None = None
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
+    edge_arrays: list[EdgeArray] = field(default_factory=list)
     reading: str = ""
     """What else decides how the inputs are read; an import with another one is another import."""
     notes: list[str] = field(default_factory=list)

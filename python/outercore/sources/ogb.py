@@ -85,7 +85,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     if counts.exists():
         nodes = int(next(_file(counts).integers([0]))[0, 0])
     edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", _PLAIN)
-    return GraphSource([edges], arrays, edge_arrays, nodes, undirected)
+    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
 
 
 def _file(path: Path) -> TextFile:
@@ -137,7 +137,7 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     if "num_nodes_list" in names:
         nodes = int(next(open_member(data, ("num_nodes_list",)).values(1))[0])
     edges = npz_edges(open_member(data, ("edge_index",)), "2,E")
-    return GraphSource([edges], arrays, edge_arrays, nodes, undirected)
+    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
 
 
 def _splits(directory: Path, split: str | None) -> list[NodeArray]:

@@ -76,9 +76,7 @@ def open_data(
         found.append(NodeArray("split", name, from_array(f"split `{name}`", _numpy(ids))))
     edges = from_edge_index("data.edge_index", edge_index)
     # PyG's `edge_index` holds both directions of an undirected edge already.
-    return GraphSource(
-        [edges], found, _edge_arrays(data, edge_index), int(data.num_nodes), undirected=False
-    )
+    return GraphSource([edges], found, int(data.num_nodes), False, _edge_arrays(data, edge_index))
 
 
 def _edge_arrays(data: Any, edge_index: NDArray) -> list[EdgeArray]:
