@@ -385,9 +385,9 @@ def test_import_info_check_and_plan_work_without_pytorch(tmp_path: Path) -> None
     features = tmp_path / "x.csv"
     features.write_text("".join(f"{i},{i % 3},0.5\n" for i in range(50)))
     labels = tmp_path / "y.csv"
-    labels.write_text("".join(f"{i % 4}\n" for i in range(50)))
+    labels.write_text("label\n" + "".join(f"{i % 4}\n" for i in range(50)))
     train = tmp_path / "train.csv"
-    train.write_text("".join(f"{i}\n" for i in range(20)))
+    train.write_text("node\n" + "".join(f"{i}\n" for i in range(20)))
     graph = tmp_path / "graph"
     finished = without_torch(
         *("import", edges, "--features", features, "--labels", labels),
