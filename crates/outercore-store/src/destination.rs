@@ -34,7 +34,7 @@ pub(crate) const DROP: &str = "pass `--overwrite` to drop the unfinished import 
 pub(crate) struct Request<'a> {
     /// Whether to replace a data set that is there.
     pub overwrite: bool,
-    /// The command, for the message to whoever begins another import here.
+    /// The command, which the refusal of another import names.
     pub command: &'a str,
     /// The names of the inputs.
     pub inputs: &'a [String],

@@ -169,7 +169,7 @@ impl Labels {
         self.refusal.is_some()
     }
 
-    /// Whether any value is a number that is no class, whatever else is wrong.
+    /// Whether any value is a number that cannot be a class.
     pub fn are_numbers(&self) -> bool {
         self.is_number
     }
