@@ -170,7 +170,6 @@ fn roles(manifest: &Manifest) -> Result<()> {
         let features = find(key).context("role `features`")?;
         node_role(key)?;
         dimensions(features, 2).with_context(|| named(key))?;
-        dtype(features, &[DType::F32, DType::F16, DType::BF16]).with_context(|| named(key))?;
         if features.row_elements() == 0 {
             return Err(Error::corrupt("rows of no columns")).with_context(|| named(key));
         }

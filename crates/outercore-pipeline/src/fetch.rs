@@ -61,7 +61,7 @@ impl Fetcher {
         let layout = source.layout(engine.file_len(file));
         let split = plan.split;
         let slots = split.constant_slots as usize + split.dynamic_slots as usize;
-        let arena = Arc::new(RowArena::new(slots, source.dtype, source.width)?);
+        let arena = Arc::new(RowArena::new(slots, source.dtype, source.width));
         Ok(Self {
             engine,
             file,

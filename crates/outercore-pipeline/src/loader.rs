@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outercore_core::{
-    CacheCounters, Error, NodeId, ReadCounters, Result, StageClock, StageCounters,
+    CacheCounters, Context, Error, NodeId, ReadCounters, Result, StageClock, StageCounters,
 };
 use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
@@ -462,7 +462,8 @@ impl Epoch {
     /// **Shapes** `out`: nodes x width, row-major.
     ///
     /// # Errors
-    /// `Invalid` if `out` has another size, or there is no batch or no feature array.
+    /// `Invalid` if `out` has another size, there is no batch or no feature array, or a feature does
+    /// not fit `float32` (with its node and column).
     pub fn gather(&mut self, out: &mut [f32]) -> Result<()> {
         let started = lock(&self.shared).timeline.now();
         let Some(arena) = &self.arena else {
@@ -482,12 +483,15 @@ impl Epoch {
         let chunks =
             out.par_chunks_mut(GATHER_ROWS * width).zip(batch.row_index.par_chunks(GATHER_ROWS));
         self.sampling.pool.install(|| {
-            chunks.for_each(|(out, index)| {
+            chunks.try_for_each(|(out, index)| {
                 for (row, &place) in out.chunks_exact_mut(width).zip(index) {
-                    arena.load(ready.slots[place as usize], row);
+                    arena.load(ready.slots[place as usize], row).with_context(|| {
+                        format!("features of node {}", ready.group.rows[place as usize])
+                    })?;
                 }
-            });
-        });
+                Ok::<(), Error>(())
+            })
+        })?;
         let item = batch.sampled.batch;
         let mut shared = lock(&self.shared);
         shared.counters.assemble.items += 1;

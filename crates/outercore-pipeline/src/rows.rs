@@ -28,25 +28,15 @@ impl RowArena {
     }
 
     /// Room for `slots` rows of `width` elements; the pages are taken from the system on first use.
-    ///
-    /// # Errors
-    /// `Unsupported` for a type that is not delivered as `float32`.
-    pub fn new(slots: usize, dtype: DType, width: usize) -> Result<Self> {
-        if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-            return Err(Error::new(
-                outercore_core::ErrorKind::Unsupported,
-                format!("features of type {dtype}, expected float32, float16 or bfloat16"),
-            )
-            .hint("import them with --feature-dtype float32"));
-        }
+    pub fn new(slots: usize, dtype: DType, width: usize) -> Self {
         let words_per_row = Self::slot_bytes(dtype, width).as_usize() / 8;
-        Ok(Self {
+        Self {
             words: bytemuck::allocation::zeroed_vec(slots * words_per_row),
             words_per_row,
             row_bytes: dtype.size() * width,
             width,
             dtype,
-        })
+        }
     }
 
     /// Elements per row.
@@ -72,11 +62,16 @@ impl RowArena {
         }
     }
 
-    /// Writes the row in `slot` to `out` as `float32`.
+    /// Writes the row in `slot` to `out` as `float32`: `float64` is rounded to the nearest, every
+    /// other type arrives exactly.
+    ///
+    /// # Errors
+    /// `Invalid` with the column: a whole number that `float32` does not hold, or a `float64` that
+    /// would become infinite or 0.
     ///
     /// # Panics
     /// If `out` is not one row long.
-    pub fn load(&self, slot: u32, out: &mut [f32]) {
+    pub fn load(&self, slot: u32, out: &mut [f32]) -> Result<()> {
         assert_eq!(out.len(), self.width, "a row of another width");
         let words = self.slot(slot);
         match self.dtype {
@@ -84,12 +79,62 @@ impl RowArena {
                 [f32::from_bits(word as u32), f32::from_bits((word >> 32) as u32)]
             }),
             DType::F16 => Self::unpack::<4>(words, out, |word| {
-                bits16(word).map(|bits| f16::from_bits(bits).to_f32())
+                parts16(word).map(|bits| f16::from_bits(bits).to_f32())
             }),
-            _ => Self::unpack::<4>(words, out, |word| {
-                bits16(word).map(|bits| bf16::from_bits(bits).to_f32())
+            DType::BF16 => Self::unpack::<4>(words, out, |word| {
+                parts16(word).map(|bits| bf16::from_bits(bits).to_f32())
             }),
+            DType::I16 => {
+                Self::unpack::<4>(words, out, |word| parts16(word).map(|b| f32::from(b as i16)));
+            }
+            DType::U16 => Self::unpack::<4>(words, out, |word| parts16(word).map(f32::from)),
+            DType::I8 => {
+                Self::unpack::<8>(words, out, |word| word.to_le_bytes().map(|b| f32::from(b as i8)))
+            }
+            DType::U8 => Self::unpack::<8>(words, out, |word| word.to_le_bytes().map(f32::from)),
+            DType::Bool => Self::unpack::<8>(words, out, |word| {
+                word.to_le_bytes().map(|b| f32::from(u8::from(b != 0)))
+            }),
+            DType::I32 => {
+                return self.narrow::<2, i32>(words, out, |w| [w as i32, (w >> 32) as i32]);
+            }
+            DType::U32 => {
+                return self.narrow::<2, u32>(words, out, |w| [w as u32, (w >> 32) as u32]);
+            }
+            DType::I64 => return self.narrow::<1, i64>(words, out, |w| [w as i64]),
+            DType::U64 => return self.narrow::<1, u64>(words, out, |w| [w]),
+            DType::F64 => return self.narrow::<1, f64>(words, out, |w| [f64::from_bits(w)]),
         }
+        Ok(())
+    }
+
+    /// `unpack` for types that `float32` does not hold whole.
+    fn narrow<const PER_WORD: usize, T: Narrow>(
+        &self,
+        words: &[AtomicU64],
+        out: &mut [f32],
+        split: impl Fn(u64) -> [T; PER_WORD],
+    ) -> Result<()> {
+        let mut fits = true;
+        let places = out.chunks_mut(PER_WORD).zip(words).enumerate();
+        let mut first = None;
+        for (place, (values, word)) in places {
+            for (column, (value, number)) in
+                values.iter_mut().zip(split(word.load(Relaxed))).enumerate()
+            {
+                *value = number.nearest();
+                if fits && !number.fits() {
+                    fits = false;
+                    first = Some((place * PER_WORD + column, number));
+                }
+            }
+        }
+        let Some((column, number)) = first else { return Ok(()) };
+        Err(Error::invalid(format!(
+            "column {column}: {number:?} of type {} does not fit float32",
+            self.dtype
+        ))
+        .hint("scale the features and import them again"))
     }
 
     fn slot(&self, slot: u32) -> &[AtomicU64] {
@@ -115,7 +160,43 @@ impl RowArena {
     }
 }
 
-fn bits16(word: u64) -> [u16; 4] {
+/// A number that `float32` may not hold.
+trait Narrow: Copy + std::fmt::Debug {
+    /// The nearest `float32`.
+    fn nearest(self) -> f32;
+
+    /// Whether that is the same whole number, or a rounded one that is neither infinite nor 0.
+    fn fits(self) -> bool;
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),*) => {$(
+        impl Narrow for $type {
+            fn nearest(self) -> f32 {
+                self as f32
+            }
+
+            fn fits(self) -> bool {
+                self as f32 as i128 == i128::from(self)
+            }
+        }
+    )*};
+}
+
+whole_numbers!(i32, u32, i64, u64);
+
+impl Narrow for f64 {
+    fn nearest(self) -> f32 {
+        self as f32
+    }
+
+    fn fits(self) -> bool {
+        let rounded = self as f32;
+        rounded.is_finite() == self.is_finite() && (rounded == 0.0) == (self == 0.0)
+    }
+}
+
+fn parts16(word: u64) -> [u16; 4] {
     [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16]
 }
 
@@ -123,34 +204,73 @@ fn bits16(word: u64) -> [u16; 4] {
 mod tests {
     use super::*;
 
+    /// What a row of `bytes` is in a batch.
+    fn loaded(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
+        let width = bytes.len() / dtype.size();
+        let arena = RowArena::new(3, dtype, width);
+        arena.store(1, bytes);
+        let mut out = vec![f32::NAN; width];
+        arena.load(2, &mut out)?;
+        assert_eq!(out, vec![0.0; width], "a slot that nothing was stored in");
+        arena.load(1, &mut out)?;
+        Ok(out)
+    }
+
+    fn little_endian<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
+        bytemuck::cast_slice(values)
+    }
+
     #[test]
     fn rows_of_every_width_and_type_come_back() {
-        for width in [1usize, 2, 3, 4, 5, 7, 8, 129] {
+        for width in [1usize, 2, 3, 4, 5, 7, 8, 9, 129] {
             let values: Vec<f32> = (0..width).map(|i| i as f32 - 1.5).collect();
-            let bytes = |dtype| -> Vec<u8> {
-                match dtype {
-                    DType::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-                    DType::F16 => {
-                        values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect()
-                    }
-                    _ => values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect(),
-                }
-            };
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
-                let arena = RowArena::new(3, dtype, width).unwrap();
-                arena.store(1, &bytes(dtype));
-                let mut out = vec![f32::NAN; width];
-                arena.load(1, &mut out);
-                assert_eq!(out, values, "{dtype} width {width}");
-                arena.load(2, &mut out);
-                assert_eq!(out, vec![0.0; width]);
+            let whole: Vec<i64> = (0..width as i64).map(|i| i % 100 - 1).collect();
+            let positive: Vec<u64> = (0..width as u64).map(|i| i % 100).collect();
+            macro_rules! check {
+                ($dtype:ident, $from:expr, $convert:expr) => {{
+                    let stored: Vec<_> = $from.iter().map(|&v| $convert(v)).collect();
+                    let expected: Vec<f32> = $from.iter().map(|&v| v as f32).collect();
+                    let out = loaded(DType::$dtype, little_endian(&stored)).unwrap();
+                    assert_eq!(out, expected, "{} width {width}", DType::$dtype);
+                }};
             }
+            check!(F32, values, |v: f32| v);
+            check!(F16, values, f16::from_f32);
+            check!(BF16, values, bf16::from_f32);
+            check!(F64, values, f64::from);
+            check!(I8, whole, |v| v as i8);
+            check!(I16, whole, |v| v as i16);
+            check!(I32, whole, |v| v as i32);
+            check!(I64, whole, |v: i64| v);
+            check!(U8, positive, |v| v as u8);
+            check!(U16, positive, |v| v as u16);
+            check!(U32, positive, |v| v as u32);
+            check!(U64, positive, |v: u64| v);
+            let flags: Vec<u64> = positive.iter().map(|v| v % 2).collect();
+            check!(Bool, flags, |v| v as u8);
         }
     }
 
     #[test]
-    fn integer_features_are_refused_with_a_hint() {
-        let error = RowArena::new(1, DType::I64, 4).unwrap_err();
-        assert!(error.to_string().contains("--feature-dtype"), "{error}");
+    fn a_number_that_float32_does_not_hold_is_refused_with_its_column() {
+        let refused = |dtype, bytes: &[u8]| loaded(dtype, bytes).unwrap_err().to_string();
+        let beyond = (1i64 << 24) + 1;
+        assert_eq!(
+            refused(DType::I64, little_endian(&[0, 1 << 24, beyond])),
+            "column 2: 16777217 of type int64 does not fit float32"
+        );
+        for message in [
+            refused(DType::I64, little_endian(&[0, i64::MAX])),
+            refused(DType::U64, little_endian(&[0, u64::MAX])),
+            refused(DType::I32, little_endian(&[0, -(beyond as i32)])),
+            refused(DType::U32, little_endian(&[0, u32::MAX])),
+            refused(DType::F64, little_endian(&[0.1, 1e300])),
+            refused(DType::F64, little_endian(&[0.1, 1e-60])),
+        ] {
+            assert!(message.starts_with("column 1: "), "{message}");
+        }
+        let kept = loaded(DType::F64, little_endian(&[0.1, f64::INFINITY, -0.0])).unwrap();
+        assert_eq!(kept, [0.1, f32::INFINITY, -0.0]);
+        assert!(loaded(DType::F64, little_endian(&[f64::NAN])).unwrap()[0].is_nan());
     }
 }

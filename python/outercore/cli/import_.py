@@ -147,7 +147,7 @@ def import_(
     ] = None,
     memory: options.Memory = "1GiB",
     feature_dtype: Annotated[
-        str | None, typer.Option(help="`float32`, `float16` or `bfloat16`; as they are by default.")
+        str | None, typer.Option(help="`float32`, `float16` or `bfloat16`; the file's by default.")
     ] = None,
     allow_nan: Annotated[bool, typer.Option("--allow-nan", help="Accept NaN features.")] = False,
     in_place: Annotated[
@@ -319,6 +319,13 @@ def _import(
 ) -> dict[str, Any]:
     for note in source.notes:
         console.note(note)
+    for array in source.arrays:
+        wide = array.rows.typed and array.rows.dtype.itemsize == 8
+        if array.role == "features" and wide and options.feature_dtype is None:
+            console.note(
+                f"features stay {array.rows.dtype}; `--feature-dtype float32` would halve what "
+                "training reads"
+            )
     return import_graph(source, out, options, progress)
 
 

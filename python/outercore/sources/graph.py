@@ -157,7 +157,7 @@ def _feed(importer: Importer, array: NodeArray, options: ImportOptions, progress
     rows = array.rows
     described: dict[str, Any] = {"allow_nan": options.allow_nan}
     if array.role == "features":
-        described["dtype"] = options.feature_dtype
+        described["dtype"] = options.feature_dtype or (None if rows.typed else "float32")
     if array.role == "labels":
         described["task"] = options.task
     if rows.path is not None:

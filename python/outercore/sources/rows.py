@@ -40,6 +40,8 @@ class RowSource:
     """A `.npy` file that holds exactly this, for the core to read by itself."""
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
+    typed: bool = True
+    """Whether the file says the type of its numbers; text does not."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ def table_rows(
                 rows[np.isnan(rows)] = reading.fill
             yield rows[:, 0].copy() if width is None else rows
 
-    return RowSource(str(spec), dtype, width, count, chunks, notes=notes)
+    typed = not hasattr(table, "file")
+    return RowSource(str(spec), dtype, width, count, chunks, notes=notes, typed=typed)
 
 
 def common_type(

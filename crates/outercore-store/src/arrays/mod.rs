@@ -140,7 +140,7 @@ impl ArraySpec {
             numbers: None,
         };
         match (&self.target, row_shape) {
-            (Target::Features, [] | [_]) => Ok(matrix(self.float_to_store(from)?, vec![columns])),
+            (Target::Features, [] | [_]) => Ok(matrix(self.type_to_store(from)?, vec![columns])),
             (Target::Features, _) => Err(wrong("[nodes, features]")),
             (Target::Labels, [] | [_]) => self.plan_labels(from, columns, wrong),
             (Target::Labels, _) => Err(wrong("[nodes] or [nodes, labels]")),
@@ -156,8 +156,7 @@ impl ArraySpec {
             (Target::Split(_), _) => Err(wrong("[ids], or [nodes] booleans")),
             (Target::Names(_), _) => Ok(matrix(from, row_shape.to_vec())),
             (Target::Node(_) | Target::Edge(_), _) => {
-                let to = if self.dtype.is_some() { self.float_to_store(from)? } else { from };
-                Ok(matrix(to, row_shape.to_vec()))
+                Ok(matrix(self.type_to_store(from)?, row_shape.to_vec()))
             }
         }
     }
@@ -196,10 +195,10 @@ impl ArraySpec {
         })
     }
 
-    fn float_to_store(&self, from: DType) -> Result<DType> {
-        let stored = [DType::F32, DType::F16, DType::BF16];
-        let to = self.dtype.unwrap_or(if stored.contains(&from) { from } else { DType::F32 });
-        if stored.contains(&to) || to == from && self.target != Target::Features {
+    /// The type asked for, else the file's own.
+    fn type_to_store(&self, from: DType) -> Result<DType> {
+        let to = self.dtype.unwrap_or(from);
+        if to == from || [DType::F32, DType::F16, DType::BF16].contains(&to) {
             return Ok(to);
         }
         Err(Error::invalid(format!("cannot store {to}, expected float32, float16 or bfloat16"))
