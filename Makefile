@@ -60,7 +60,7 @@ test-rust: setup ## Rust tests, documentation examples included
 
 .PHONY: test-python
 test-python: setup ## Python tests, documentation examples included
-	$(BIN)/pytest tests/python
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile tests/python
 	$(BIN)/pytest --doctest-modules python/outercore
 
 .PHONY: bench
