@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import outercore as oc
+from outercore.sources.edge_arrays import EdgeChoice
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 
@@ -87,3 +88,14 @@ def test_a_value_that_float32_cannot_hold_stops_the_batch_with_its_place(
     again.mkdir()
     with pytest.raises(oc.InvalidError, match="float32"):
         imported(again, values, feature_dtype="float32")
+
+
+def test_weights_of_files_of_two_types_are_refused_where_the_common_one_rounds(
+    tmp_path: Path,
+) -> None:
+    paths = [tmp_path / "whole.csv", tmp_path / "fractions.csv"]
+    paths[0].write_text(f"src,dst,w\n0,1,3\n1,2,{2**53 + 1}\n")
+    paths[1].write_text("src,dst,w\n2,3,0.5\n")
+    inputs = Inputs(edges=tuple(map(str, paths)), edge_values=EdgeChoice(weight="w"))
+    with pytest.raises(oc.InvalidError, match=r"`w`: row 1: 9007199254740993 would change"):
+        import_graph(open_inputs(inputs), tmp_path / "graph")

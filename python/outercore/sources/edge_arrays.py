@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import Reading, RowSource, open_rows
-from outercore.sources.table import FileSpec
+from outercore.sources.table import FileSpec, exactly
 
 WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 """The edge arrays that options make; in a batch they are `edge_weight` and so on."""
@@ -93,13 +93,16 @@ def _columns(
 
     def rows(mirrored: bool) -> RowSource:
         def chunks() -> Iterator[NDArray[Any]]:
+            first = 0
             for one in values:
                 for chunk in one.chunks(mirrored):
-                    part = chunk.astype(dtype, copy=False)
+                    part = exactly(chunk, dtype, named, first)
+                    first += len(part)
                     yield np.ascontiguousarray(part[:, 0]) if width is None else part
 
-        named = ", ".join(f"`{column}`" for column in columns)
-        return RowSource(f"edge columns {named}", dtype, width, None, chunks)
+        listed = ", ".join(f"`{column}`" for column in columns)
+        named = f"edge columns {listed}"
+        return RowSource(named, dtype, width, None, chunks)
 
     return rows
 

@@ -14,7 +14,7 @@ from outercore.sources.edges import npz_edges, text_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.npz import member_names, open_member
 from outercore.sources.rows import RowSource, npz_rows
-from outercore.sources.table import FileSpec
+from outercore.sources.table import FileSpec, exactly
 from outercore.sources.text import TextFile, TextOptions
 
 _SPLITS = ("train", "valid", "test")
@@ -98,8 +98,10 @@ def _numbers(path: Path) -> RowSource:
     width = file.width
 
     def chunks() -> Iterator[NDArray[np.float32]]:
+        first = 0
         for rows in file.floats(list(range(width))):
-            yield rows.astype(np.float32)
+            yield exactly(rows, np.dtype(np.float32), str(path), first)
+            first += len(rows)
 
     return RowSource(str(path), np.dtype(np.float32), width, None, chunks)
 
