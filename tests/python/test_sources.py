@@ -501,3 +501,11 @@ def test_names_are_looked_up_in_the_libraries(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(UnsupportedError, match="package `ogb` is not installed"):
         open_inputs(Inputs(("ogb:ogbn-arxiv",)))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "node\n"])
+def test_a_table_without_rows_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidError, match=r"file `.*train\.csv`: no rows"):
+        open_split(f"train={path}")

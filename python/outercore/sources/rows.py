@@ -74,8 +74,8 @@ def open_rows(
     A table with a column of ids is put into the order of the nodes; `absent` is what a node
     without a row gets, `None` refuses the file.
 
-    Errors: `NotFoundError` for the file or column, `InvalidError` for a type that holds no
-    numbers.
+    Errors: `NotFoundError` for the file or column, `InvalidError` for a table without rows, or of
+    a type that holds no numbers.
     """
     spec = text if isinstance(text, FileSpec) else FileSpec.parse(text)
     reading = reading or Reading()
@@ -91,6 +91,8 @@ def open_rows(
             "packed: .gz, .zst, .xz, .bz2)"
         )
     table = open_table(spec, reading.text)
+    if table.rows == 0:
+        raise InvalidError(f"file `{spec.path}`: no rows\nhint: is it the right file?")
     return table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
 
 
