@@ -189,10 +189,18 @@ class NodeValues:
 
     NPY holds the values alone, in the order in which they come. A table has a column `id`, with the
     node's name where the data set has names, and `value`, or `value_0`, `value_1`, ... of several.
+    Values that are nodes themselves (`of_nodes`) have names there, too, and none for -1.
     """
 
     def __init__(
-        self, path: Path, file: BinaryIO, graph: Graph, shape: tuple[int, ...], dtype: np.dtype[Any]
+        self,
+        path: Path,
+        file: BinaryIO,
+        graph: Graph,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        of_nodes: bool = False,
     ) -> None:
         self._path, self._file, self._shape = path, file, shape
         self._dtype = dtype
@@ -203,7 +211,9 @@ class NodeValues:
             return
         self._names = names_of_nodes(graph)
         ids = pa.int64() if self._names is None else pa.large_string()
-        columns = [("id", ids), *((name, pa.from_numpy_dtype(dtype)) for name in self._columns)]
+        self._of_nodes = of_nodes and self._names is not None
+        kind = pa.large_string() if self._of_nodes else pa.from_numpy_dtype(dtype)
+        columns = [("id", ids), *((name, kind) for name in self._columns)]
         self._table = TableWriter(path, file, pa.schema(columns))
 
     def append(self, ids: NDArray[np.int64], values: NDArray[Any]) -> None:
@@ -215,6 +225,8 @@ class NodeValues:
             return
         named = ids if self._names is None else arrow_names_of(self._names, ids)
         parts = [values] if values.ndim == 1 else list(values.T)
+        if self._of_nodes:
+            parts = [self._nodes(part) for part in parts]
         self._table.append({"id": named, **dict(zip(self._columns, parts, strict=True))})
 
     def close(self) -> None:
@@ -230,6 +242,11 @@ class NodeValues:
             with suppress(OSError):
                 self._table.close()
 
+    def _nodes(self, ids: NDArray[Any]) -> pa.Array:
+        assert self._names is not None
+        names = arrow_names_of(self._names, np.maximum(ids, 0).astype(np.int64))
+        return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
+
     @property
     def _columns(self) -> list[str]:
         if len(self._shape) == 1:
@@ -239,7 +256,12 @@ class NodeValues:
 
 @contextmanager
 def node_values(
-    path: Path, graph: Graph, shape: tuple[int, ...], dtype: DTypeLike
+    path: Path,
+    graph: Graph,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    *,
+    of_nodes: bool = False,
 ) -> Iterator[NodeValues]:
     """A file of values of nodes to fill within the block; see `NodeValues`.
 
@@ -247,7 +269,7 @@ def node_values(
     Errors: as `whole_file`.
     """
     with whole_file(path) as file:
-        writer = NodeValues(path, file, graph, shape, np.dtype(dtype))
+        writer = NodeValues(path, file, graph, shape, np.dtype(dtype), of_nodes=of_nodes)
         try:
             yield writer
         except BaseException:
@@ -256,9 +278,11 @@ def node_values(
         writer.close()
 
 
-def write_node_values(path: Path, graph: Graph, values: NDArray[Any]) -> None:
-    """Writes a value, or a row, of each node, some at a time; see `node_values`."""
-    with node_values(path, graph, values.shape, values.dtype) as file:
+def write_node_values(
+    path: Path, graph: Graph, values: NDArray[Any], *, of_nodes: bool = False
+) -> None:
+    """Writes a value, or a row, of each node, some at a time; see `NodeValues`."""
+    with node_values(path, graph, values.shape, values.dtype, of_nodes=of_nodes) as file:
         for first, block in blocks(values):
             file.append(np.arange(first, first + len(block)), block)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,46 @@ def test_results_give_the_names_back(files: Path, outcome: Any) -> None:
     with open("d.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["id"] for row in rows} == {"ann", "bob", "carol", _BIG}
+
+
+def test_algorithms_take_and_show_nodes_by_name(files: Path, outcome: Any) -> None:
+    assert outcome("import", files / "edges.csv", "--ids", "dictionary", "--out", "g")[0] == 0
+    code, printed, told = outcome("run", "bfs", "g", "--source", _BIG, "--out", "bfs.csv")
+    assert code == 0, told
+    assert f"\n  {_BIG}  0\n" in printed
+    hops = dict(csv.reader(Path("bfs.csv").read_text().splitlines()))
+    assert hops == {"id": "value", _BIG: "0", "ann": "1", "bob": "2", "carol": "3"}
+    # Values that are nodes have names, too.
+    walk = ("--source", _BIG, "--result", "predecessors", "--out", "before.csv")
+    assert outcome("run", "bfs", "g", *walk)[0] == 0
+    before = dict(csv.reader(Path("before.csv").read_text().splitlines()))
+    assert before == {"id": "value", _BIG: "", "ann": _BIG, "bob": "ann", "carol": "bob"}
+    assert outcome("run", "wcc", "g", "--out", "wcc.parquet")[0] == 0
+    assert set(pq.read_table("wcc.parquet")["value"].to_pylist()) == {"ann"}
+    code, _, told = outcome("run", "sssp", "g", "--source", "an")
+    assert code == 1
+    assert "entity `an` is not in the data set" in told
+    ranks = [
+        outcome("run", "pagerank", "g", "--personalization", nodes, "--json")
+        for nodes in ("ann,bob", "ann")
+    ]
+    assert all(code == 0 for code, _, _ in ranks)
+    assert json.loads(ranks[0][1])["top"] != json.loads(ranks[1][1])["top"]
+
+
+def test_embeddings_of_named_nodes_are_asked_by_name(files: Path, outcome: Any) -> None:
+    assert outcome("import", files / "edges.csv", "--ids", "dictionary", "--out", "g")[0] == 0
+    assert outcome("embed", "g", "--dim", "4", "--epochs", "1", "--out", "rows")[0] == 0
+    code, printed, told = outcome("embedding", "neighbours", "rows", "ann")
+    assert code == 0, told
+    assert {line.split()[0] for line in printed.splitlines()} == {"ann", "bob", "carol", _BIG}
+    # The rows of a data set with a node more begin where these ended.
+    with (files / "edges.csv").open("a") as file:
+        file.write("eve,ann,1\n")
+    assert outcome("import", files / "edges.csv", "--ids", "dictionary", "--out", "more")[0] == 0
+    again = ("--dim", "4", "--epochs", "1", "--from", "rows", "--out", "more-rows")
+    code, _, told = outcome("embed", "more", *again)
+    assert code == 0, told
 
 
 def test_sparse_numbers_of_parquet_keep_their_order(tmp_path: Path, outcome: Any) -> None:

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from outercore import record as records
 from outercore.cli import console, options
+from outercore.cli.run_largest import COMPONENTS
 from outercore.cli.run_output import described, plan_rows, show, tell_lost
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
 from outercore.graph import Graph
-from outercore.outputs import VALUES, check_output, write_node_values
+from outercore.outputs import VALUES, check_output, names_of_nodes, write_node_values
 from outercore.storage import missing_file
 
 algorithms = typer.Typer(
@@ -233,7 +234,7 @@ def bfs(
         outercore run bfs papers --source 3 --out levels.npy
     """
     return {
-        "source": _source(source),
+        "source": _Nodes("--source", source),
         "direction": direction,
         "cutoff": cutoff,
         "result": result,
@@ -257,7 +258,7 @@ def sssp(
         outercore run sssp roads --source 3 --weights length
     """
     return {
-        "source": _source(source),
+        "source": _Nodes("--source", source),
         "weights": weights,
         "direction": direction,
         "cutoff": cutoff,
@@ -325,7 +326,7 @@ def betweenness(
         outercore run betweenness papers --samples 32
     """
     return {
-        "sources": None if sources is None else _nodes("--sources", sources),
+        "sources": None if sources is None else _Nodes("--sources", sources),
         "samples": samples,
         "seed": seed,
         "weights": weights,
@@ -350,7 +351,7 @@ def closeness(
         outercore run closeness papers --nodes 3,17
     """
     return {
-        "nodes": None if nodes is None else _nodes("--nodes", nodes),
+        "nodes": None if nodes is None else _Nodes("--nodes", nodes),
         "direction": direction,
         "improved": improved,
     }
@@ -457,6 +458,7 @@ def degrees(
 def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
     from outercore import analytics
 
+    chosen = _with_ids(chosen, job.data_set)
     shared: dict[str, Any] = {
         "memory": job.memory,
         "threads": job.threads,
@@ -486,6 +488,10 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         check_output(job.out, VALUES, option="--out", overwrite=job.overwrite)
     if job.profile is not None:
         check_output(job.profile, (".json",), option="--profile", overwrite=True)
+    before_each = chosen.get("result") == "predecessors"
+    if before_each:
+        # A node is no amount: none of them is the largest.
+        job = replace(job, top=0)
     told = {**shared, "buffering": job.buffering}
     with _record_directory(algorithm, job) as directory:
         with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
@@ -501,7 +507,8 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             )
         tell_lost(done)
         if job.out is not None:
-            write_node_values(job.out, Graph(job.data_set), done.values)
+            of_nodes = algorithm in COMPONENTS or before_each
+            write_node_values(job.out, Graph(job.data_set), done.values, of_nodes=of_nodes)
         if checkpoint is not None:
             # Not before the values are where they were wanted.
             analytics.forget_checkpoint(checkpoint)
@@ -584,20 +591,42 @@ def _reads(path: Path) -> list[int]:
         ) from None
 
 
-def _nodes(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidError(f"{option}: expected nodes such as `3,17`, found `{text}`") from None
+@dataclass(frozen=True)
+class _Nodes:
+    """Nodes as an option lists them: by name where the data set has names, else by id."""
+
+    option: str
+    text: str
+
+    def ids(self, graph: Graph) -> list[int]:
+        """Errors: `NotFoundError` for a name that is not there."""
+        parts = self.text.split(",")
+        names = names_of_nodes(graph)
+        if names is not None:
+            whole = names.find(self.text)
+            return [names.id(part) for part in parts] if whole is None else [whole]
+        try:
+            return [int(part) for part in parts]
+        except ValueError:
+            raise InvalidError(
+                f"{self.option}: expected nodes such as `3,17`, found `{self.text}`"
+            ) from None
 
 
-def _source(text: str) -> int | list[int]:
-    nodes = _nodes("--source", text)
-    return nodes[0] if len(nodes) == 1 else nodes
+def _with_ids(chosen: dict[str, Any], data_set: Path) -> dict[str, Any]:
+    """What an algorithm takes, with the ids of the nodes that options name."""
+    found = dict(chosen)
+    for name, value in chosen.items():
+        if isinstance(value, _Nodes):
+            ids = value.ids(Graph(data_set))
+            one = name == "source" and len(ids) == 1
+            found[name] = dict.fromkeys(ids, 1.0) if name == "personalization" else ids
+            found[name] = ids[0] if one else found[name]
+    return found
 
 
-def _teleport(text: str | None) -> NDArray[Any] | dict[int, float] | None:
-    """A teleport vector from a file, or from nodes that are all alike."""
+def _teleport(text: str | None) -> NDArray[Any] | _Nodes | None:
+    """A teleport vector from a file, or nodes that are all alike."""
     if text is None:
         return None
     if text.endswith(".npy"):
@@ -606,4 +635,4 @@ def _teleport(text: str | None) -> NDArray[Any] | dict[int, float] | None:
         except (OSError, ValueError) as error:
             raise InvalidError(f"--personalization: `{text}`: {error}") from None
         return weights
-    return dict.fromkeys(_nodes("--personalization", text), 1.0)
+    return _Nodes("--personalization", text)

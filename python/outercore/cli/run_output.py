@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from outercore.cli import console
 from outercore.cli.run_largest import COMPONENTS, largest
+from outercore.graph import Graph
+from outercore.outputs import names_of_nodes
 from outercore.sizes import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -27,8 +31,14 @@ def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
     }
 
 
-def _shown(done: Any, job: Job) -> list[tuple[int, float]]:
-    return largest(done.algorithm, done.values, job.top, parse_size(job.memory))
+def _shown(done: Any, job: Job) -> list[tuple[int | str, float]]:
+    """The largest, by the names of nodes where they have some."""
+    found = largest(done.algorithm, done.values, job.top, parse_size(job.memory))
+    names = names_of_nodes(Graph(job.data_set))
+    if names is None:
+        return [*found]
+    texts = names.names(np.array([node for node, _ in found], np.int64))
+    return [(text, value) for text, (_, value) in zip(texts, found, strict=True)]
 
 
 def show(done: Any, job: Job, record: Path | None) -> None:
@@ -66,7 +76,7 @@ def show(done: Any, job: Job, record: Path | None) -> None:
         named = done.algorithm in COMPONENTS
         console.table(
             "largest, by smallest node" if named else "largest, by node",
-            [(f"{node}", _number(value) + (" nodes" if named else "")) for node, value in nodes],
+            [(str(node), _number(value) + (" nodes" if named else "")) for node, value in nodes],
         )
 
 

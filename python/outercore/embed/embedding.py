@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from outercore.embed.predict import Predictions
 
 Kind = Literal["entities", "relations"]
+Named = Literal["entity", "relation"]
 DESCRIPTION = "embedding.json"
 VERSION = 1
 BLOCK_BYTES = 8 << 20
@@ -186,7 +187,7 @@ class Embedding:
                 "hint: say by `--data` (of `embed`: `--from-data`) where it is now"
             ) from None
         self._require_same("entities", graph.num_nodes, self.num_entities, graph)
-        if has_names(graph):
+        if has_names(graph, "relation"):
             self._require_same("relations", len(graph.relations), self.num_relations, graph)
         expected = self.description.get("fingerprint")
         if expected and expected != EmbedDirectory.identity_of(graph):
@@ -210,7 +211,7 @@ class Embedding:
 
     @property
     def named(self) -> bool:
-        """Whether entities and relations have names; ids stand for themselves otherwise."""
+        """Whether entities have names; ids stand for themselves otherwise."""
         return has_names(self.graph)
 
     def entity_ids(
@@ -295,10 +296,10 @@ class Embedding:
         return export(self, Path(path), **options)
 
     def _ids(
-        self, wanted: str | int | Iterable[str | int], kind: str, count: int, *, by_id: bool
+        self, wanted: str | int | Iterable[str | int], kind: Named, count: int, *, by_id: bool
     ) -> NDArray[np.int64]:
         items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
-        if not by_id and self.named:
+        if not by_id and has_names(self.graph, kind):
             return self._dictionary(kind).ids(items)
         ids = np.empty(len(items), np.int64)
         for place, item in enumerate(items):
@@ -310,13 +311,13 @@ class Embedding:
                 raise InvalidError(f"{kind} {item}: expected 0 to {count - 1}") from None
         return self._checked(ids, kind, count)
 
-    def _names(self, ids: ArrayLike, kind: str) -> list[str]:
-        if self.named:
+    def _names(self, ids: ArrayLike, kind: Named) -> list[str]:
+        if has_names(self.graph, kind):
             return self._dictionary(kind).names(ids)
         count = self.num_entities if kind == "entity" else self.num_relations
         return [str(number) for number in self._checked(ids, kind, count).tolist()]
 
-    def _dictionary(self, kind: str) -> Names:
+    def _dictionary(self, kind: Named) -> Names:
         return self.graph.entities if kind == "entity" else self.graph.relations
 
     def _checked(self, ids: ArrayLike, kind: str, count: int | None = None) -> NDArray[np.int64]:
@@ -375,9 +376,9 @@ def scoring(module: str, name: str) -> Callable[..., Any]:
     return function
 
 
-def has_names(graph: Graph) -> bool:
-    """Whether a data set has names for its entities."""
-    return "names/entity.offsets" in graph.arrays
+def has_names(graph: Graph, kind: Named = "entity") -> bool:
+    """Whether a data set has names; those of relations are a knowledge graph's alone."""
+    return f"names/{kind}.offsets" in graph.arrays
 
 
 def _described(path: Path) -> dict[str, Any]:

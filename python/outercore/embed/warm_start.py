@@ -60,11 +60,11 @@ class WarmStart:
         """
         _require_same_model(embedding, model)
         self._embedding = embedding
-        old, named = embedding.graph, has_names(graph)
+        old = embedding.graph
         self._entities = match(
             "entities",
             old.entities if embedding.named else embedding.num_entities,
-            graph.entities if named else graph.num_nodes,
+            graph.entities if has_names(graph) else graph.num_nodes,
         )
         self.entities = Matched.of(self._entities, embedding.num_entities)
         if not self.entities.known:
@@ -74,8 +74,8 @@ class WarmStart:
             )
         relations = match(
             "relations",
-            old.relations if embedding.named else embedding.num_relations,
-            graph.relations if named else embedding.num_relations,
+            old.relations if has_names(old, "relation") else embedding.num_relations,
+            graph.relations if has_names(graph, "relation") else embedding.num_relations,
         )
         self.matched_relations = Matched.of(relations, embedding.num_relations)
         self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
