@@ -17,6 +17,9 @@ from outercore.sizes import format_size, parse_size
 if TYPE_CHECKING:
     from outercore.cli.run_ import Job
 
+_WHOLE = 2**53
+"""Up to here float64 holds every whole number."""
+
 
 def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
     """A finished run as JSON has it."""
@@ -67,6 +70,8 @@ def show(done: Any, job: Job, record: Path | None) -> None:
     rows += [] if record is None else [("record", str(record))]
     facts = [row for row in console.flat(done.facts) if row[1] != "none"]
     console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
+    if (done.facts.get("farthest") or 0) > _WHOLE:
+        console.note("warning: lengths beyond 2^53 are rounded: they are added as float64")
     if done.profile is not None:
         console.data("")
         console.table("what the run held, by group", _classes(done.profile))
