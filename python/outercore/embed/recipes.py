@@ -1,6 +1,6 @@
 """Configurations that were measured, by name. Needs no PyTorch.
 
-A recipe is chosen on the validation split only. `docs/benchmarks.md` has what each reaches, and
+A recipe is chosen on the validation split only. `docs/benchmarks` has what each reaches, and
 `benchmarks/run.py embed-quality` trains them all again.
 """
 
