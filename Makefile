@@ -64,7 +64,7 @@ test-python: setup ## Python tests, documentation examples included
 	$(BIN)/pytest --doctest-modules python/outercore
 
 .PHONY: bench
-bench: setup ## Measure the figures of docs/benchmarks.md again (long)
+bench: setup ## Measure the figures of docs/benchmarks again (long)
 	$(BIN)/python benchmarks/run.py
 
 .PHONY: format

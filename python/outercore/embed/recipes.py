@@ -1,7 +1,7 @@
 """Configurations that were measured, by name. Needs no PyTorch.
 
-A recipe is chosen on the validation split only. `docs/benchmarks.md` has what each reaches, and
-`benchmarks/run.py embed-quality` trains them all again.
+A recipe is chosen on the validation split only. What each reaches is in
+`docs/benchmarks/embedding.md`; `benchmarks/run.py embed-quality` trains them all again.
 """
 
 from __future__ import annotations
