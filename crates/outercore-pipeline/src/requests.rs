@@ -38,6 +38,8 @@ pub struct RequestConfig {
     pub features: Option<String>,
     /// Neighbours per node and hop; -1 means all.
     pub fan_outs: Vec<i64>,
+    /// Draw neighbours with replacement.
+    pub replace: bool,
     /// Most nodes that one request may ask for.
     pub most_nodes: u64,
     /// What is delivered of degrees.
@@ -99,6 +101,7 @@ impl Requests {
         let degree_bytes = if config.degrees == Degrees::None { 0 } else { 4 * nodes };
         let loader = LoaderConfig {
             fan_outs: config.fan_outs.clone(),
+            replace: config.replace,
             batch_size: config.most_nodes,
             // Trial batches of nodes from everywhere.
             shuffle: true,

@@ -13,6 +13,7 @@ fn config(memory: Bytes) -> RequestConfig {
     RequestConfig {
         features: Some("nodes/node/x".into()),
         fan_outs: vec![4, 3],
+        replace: false,
         most_nodes: 8,
         degrees: Degrees::None,
         memory,
@@ -50,8 +51,7 @@ fn requests_get_what_the_naive_sampler_gives_alone_or_together_within_any_budget
             let together = answered(&mut requests, seed, &asked);
             for (nodes, found) in asked.iter().zip(together) {
                 let stream = Stream::new(seed, 0);
-                let expected =
-                    naive_sample(&graph, stream, 0, nodes, &[Some(4), Some(3)], false);
+                let expected = naive_sample(&graph, stream, 0, nodes, &[Some(4), Some(3)], false);
                 let rows: Vec<f32> =
                     expected.nodes.iter().flat_map(|&node| common::feature_row(node)).collect();
                 assert_eq!((&found.0, &found.1), (&expected.nodes, &rows));

@@ -25,6 +25,7 @@ from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
+from outercore.cli.serve import serve
 from outercore.cli.system_errors import explained
 from outercore.cli.too_little import with_memory
 from outercore.cli.train import train
@@ -65,6 +66,7 @@ app.add_typer(plan, name="plan")
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
 app.command("export-model", no_args_is_help=True)(export_model)
+app.command("serve", no_args_is_help=True)(serve)
 app.command("embed", no_args_is_help=True)(embed)
 app.add_typer(embedding, name="embedding")
 app.command("tune", no_args_is_help=True)(tune)
