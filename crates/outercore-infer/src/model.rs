@@ -188,7 +188,7 @@ impl Model {
                     continue;
                 }
                 for (most, &value) in row.iter_mut().zip(state) {
-                    // States are not below 0, where the sums begin; NaN stays.
+                    // Rows begin at 0, and no state is below it; NaN stays.
                     if *most < value || value.is_nan() {
                         *most = value;
                     }
