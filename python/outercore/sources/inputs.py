@@ -62,6 +62,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     named = {array.name for array in from_edges}
     own = [array for array in source.edge_arrays if array.name not in named]
     notes = [
+        *source.notes,
         *(note for edges in source.edges for note in edges.notes),
         *(note for array in given for note in array.rows.notes),
         *notes,
@@ -97,9 +98,18 @@ def _edges(inputs: Inputs) -> GraphSource:
         return open_named(first, split=inputs.ogb_split)
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
+    if inputs.ogb_split is not None:
+        raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
     kind = cast(EdgeFormat, inputs.format)
     shape = cast("EdgeShape | None", inputs.edge_shape)
     return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+
+
+def require_once(option: str, names: list[str]) -> None:
+    """Errors: `InvalidError` for a name that comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
 
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
@@ -115,12 +125,12 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         if not equals or not name:
             raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
         arrays.append(NodeArray("array", name, open_rows(file, reading)))
+    require_once("--array", [array.name for array in arrays if array.role == "array"])
     if inputs.splits is not None:
-        arrays.extend(NodeArray("split", name, rows) for name, rows in open_splits(inputs.splits))
+        found = open_splits(inputs.splits, reading)
+        arrays.extend(NodeArray("split", name, rows) for name, rows in found)
     single = [open_split(text, reading) for text in inputs.split]
-    for name, count in Counter(name for name, _ in single).items():
-        if count > 1:
-            raise InvalidError(f"--split: `{name}` is given {count} times, expected once")
+    require_once("--split", [name for name, _ in single])
     for name, rows in single:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))
