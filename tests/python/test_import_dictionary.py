@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
@@ -64,32 +62,6 @@ def test_results_give_the_names_back(files: Path, outcome: Any) -> None:
     with open("d.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["id"] for row in rows} == {"ann", "bob", "carol", _BIG}
-
-
-def test_sparse_numbers_of_parquet_keep_their_order(tmp_path: Path, outcome: Any) -> None:
-    sources, targets = [10**18, 7, 10**18], [7, 123456789012, 123456789012]
-    pq.write_table(pa.table({"src": sources, "dst": targets}), tmp_path / "e.parquet")
-    code, _, told = outcome("import", tmp_path / "e.parquet", "--ids", "dictionary", "--out", "g")
-    assert code == 0, told
-    graph = oc.open("g")
-    assert graph.entities.names() == ["7", "123456789012", str(10**18)]
-    assert edges_by_id(graph) == [[2, 0], [0, 1], [2, 1]]
-
-
-def test_what_needs_ids_is_refused_without_them(files: Path, outcome: Any) -> None:
-    (files / "rows.csv").write_text("a,b\n1,2\n3,4\n5,6\n7,8\n")
-    for more, message in (
-        (["--features", files / "rows.csv"], "no column of ids"),
-        (["--nodes", 7], "the dictionary counts the nodes"),
-        (["--labels", f"{files / 'users.csv'}:size"], "no column `size`"),
-    ):
-        code, _, told = outcome(
-            "import", files / "edges.csv", "--ids", "dictionary", *more, "--out", "g"
-        )
-        assert code == 1
-        assert message in told
-        assert not Path("g/graph.json").exists()
-    assert not list(Path().glob(".*names"))
 
 
 def test_a_dictionary_of_other_edges_that_was_left_behind_is_not_taken(
