@@ -1,5 +1,5 @@
 """Every file of the lists in `tests/cases/imports/` is understood exactly, or refused with its
-reason."""
+reason; and every row of the guides' tables has such files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import outercore as oc
 from case_files import DIRECTORY, Case, array_of, cases, write_files
 from outercore.errors import OutercoreError
 
+GUIDES = Path(__file__).parents[2] / "docs/guides"
 LISTS = sorted(path.stem for path in DIRECTORY.glob("*.json"))
 ALL = [(name, case) for name in LISTS for case in cases(name)]
 _ARRAYS = {
@@ -132,6 +133,34 @@ def taken_from_pyg(case: Case, out: Path) -> tuple[int, str, str]:
     except OutercoreError as error:
         return 1, "", str(error)
     return 0, "{}", ""
+
+
+def rows_of(guide: str) -> dict[str, str]:
+    """The first and the last cell of the tables that say what is refused."""
+    found, is_such = {}, False
+    for line in (GUIDES / guide).read_text("utf-8").splitlines():
+        if not line.startswith("|"):
+            is_such = False
+            continue
+        cells = [cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")]
+        if cells[-1] == "what is refused":
+            is_such = True
+        elif is_such and not cells[0].startswith("---"):
+            found[cells[0].partition(" (")[0].replace("`", "")] = cells[-1]
+    return found
+
+
+@pytest.mark.parametrize("guide", ["import.md", "knowledge-graphs.md"])
+def test_every_row_of_a_table_has_cases_and_every_case_has_a_row(guide: str) -> None:
+    is_triples = guide == "knowledge-graphs.md"
+    listed = [case for name, case in ALL if (name == "triples") == is_triples]
+    taken = {case["row"] for case in listed if "refused" not in case}
+    refused = {case["row"] for case in listed if "refused" in case}
+    rows = rows_of(guide)
+    assert rows
+    # Nothing is taken of the last row of the inputs.
+    assert {row for row in rows if row != "files of other tools"} == taken
+    assert {row for row, what in rows.items() if what} == refused
 
 
 def test_the_name_of_a_case_is_its_own() -> None:
