@@ -97,3 +97,19 @@ def test_a_folder_of_the_user_in_the_place_of_the_dictionary_is_left_alone(
     assert code == 1
     assert "notes.txt" in told
     assert mine.read_text() == "mine"
+
+
+def test_edges_by_names_are_mapped_and_never_read_whole(
+    files: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any, name: str) -> None:
+        raise AssertionError(f"`{name}` would be read into memory, whatever the budget")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(oc.Graph, "array", refuse)
+        code, _, told = outcome(
+            *("import", files / "edges.csv", "--ids", "dictionary"),
+            *("--labels", f"{files / 'users.csv'}:label", "--out", "g"),
+        )
+    assert code == 0, told
+    assert named_edges(oc.open("g")) == [["ann", "bob"], ["bob", "carol"], [_BIG, "ann"]]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import outercore
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
+from outercore.mapped import blocks, forget, mapped
 from outercore.sources.columns import NodeColumns, edge_columns, id_column, node_columns
 from outercore.sources.edge_arrays import edge_arrays
 from outercore.sources.edges import EdgeSource, pushed, stamp, table_values
@@ -116,7 +117,7 @@ class NamedInputs:
         return self._source(outercore.open(self._place))
 
     def _source(self, names: Any) -> GraphSource:
-        triples = names.array("triples/train")
+        triples = _array(names, "triples/train")
         edges: list[EdgeSource] = []
         first = 0
         for spec, table in self._edges:
@@ -152,7 +153,7 @@ class NamedInputs:
     def _node_arrays(self, names: Any) -> list[NodeArray]:
         found, first = [], 0
         for rows in self._rows:
-            ids = names.array("triples/valid")[first : first + rows.table.rows, 0]
+            ids = _array(names, "triples/valid")[first : first + rows.table.rows, 0]
             first += len(ids)
             if rows.role == "split":
                 found.append(NodeArray("split", rows.name, _ids(rows, ids)))
@@ -316,11 +317,17 @@ def _one_name(rows: int) -> Names:
     return np.arange(rows + 1, dtype=np.int64), np.full(rows, ord("e"), np.uint8)
 
 
+def _array(names: Any, key: str) -> NDArray[Any]:
+    """An array of the dictionary's own data set, which may be larger than memory."""
+    return mapped(names.root, names.arrays[key])
+
+
 def _pairs(triples: NDArray[np.int64]) -> Any:
     def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         for first in range(0, len(triples), _CHUNK):
             part = np.asarray(triples[first : first + _CHUNK])
             yield np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 2])
+            forget(triples)
 
     return batches
 
@@ -331,25 +338,26 @@ def _sliced(ids: NDArray[np.int64]) -> Any:
     def batches(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         first = 0
         for (names,) in table.texts([key]):
-            yield np.asarray(ids[first : first + len(names)])
+            yield np.array(ids[first : first + len(names)])
             first += len(names)
+            forget(ids)
 
     return batches
 
 
 def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
     def chunks() -> Iterator[NDArray[np.int64]]:
-        for first in range(0, len(ids), _CHUNK):
-            yield np.array(ids[first : first + _CHUNK])
+        for _, block in blocks(ids, _CHUNK):
+            yield np.array(block)
 
     return RowSource(str(rows.spec), np.dtype(np.int64), None, len(ids), chunks)
 
 
 def _stored(names: Any, key: str) -> RowSource:
-    values = names.array(key)
+    values = _array(names, key)
 
     def chunks() -> Iterator[NDArray[Any]]:
-        for first in range(0, len(values), _CHUNK):
-            yield np.array(values[first : first + _CHUNK])
+        for _, block in blocks(values, _CHUNK):
+            yield np.array(block)
 
     return RowSource(key, values.dtype, None, len(values), chunks)
