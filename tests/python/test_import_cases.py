@@ -80,6 +80,8 @@ def test_case(case: Case, tmp_path: Path, outcome: Any) -> None:
     assert code == 0, told
     for part in case.get("notes", []):
         assert part in told
+    for part in case.get("unsaid", []):
+        assert part not in told
     for member, value in case.get("summary", {}).items():
         assert json.loads(summary)[member] == value
     graph = oc.open(out)

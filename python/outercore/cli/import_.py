@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+import outercore
 from outercore._native import Progress
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
 from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
+from outercore.sources.first_node import note_on_first_node
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.text import TextOptions
@@ -319,7 +321,10 @@ def _import(
 ) -> dict[str, Any]:
     for note in source.notes:
         console.note(note)
-    return import_graph(source, out, options, progress)
+    summary = import_graph(source, out, options, progress)
+    if (first := note_on_first_node(source, outercore.open(out))) is not None:
+        console.note(first)
+    return summary
 
 
 def _refuse(values: dict[str, Any], why: str) -> None:

@@ -128,6 +128,7 @@ class NamedInputs:
                 pushed(
                     str(spec),
                     _pairs(part),
+                    first_id=None,
                     others=tuple(ends.others),
                     values=table_values(table, ends),
                     notes=[f"{spec.path}: {described(table)}; nodes by a dictionary"],

@@ -65,6 +65,8 @@ class EdgeSource:
     """How the file was understood, to be shown once."""
     nodes: int | None = None
     """How many nodes the file itself says there are, where the core does not read that."""
+    first_id: int | None = None
+    """The number of the first node, where the format does not say it."""
     files: tuple[Path, ...] = ()
     """Files that the core does not read by itself, so that it does not know when they change."""
 
@@ -126,6 +128,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
+    first = file.first_id if file.format == "delimited" else None
     return EdgeSource(
         str(spec),
         lambda importer: importer.edges_text(spec.path, layout),
@@ -133,23 +136,25 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         table_values(table, ends),
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}"],
+        first_id=first,
     )
 
 
-def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
+def pushed(name: str, batches: Batches, first_id: int | None = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`, at 0 where
+    the format says so (`None`)."""
 
     def feed(importer: Importer) -> None:
         row = 0
         for batch in batches():
-            source, target = (_from_zero(name, ids, first_id, row) for ids in batch)
+            source, target = (_from_zero(name, ids, first_id or 0, row) for ids in batch)
             row += len(source)
             try:
                 importer.push_edges(source, target)
             except InvalidError as error:
                 raise InvalidError(f"`{name}`: {error}") from None
 
-    return EdgeSource(name, feed, **more)
+    return EdgeSource(name, feed, first_id=first_id, **more)
 
 
 def _from_zero(name: str, ids: NDArray[Any], first_id: int, row: int) -> NDArray[np.int64]:
@@ -243,7 +248,7 @@ def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSo
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
     if array.shape != (2, 2) and as_it_is:
-        return EdgeSource(str(path), lambda importer: importer.edges_npy(path))
+        return EdgeSource(str(path), lambda importer: importer.edges_npy(path), first_id=first_id)
     columns = array if oriented == "2,E" else array.T
     return from_edge_index(str(path), columns, first_id, (path,))
 
@@ -262,6 +267,7 @@ def _sparse(path: Path) -> EdgeSource:
         own_weight="data",
         notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
         nodes=found.nodes,
+        first_id=None,
         files=(path,),
     )
 
