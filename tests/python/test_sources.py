@@ -21,6 +21,7 @@ from outercore.sources import named, rows
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
 from outercore.sources.rows import open_rows
+from outercore.sources.splits import SplitChoice
 
 
 class RecordingImporter:
@@ -182,8 +183,7 @@ def test_features_labels_and_splits_come_from_any_file(
             (edges_csv(tmp_path),),
             features=str(tmp_path / "x.parquet"),
             labels=f"{tmp_path / 'y.npz'}:y",
-            splits=tmp_path / "s.npz",
-            split=(f"test={tmp_path / 't.csv'}",),
+            splits=SplitChoice((f"test={tmp_path / 't.csv'}",), tmp_path / "s.npz"),
             arrays=(f"when={tmp_path / 'when.npy'}",),
         ),
         feature_dtype="float16",

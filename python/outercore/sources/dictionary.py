@@ -183,7 +183,7 @@ class NamedInputs:
             wanted.append(("labels", "y", self._inputs.labels))
         for option, role, texts in (
             ("--array", "array", self._inputs.arrays),
-            ("--split", "split", self._inputs.split),
+            ("--split", "split", self._inputs.splits.single),
         ):
             for text in texts:
                 name, equals, file = text.partition("=")
@@ -192,9 +192,10 @@ class NamedInputs:
                 chosen = normal_split(name) if role == "split" else name
                 wanted.append((role, chosen, file))  # type: ignore[arg-type]
         found = [self._keyed(*one) for one in wanted]
-        if self._inputs.splits is not None:
+        archive = self._inputs.splits.archive
+        if archive is not None:
             given = [rows.name for rows in found if rows.role == "split"]
-            members = split_members(self._inputs.splits)
+            members = split_members(archive)
             found += [_names_in(name, member) for name, member in members if name not in given]
         for option, role in (("--array", "array"), ("--split", "split")):
             require_once(option, [rows.name for rows in found if rows.role == role])
@@ -245,8 +246,7 @@ def _refuse_options(inputs: Inputs) -> None:
     for option, is_given in (
         ("--one-based", inputs.text.one_based),
         ("--format", inputs.format not in ("auto", "text")),
-        ("--edge-shape", inputs.edge_shape is not None),
-        ("--ogb-split", inputs.ogb_split is not None),
+        ("--split: a folder", inputs.splits.folder is not None),
     ):
         if is_given:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")

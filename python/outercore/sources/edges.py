@@ -86,11 +86,8 @@ def open_edges(
     text: str,
     kind: EdgeFormat = "auto",
     options: TextOptions | None = None,
-    shape: EdgeShape | None = None,
 ) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
-
-    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2].
 
     Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
@@ -100,17 +97,15 @@ def open_edges(
     if kind == "auto":
         refuse_foreign(path)
         kind = "parquet" if is_parquet(path) else _FORMATS.get(suffix_of(path), "text")
-    if shape is not None and kind not in ("npy", "npz"):
-        raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
         return text_edges(spec, kind, options)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
-        return _npy_edges(spec, shape, first)
+        return _npy_edges(spec, first)
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
-        return npz_edges(open_member(path, spec.columns or _edge_member(path)), shape, first)
+        return npz_edges(open_member(path, spec.columns or _edge_member(path)), None, first)
     return _table_edges(spec, open_table(spec), first)
 
 
@@ -196,7 +191,7 @@ def from_edge_index(
 
 
 def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
-    """Edges of an archive's member; shape [2, E] or [E, 2], in any order."""
+    """Edges of an archive's member, in any order; `shape` where the archive's kind says it."""
     oriented = _oriented(str(member), member.shape, member.dtype, shape)
     # In Fortran order the values lie as in the transposed array.
     pairs = (oriented == "E,2") != member.fortran
@@ -218,7 +213,7 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
 
 
 def _oriented(
-    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None
+    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
 ) -> EdgeShape:
     """Which axis of an edge array is the ends'.
 
@@ -232,22 +227,22 @@ def _oriented(
         if said is None:
             raise InvalidError(
                 f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
-                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
+                "hint: write the two edges as text"
             )
         return said
     found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
     if said is not None and said != found:
-        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
+        raise InvalidError(f"{name}: expected [{said}], found {shape}")
     return found
 
 
-def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
+def _npy_edges(spec: FileSpec, first_id: int) -> EdgeSource:
     path = spec.path
     array = open_npy(spec, "edge array")
-    oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
+    oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
-    if array.shape != (2, 2) and as_it_is:
+    if as_it_is:
         return EdgeSource(str(path), lambda importer: importer.edges_npy(path), first_id=first_id)
     columns = array if oriented == "2,E" else array.T
     return from_edge_index(str(path), columns, first_id, (path,))

@@ -11,16 +11,15 @@ from typing import cast
 from outercore.errors import InvalidError
 from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
-from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
+from outercore.sources.edges import EdgeFormat, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, open_rows
-from outercore.sources.splits import open_split, open_splits
+from outercore.sources.splits import SplitChoice, open_split, open_splits
 from outercore.sources.table import is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
-_SHAPES = (None, "2,E", "E,2")
 
 
 @dataclass(frozen=True)
@@ -31,14 +30,10 @@ class Inputs:
     format: str = "auto"
     features: str | None = None
     labels: str | None = None
-    split: tuple[str, ...] = ()
-    splits: Path | None = None
+    splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
-    ogb_split: str | None = None
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
-    edge_shape: str | None = None
-    """`2,E` or `E,2`, for edge arrays of shape [2, 2]."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     memory: int = 1 << 30
@@ -50,8 +45,6 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
-    if inputs.edge_shape not in _SHAPES:
-        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
     reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
     given = _arrays(inputs, reading)
@@ -79,9 +72,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 def reading_of(inputs: Inputs) -> str:
     """What makes another import of the same files."""
-    return json.dumps(
-        [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
-    )
+    return json.dumps([inputs.text.native(), inputs.fill, vars(inputs.edge_values)])
 
 
 def _edges(inputs: Inputs) -> GraphSource:
@@ -95,14 +86,16 @@ def _edges(inputs: Inputs) -> GraphSource:
     if whole and more:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
     if is_named(first):
-        return open_named(first, split=inputs.ogb_split)
+        return open_named(first, split=inputs.splits.folder)
     if whole:
-        return ogb.open_layout(Path(first), inputs.ogb_split)
-    if inputs.ogb_split is not None:
-        raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
+        return ogb.open_layout(Path(first), inputs.splits.folder)
+    if inputs.splits.folder is not None:
+        raise InvalidError(
+            f"--split: `{inputs.splits.folder}` names a folder of an OGB data set, found files of "
+            "edges\nhint: `--split NAME=FILE`, or an archive `--split FILE.npz`"
+        )
     kind = cast(EdgeFormat, inputs.format)
-    shape = cast("EdgeShape | None", inputs.edge_shape)
-    return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+    return GraphSource([open_edges(text, kind, inputs.text) for text in inputs.edges])
 
 
 def require_once(option: str, names: list[str]) -> None:
@@ -126,10 +119,10 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
             raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
         arrays.append(NodeArray("array", name, open_rows(file, reading)))
     require_once("--array", [array.name for array in arrays if array.role == "array"])
-    if inputs.splits is not None:
-        found = open_splits(inputs.splits, reading)
+    if inputs.splits.archive is not None:
+        found = open_splits(inputs.splits.archive, reading)
         arrays.extend(NodeArray("split", name, rows) for name, rows in found)
-    single = [open_split(text, reading) for text in inputs.split]
+    single = [open_split(text, reading) for text in inputs.splits.single]
     require_once("--split", [name for name, _ in single])
     for name, rows in single:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]

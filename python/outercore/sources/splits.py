@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,45 @@ _NAMES = {
 }
 
 
+@dataclass(frozen=True)
+class SplitChoice:
+    """What the user gave by `--split`."""
+
+    single: tuple[str, ...] = ()
+    """`NAME=FILE`."""
+    archive: Path | None = None
+    """A `.npz` of all splits."""
+    folder: str | None = None
+    """A folder under `split/` of an OGB data set."""
+
+    @classmethod
+    def parse(cls, texts: list[str]) -> SplitChoice:
+        """Sorts out what was given.
+
+        Errors: `InvalidError` for several archives or folders.
+        """
+        # A path may have the sign too.
+        single = [text for text in texts if "=" in text and not Path(text).exists()]
+        others = [text for text in texts if text not in single]
+        archives = [text for text in others if text.lower().endswith(".npz")]
+        folders = [text for text in others if text not in archives]
+        for found in (archives, folders):
+            if len(found) > 1:
+                raise InvalidError(f"--split: expected one of {', '.join(found)}, found both")
+        return cls(
+            tuple(single),
+            Path(archives[0]) if archives else None,
+            folders[0] if folders else None,
+        )
+
+
 def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
     """A split given as `NAME=FILE`; `val` and the like are called `valid`."""
     name, equals, file = text.partition("=")
     if not equals or not name:
-        raise InvalidError(f"split: expected NAME=FILE, such as `train=train.npy`, found `{text}`")
+        raise InvalidError(
+            f"--split: expected NAME=FILE, such as `train=train.npy`, found `{text}`"
+        )
     rows = open_rows(file, reading)
     if rows.key is not None and rows.dtype.kind != "b":
         raise InvalidError(
@@ -49,7 +83,7 @@ def split_members(path: Path) -> list[tuple[str, NpzMember]]:
     Errors: `InvalidError` where none is called like a split.
     """
     if not path.exists():
-        raise missing_file("splits", path)
+        raise missing_file("archive", path)
     found = []
     known = member_names(path)
     for split, names in _NAMES.items():
@@ -59,7 +93,7 @@ def split_members(path: Path) -> list[tuple[str, NpzMember]]:
     if not found:
         listed = ", ".join(f"`{name}`" for name in known)
         raise InvalidError(
-            f"splits `{path}`: expected `train`, `valid` or `test`, found {listed}\n"
+            f"archive `{path}`: expected `train`, `valid` or `test`, found {listed}\n"
             f"hint: name them by `--split train={path}:NAME`"
         )
     return found
