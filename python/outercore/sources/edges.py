@@ -51,10 +51,11 @@ class EdgeValues:
 
 @dataclass(frozen=True)
 class EdgeSource:
-    """Edges of one input; `feed` gives them to an importer."""
+    """Edges of one input."""
 
     name: str
-    feed: Callable[[Importer], None]
+    feed: Callable[[Importer, int | None], None]
+    """Gives them to an importer; called with the number of nodes, where it is known."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
     values: Callable[[list[str]], EdgeValues] | None = None
@@ -126,7 +127,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
     first = file.first_id if file.format == "delimited" else None
     return EdgeSource(
         str(spec),
-        lambda importer: importer.edges_text(spec.path, layout),
+        lambda importer, _nodes: importer.edges_text(spec.path, layout),
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
@@ -139,24 +140,24 @@ def pushed(name: str, batches: Batches, first_id: int | None = 0, **more: Any) -
     """Edges that come in batches of sources and targets; their ids start at `first_id`, at 0 where
     the format says so (`None`)."""
 
-    def feed(importer: Importer) -> None:
+    def feed(importer: Importer, nodes: int | None) -> None:
         row = 0
         for batch in batches():
-            source, target = (_from_zero(name, ids, first_id or 0, row) for ids in batch)
+            source, target = (_from_zero(name, ids, first_id or 0, row, nodes) for ids in batch)
             row += len(source)
-            try:
-                importer.push_edges(source, target)
-            except InvalidError as error:
-                raise InvalidError(f"`{name}`: {error}") from None
+            importer.push_edges(source, target)
 
     return EdgeSource(name, feed, first_id=first_id, **more)
 
 
-def _from_zero(name: str, ids: NDArray[Any], first_id: int, row: int) -> NDArray[np.int64]:
-    """Node ids as the core takes them.
+def _from_zero(
+    name: str, ids: NDArray[Any], first_id: int, row: int, nodes: int | None
+) -> NDArray[np.int64]:
+    """Node ids as the core takes them; `row` is the row of the first one in its file.
 
-    Errors: `InvalidError` with the row of an id below `first_id` or beyond int64.
+    Errors: `InvalidError` with the row of an id below `first_id`, beyond int64 or beyond `nodes`.
     """
+    # The core checks these too, but it counts the rows of all lists together.
     if len(ids) and int(ids.min()) < first_id:
         place = int(np.argmax(ids < first_id))
         why = ": ids start at 1, as `--one-based` says" if first_id else ""
@@ -168,6 +169,14 @@ def _from_zero(name: str, ids: NDArray[Any], first_id: int, row: int) -> NDArray
         raise InvalidError(
             f"`{name}`: row {row + place}: node id {ids[place]}, expected less than 2^63\n"
             "hint: nodes with sparse numbers: `--ids dictionary`"
+        )
+    if nodes is not None and len(ids) and int(ids.max()) >= nodes + first_id:
+        place = int(np.argmax(ids >= nodes + first_id))
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]} is out of range: the graph has "
+            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})\n"
+            "hint: give a row of every node, raise or leave out `--nodes`, or say `--one-based` "
+            "where ids start at 1"
         )
     numbers = np.ascontiguousarray(ids).astype(np.int64, copy=False)
     return numbers - first_id if first_id else numbers
@@ -243,7 +252,9 @@ def _npy_edges(spec: FileSpec, first_id: int) -> EdgeSource:
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
     if as_it_is:
-        return EdgeSource(str(path), lambda importer: importer.edges_npy(path), first_id=first_id)
+        return EdgeSource(
+            str(path), lambda importer, _nodes: importer.edges_npy(path), first_id=first_id
+        )
     columns = array if oriented == "2,E" else array.T
     return from_edge_index(str(path), columns, first_id, (path,))
 

@@ -132,11 +132,12 @@ def import_graph(
             "--self-loops add: the added edges have no row in the edge array "
             f"`{source.edge_arrays[0].name}`\nhint: add the loops to the edge list, with values"
         )
+    nodes = source.node_count()
     with Importer(
         Path(out),
         {
             "memory": parse_size(options.memory),
-            "nodes": source.node_count(),
+            "nodes": nodes,
             "undirected": bool(undirected),
             "self_loops": options.self_loops,
             "duplicates": options.duplicates,
@@ -149,7 +150,7 @@ def import_graph(
         progress,
     ) as importer:
         for edges in source.edges:
-            edges.feed(importer)
+            edges.feed(importer, nodes)
         for array in source.arrays:
             _feed(importer, array, options, progress)
         for edge_array in source.edge_arrays:
