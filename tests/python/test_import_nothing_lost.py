@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import outercore
 from outercore import _core
+from test_import_cases import edges_by_id
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "Importer"), reason="the native module has no importer yet"
@@ -114,6 +118,38 @@ def test_other_labels_after_refused_ones_go_on_with_the_edges(tmp_path: Path, ou
     code, _, err = outcome(*command, "right.npy")
     assert code == 0, err
     assert outcome("check", "graph")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz", "npy", "txt"])
+def test_edges_that_changed_since_a_stopped_import_are_not_taken_from_it(
+    tmp_path: Path, outcome: Any, kind: str
+) -> None:
+    def write(edges: list[list[int]]) -> Path:
+        path = tmp_path / f"edges.{kind}"
+        array = np.array(edges, np.int64)
+        if kind == "parquet":
+            pq.write_table(pa.table({"src": array[:, 0], "dst": array[:, 1]}), path)
+        elif kind == "npz":
+            np.savez(path, edges=array)
+        elif kind == "npy":
+            np.save(path, np.asfortranarray(array))
+        else:
+            np.savetxt(path, array, "%d")
+        return path
+
+    path = write([[0, 1], [1, 2], [0, 2]])
+    np.save(tmp_path / "short.npy", np.zeros(2, np.int64))
+    np.save(tmp_path / "right.npy", np.zeros(3, np.int64))
+    command = ["import", path, "--nodes", "3", "--out", "graph", "--labels"]
+    assert outcome(*command, "short.npy")[0] == 1
+    write([[2, 1], [1, 0], [2, 0]])
+    os.utime(path, ns=(1, 1))
+    code, _, err = outcome(*command, "right.npy")
+    assert code == 1
+    assert "--overwrite" in err
+    code, _, err = outcome(*command, "right.npy", "--overwrite")
+    assert code == 0, err
+    assert edges_by_id(outercore.open("graph")) == [[2, 1], [1, 0], [2, 0]]
 
 
 def test_another_import_after_a_refused_one_is_told_a_command_that_works(

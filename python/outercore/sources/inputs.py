@@ -11,16 +11,15 @@ from typing import cast
 from outercore.errors import InvalidError
 from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
-from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
+from outercore.sources.edges import EdgeFormat, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, open_rows
-from outercore.sources.splits import open_split, open_splits
+from outercore.sources.splits import SplitChoice, open_split, open_splits
 from outercore.sources.table import is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
-_SHAPES = (None, "2,E", "E,2")
 
 
 @dataclass(frozen=True)
@@ -31,14 +30,10 @@ class Inputs:
     format: str = "auto"
     features: str | None = None
     labels: str | None = None
-    split: tuple[str, ...] = ()
-    splits: Path | None = None
+    splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
-    ogb_split: str | None = None
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
-    edge_shape: str | None = None
-    """`2,E` or `E,2`, for edge arrays of shape [2, 2]."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     memory: int = 1 << 30
@@ -50,8 +45,6 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
-    if inputs.edge_shape not in _SHAPES:
-        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
     reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
     given = _arrays(inputs, reading)
@@ -62,6 +55,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     named = {array.name for array in from_edges}
     own = [array for array in source.edge_arrays if array.name not in named]
     notes = [
+        *source.notes,
         *(note for edges in source.edges for note in edges.notes),
         *(note for array in given for note in array.rows.notes),
         *notes,
@@ -78,9 +72,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 def reading_of(inputs: Inputs) -> str:
     """What makes another import of the same files."""
-    return json.dumps(
-        [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
-    )
+    return json.dumps([inputs.text.native(), inputs.fill, vars(inputs.edge_values)])
 
 
 def _edges(inputs: Inputs) -> GraphSource:
@@ -94,12 +86,23 @@ def _edges(inputs: Inputs) -> GraphSource:
     if whole and more:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
     if is_named(first):
-        return open_named(first, split=inputs.ogb_split)
+        return open_named(first, split=inputs.splits.folder)
     if whole:
-        return ogb.open_layout(Path(first), inputs.ogb_split)
+        return ogb.open_layout(Path(first), inputs.splits.folder)
+    if inputs.splits.folder is not None:
+        raise InvalidError(
+            f"--split: `{inputs.splits.folder}` names a folder of an OGB data set, found files of "
+            "edges\nhint: `--split NAME=FILE`, or an archive `--split FILE.npz`"
+        )
     kind = cast(EdgeFormat, inputs.format)
-    shape = cast("EdgeShape | None", inputs.edge_shape)
-    return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+    return GraphSource([open_edges(text, kind, inputs.text) for text in inputs.edges])
+
+
+def require_once(option: str, names: list[str]) -> None:
+    """Errors: `InvalidError` for a name that comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
 
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
@@ -115,12 +118,12 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         if not equals or not name:
             raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
         arrays.append(NodeArray("array", name, open_rows(file, reading)))
-    if inputs.splits is not None:
-        arrays.extend(NodeArray("split", name, rows) for name, rows in open_splits(inputs.splits))
-    single = [open_split(text, reading) for text in inputs.split]
-    for name, count in Counter(name for name, _ in single).items():
-        if count > 1:
-            raise InvalidError(f"--split: `{name}` is given {count} times, expected once")
+    require_once("--array", [array.name for array in arrays if array.role == "array"])
+    if inputs.splits.archive is not None:
+        found = open_splits(inputs.splits.archive, reading)
+        arrays.extend(NodeArray("split", name, rows) for name, rows in found)
+    single = [open_split(text, reading) for text in inputs.splits.single]
+    require_once("--split", [name for name, _ in single])
     for name, rows in single:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))
