@@ -55,8 +55,8 @@ def import_(
         list[str] | None,
         typer.Option(
             "--split",
-            help="`NAME=FILE` with ids or a mask, may be repeated; `.npz` with train, valid and "
-            "test; or the folder of an OGB data set.",
+            help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
+            "test.",
         ),
     ] = None,
     array: Annotated[
@@ -81,6 +81,12 @@ def import_(
         typer.Option(
             help="Columns separated by commas, or a file: the features of each edge.",
             rich_help_panel=_EDGES,
+        ),
+    ] = None,
+    edge_shape: Annotated[
+        str | None,
+        typer.Option(
+            help="`2,E` or `E,2`, for an edge array of shape [2, 2].", rich_help_panel=_EDGES
         ),
     ] = None,
     format: Annotated[
@@ -143,6 +149,9 @@ def import_(
             "set and given back in results."
         ),
     ] = "numbers",
+    ogb_split: Annotated[
+        str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
+    ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Number of nodes, where some have no edge.")
     ] = None,
@@ -226,6 +235,8 @@ def import_(
             "weight": weight,
             "edge-time": edge_time,
             "edge-features": edge_features,
+            "edge-shape": edge_shape,
+            "ogb-split": ogb_split,
             "one-based": one_based or None,
             "fill": fill,
             "task": task,
@@ -291,6 +302,8 @@ def import_(
         splits=SplitChoice.parse(split or []),
         arrays=tuple(array or ()),
         nodes=nodes,
+        ogb_split=ogb_split,
+        edge_shape=edge_shape,  # type: ignore[arg-type]  # looked at when it is used
         edge_values=EdgeChoice(weight, edge_time, edge_features),
         text=text,
         fill=None if keeps_gaps else fill,

@@ -246,7 +246,8 @@ def _refuse_options(inputs: Inputs) -> None:
     for option, is_given in (
         ("--one-based", inputs.text.one_based),
         ("--format", inputs.format not in ("auto", "text")),
-        ("--split: a folder", inputs.splits.folder is not None),
+        ("--edge-shape", inputs.edge_shape is not None),
+        ("--ogb-split", inputs.ogb_split is not None),
     ):
         if is_given:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")

@@ -87,8 +87,11 @@ def open_edges(
     text: str,
     kind: EdgeFormat = "auto",
     options: TextOptions | None = None,
+    shape: EdgeShape | None = None,
 ) -> EdgeSource:
     """Edges of a file, by its suffix unless `kind` says otherwise.
+
+    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2].
 
     Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
@@ -98,15 +101,17 @@ def open_edges(
     if kind == "auto":
         refuse_foreign(path)
         kind = "parquet" if is_parquet(path) else _FORMATS.get(suffix_of(path), "text")
+    if shape is not None and kind not in ("npy", "npz"):
+        raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
         return text_edges(spec, kind, options)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
-        return _npy_edges(spec, first)
+        return _npy_edges(spec, shape, first)
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
-        return npz_edges(open_member(path, spec.columns or _edge_member(path)), None, first)
+        return npz_edges(open_member(path, spec.columns or _edge_member(path)), shape, first)
     return _table_edges(spec, open_table(spec), first)
 
 
@@ -236,22 +241,22 @@ def _oriented(
         if said is None:
             raise InvalidError(
                 f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
-                "hint: write the two edges as text"
+                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
             )
         return said
     found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
     if said is not None and said != found:
-        raise InvalidError(f"{name}: expected [{said}], found {shape}")
+        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
     return found
 
 
-def _npy_edges(spec: FileSpec, first_id: int) -> EdgeSource:
+def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
     path = spec.path
     array = open_npy(spec, "edge array")
-    oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype)
+    oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
-    if as_it_is:
+    if array.shape != (2, 2) and as_it_is:
         return EdgeSource(
             str(path), lambda importer, _nodes: importer.edges_npy(path), first_id=first_id
         )

@@ -11,7 +11,7 @@ from typing import cast
 from outercore.errors import InvalidError
 from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
-from outercore.sources.edges import EdgeFormat, open_edges
+from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, open_rows
@@ -20,6 +20,8 @@ from outercore.sources.table import is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
+
+_SHAPES = (None, "2,E", "E,2")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class Inputs:
     splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
+    ogb_split: str | None = None
+    edge_shape: EdgeShape | None = None
+    """For edge arrays of shape [2, 2]."""
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
@@ -72,7 +77,9 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 def reading_of(inputs: Inputs) -> str:
     """What makes another import of the same files."""
-    return json.dumps([inputs.text.native(), inputs.fill, vars(inputs.edge_values)])
+    return json.dumps(
+        [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
+    )
 
 
 def _edges(inputs: Inputs) -> GraphSource:
@@ -86,16 +93,15 @@ def _edges(inputs: Inputs) -> GraphSource:
     if whole and more:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
     if is_named(first):
-        return open_named(first, split=inputs.splits.folder)
+        return open_named(first, split=inputs.ogb_split)
     if whole:
-        return ogb.open_layout(Path(first), inputs.splits.folder)
-    if inputs.splits.folder is not None:
-        raise InvalidError(
-            f"--split: `{inputs.splits.folder}` names a folder of an OGB data set, found files of "
-            "edges\nhint: `--split NAME=FILE`, or an archive `--split FILE.npz`"
-        )
-    kind = cast(EdgeFormat, inputs.format)
-    return GraphSource([open_edges(text, kind, inputs.text) for text in inputs.edges])
+        return ogb.open_layout(Path(first), inputs.ogb_split)
+    if inputs.ogb_split is not None:
+        raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
+    if inputs.edge_shape not in _SHAPES:
+        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
+    kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
+    return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
 
 
 def require_once(option: str, names: list[str]) -> None:

@@ -169,7 +169,7 @@ def _splits(directory: Path, split: str | None) -> list[NodeArray]:
         if len(folders) > 1:
             raise InvalidError(
                 f"splits `{directory}`: found {', '.join(folders)}\n"
-                "hint: choose one by `--split NAME`"
+                "hint: choose one by `--ogb-split NAME`"
             )
         split = folders[0]
     elif split not in folders:

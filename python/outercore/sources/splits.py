@@ -31,28 +31,26 @@ class SplitChoice:
     """`NAME=FILE`."""
     archive: Path | None = None
     """A `.npz` of all splits."""
-    folder: str | None = None
-    """A folder under `split/` of an OGB data set."""
 
     @classmethod
     def parse(cls, texts: list[str]) -> SplitChoice:
         """Sorts out what was given.
 
-        Errors: `InvalidError` for several archives or folders.
+        Errors: `InvalidError` for several archives, and for what is neither.
         """
         # A path may have the sign too.
         single = [text for text in texts if "=" in text and not Path(text).exists()]
         others = [text for text in texts if text not in single]
         archives = [text for text in others if text.lower().endswith(".npz")]
-        folders = [text for text in others if text not in archives]
-        for found in (archives, folders):
-            if len(found) > 1:
-                raise InvalidError(f"--split: expected one of {', '.join(found)}, found both")
-        return cls(
-            tuple(single),
-            Path(archives[0]) if archives else None,
-            folders[0] if folders else None,
-        )
+        neither = [text for text in others if text not in archives]
+        if neither:
+            raise InvalidError(
+                "--split: expected NAME=FILE, such as `train=train.npy`, or an archive FILE.npz; "
+                f"found `{neither[0]}`"
+            )
+        if len(archives) > 1:
+            raise InvalidError(f"--split: expected one of {', '.join(archives)}, found both")
+        return cls(tuple(single), Path(archives[0]) if archives else None)
 
 
 def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
