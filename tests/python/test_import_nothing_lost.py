@@ -89,6 +89,19 @@ def test_a_graph_json_of_another_program_is_kept(tmp_path: Path, outcome: Any) -
         assert contents(folder) == {"graph.json": b'{"nodes": [], "links": []}'}
 
 
+def test_a_manifest_that_the_device_refuses_is_an_error_of_the_device(
+    tmp_path: Path, outcome: Any
+) -> None:
+    (tmp_path / "good.csv").write_text("1,2\n0,1\n")
+    (tmp_path / "graph" / "graph.json").mkdir(parents=True)
+    code, _, err = outcome("import", "good.csv", "--out", "graph", "--overwrite")
+    assert code == 1
+    assert "graph.json" in err
+    # Nothing is known about whose it is.
+    assert "only a data set that can be read" not in err
+    assert (tmp_path / "graph" / "graph.json").is_dir()
+
+
 def test_a_corrected_command_after_a_slip_works(tmp_path: Path, outcome: Any) -> None:
     (tmp_path / "edges.csv").write_text("1,2\n1,x\n")
     assert outcome("import", "edges.csv", "--out", "graph", "--undirected")[0] != 0

@@ -349,7 +349,12 @@ fn judge(root: &Path) -> Result<Option<Manifest>> {
 }
 
 /// The error for a manifest that cannot be read, so that nobody knows which files are the data set's.
+///
+/// One of the device says nothing about whose they are, and stays as it is.
 fn not_replaced(error: Error) -> Error {
+    if matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted) {
+        return error;
+    }
     let text = error.to_string();
     let what = text.split("\nhint: ").next().unwrap_or_default();
     Error::new(error.kind(), what).hint(
