@@ -218,7 +218,11 @@ impl Checkpoints {
         write(self).map_err(|error| match error.kind() {
             ErrorKind::NoSpace => {
                 let text = format!("checkpoint `{shown}`: no space left on the device");
-                Error::new(ErrorKind::NoSpace, text).hint("free space, then go on with --resume")
+                Error::new(ErrorKind::NoSpace, text).hint(if self.is_there() {
+                    "free space, then go on with --resume"
+                } else {
+                    "free space, then run the same command again"
+                })
             }
             _ => error.context(format!("checkpoint `{shown}`")),
         })?;
@@ -447,9 +451,32 @@ impl FloatBits {
 
 #[cfg(test)]
 mod tests {
+    use outercore_io::{FaultDisk, FaultKind, FaultPlan};
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_full_disk_says_to_resume_where_there_is_a_checkpoint_and_to_begin_anew_where_not() {
+        let mut said = Vec::new();
+        for at in 0.. {
+            let directory = tempfile::tempdir().unwrap();
+            let plan = FaultPlan { at, kind: FaultKind::NoSpace };
+            let disk = Arc::new(FaultDisk::new(directory.path(), plan));
+            let place = directory.path().join("state");
+            let opened = Checkpoints::open(disk, &place, json!({}), Duration::ZERO, false);
+            let Ok(mut checkpoints) = opened else { continue };
+            let mut write =
+                || checkpoints.write(Value::Null, &mut |into| into(&[1; 9])).and(Ok(()));
+            let Err(error) = write().and_then(|()| write()) else { break };
+            drop(checkpoints);
+            let is_there = place.join(RECORD).exists();
+            let hint = if is_there { "--resume" } else { "run the same command again" };
+            assert!(error.to_string().contains(hint), "{at}: {error}");
+            said.push(is_there);
+        }
+        assert!(said.contains(&true) && said.contains(&false), "{said:?}");
+    }
 
     #[test]
     fn how_far_a_run_was_to_go_is_nobodys_business_and_never_told() {
