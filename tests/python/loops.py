@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import gc
 import json
 import os
 import platform
@@ -259,6 +260,8 @@ def _serve(connection: socket.socket, modules: list[str]) -> None:
     """Forks for each command that is asked for."""
     for module in modules:
         __import__(module)
+    # What is here stays: looking at it would copy its memory into each process.
+    gc.freeze()
     for line in connection.makefile():
         child = os.fork()
         if child == 0:

@@ -1,7 +1,6 @@
 //! A build under way: from pass to pass, and from array to array.
 
 use std::fs::File;
-use std::path::PathBuf;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{ArrayEntry, DType, keys};
