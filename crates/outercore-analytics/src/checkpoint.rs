@@ -218,7 +218,8 @@ impl Checkpoints {
         write(self).map_err(|error| match error.kind() {
             ErrorKind::NoSpace => {
                 let text = format!("checkpoint `{shown}`: no space left on the device");
-                Error::new(ErrorKind::NoSpace, text).hint(if self.is_there() {
+                // The new one may be complete although the error came after it.
+                Error::new(ErrorKind::NoSpace, text).hint(if self.held.has_record() {
                     "free space, then go on with --resume"
                 } else {
                     "free space, then run the same command again"
@@ -261,6 +262,10 @@ impl Held {
         Ok(held)
     }
 
+    fn has_record(&self) -> bool {
+        self.directory.join(RECORD).exists()
+    }
+
     /// Removes what a run without a checkpoint has left, and nothing else.
     fn clear(&self) -> Result<()> {
         let unfinished = STATES.into_iter().chain([UNFINISHED]).filter(|_| self.written);
@@ -277,7 +282,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.directory.join(RECORD).exists() {
+        if !self.has_record() {
             // What cannot be removed stays: how the run ended matters more.
             let _ = self.clear();
         }
