@@ -203,7 +203,7 @@ def before(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Path
     for command in (
         "import few.csv --out old",
         "grid gridded --weights cost",
-        "run degrees gridded --save component --out rank.npy --no-record",
+        "run pagerank gridded --damping 0.5 --save component --out rank.npy --no-record",
         f"train graph {TRAIN} --out trained",
         "evaluate trained --split valid --predictions classes.csv --logits logits.npy",
     ):
