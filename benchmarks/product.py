@@ -42,7 +42,7 @@ def import_command(
                 arguments.append("--in-place")
         if (folder / "y.npy").exists():
             arguments += ["--labels", folder / "y.npy"]
-        arguments += ["--splits", folder / "splits.npz"]
+        arguments += ["--split", folder / "splits.npz"]
     return command(*arguments, *extra.split())
 
 

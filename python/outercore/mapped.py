@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1 << 16
 """Rows that are looked at together."""
+
+
+def mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
+    """An array of a data set in `root`, as the manifest's `entry` describes it."""
+    dtype, shape = np.dtype(entry["dtype"]), tuple(int(extent) for extent in entry["shape"])
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.memmap(root / entry["file"], dtype, "r", int(entry["data_offset"]), shape)
 
 
 def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArray[Any]]]:

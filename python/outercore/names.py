@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.mapped import mapped
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -36,10 +37,10 @@ class Names:
                     f"array `{key}` is not in the data set `{root}`"
                     "\nhint: names come from `outercore import --triples`"
                 )
-        self._offsets = _mapped(root, arrays[keys[0]])
-        self._bytes = _mapped(root, arrays[keys[1]])
+        self._offsets = mapped(root, arrays[keys[0]])
+        self._bytes = mapped(root, arrays[keys[1]])
         # Where ids are not in the order of the names, this says which are.
-        self._order = _mapped(root, arrays[keys[2]]) if keys[2] in arrays else None
+        self._order = mapped(root, arrays[keys[2]]) if keys[2] in arrays else None
         if len(self._offsets) == 0:
             raise CorruptError(f"array `{keys[0]}` is empty, expected at least one offset")
 
@@ -156,11 +157,3 @@ class Names:
 def _key(name: bytes) -> _Key:
     """Names are sorted by their length, then by their bytes."""
     return len(name), name
-
-
-def _mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
-    dtype, rows = np.dtype(entry["dtype"]), int(entry["shape"][0])
-    if rows == 0:
-        return np.empty(0, dtype)
-    path = root / entry["file"]
-    return np.memmap(path, dtype, "r", int(entry["data_offset"]), (rows,))

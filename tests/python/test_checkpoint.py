@@ -5,18 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from fakes import planted  # noqa: E402
 from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
 from outercore.sealed import seal, unseal  # noqa: E402
 from outercore.storage import Storage  # noqa: E402
@@ -285,64 +280,3 @@ def test_packing_and_unpacking_keeps_model_moments_and_best_bit_for_bit() -> Non
     step(other, other_adam, 2)
     for name, value in model.state_dict().items():
         assert torch.equal(value, other.state_dict()[name]), name
-
-
-CHILD = """
-import sys
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from fakes import FakeGraph, FakeLoader
-from outercore.train.config import *
-from outercore.train.observe import Observer
-from outercore.train.run import resume, train
-
-class Announce(Observer):
-    def batch_done(self, *_):
-        print("batch", flush=True)
-
-data, out = sys.argv[1:]
-config = TrainConfig(
-    model=ModelConfig(kind="gcn", hidden=16),
-    sampling=SamplingConfig(fanout=(4, 3), batch_size=24),
-    optimiser=OptimiserConfig(epochs=4, patience=0),
-    budget=BudgetConfig(memory="64MiB"),
-    run=RunConfig(checkpoint_batches=2),
-)
-options = dict(open_graph=FakeGraph, open_loader=FakeLoader, observer=Announce())
-if (Path(out) / "config.json").exists():
-    resume(out, **options)
-else:
-    train(data, config, out=out, **options)
-"""
-
-
-def run_child(data_set: Path, out: Path, kill_after: int | None = None) -> int:
-    """Trains in a process of its own, killed once it has announced `kill_after` batches."""
-    here = Path(__file__).parent
-    paths = [str(here), *[path for path in sys.path if path]]
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(data_set), str(out)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        for number, _ in enumerate(process.stdout, start=1):
-            if number == kill_after:
-                process.kill()
-        return process.wait()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
-    data_set = planted(tmp_path / "data")
-    assert run_child(data_set, tmp_path / "whole") == 0
-    # 20 batches in all; a killed run repeats at most two of them.
-    kills = [int(number) for number in np.random.default_rng(0).integers(1, 7, size=3)]
-    for number in kills:
-        assert run_child(data_set, tmp_path / "run", number) == -signal.SIGKILL
-    assert run_child(data_set, tmp_path / "run") == 0
-    ended = load_model(tmp_path / "run/model").model.state_dict()
-    expected = load_model(tmp_path / "whole/model").model.state_dict()
-    assert all(torch.equal(ended[name], expected[name]) for name in expected), kills

@@ -27,6 +27,7 @@ from outercore.embed.partitions import PartitionStore
 from outercore.embed.store import MemoryStore, Progress
 from outercore.embed.trainer import Trainer
 from outercore.errors import CorruptError, InvalidError, NoSpaceError, VersionError
+from outercore.sealed import seal, unseal
 from outercore.storage import Storage
 
 ALWAYS = 1e-9
@@ -314,11 +315,17 @@ def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused
     table.write_bytes(whole)
     journal = tmp_path / "checkpoint.json"
     text = journal.read_text()
-    journal.write_text(text.replace('"version": 2', '"version": 3'))
-    with pytest.raises(VersionError, match="expected version 2, found 3"):
+    values = unseal(journal.read_bytes(), "checkpoint")
+    journal.write_bytes(seal({**values, "version": 4}))
+    with pytest.raises(VersionError, match="expected version 3, found 4"):
         MemoryStore.open(tmp_path, setting.triples)
-    # A checkpoint of the first version has no checksums.
-    first = {name: value for name, value in json.loads(text).items() if "sums" not in name}
+    journal.write_text(text.replace('"epoch": 1', '"epoch": 3'))
+    with pytest.raises(CorruptError, match=r"checkpoint\.json`: found checksum .*\nhint: "):
+        MemoryStore.open(tmp_path, setting.triples)
+    # The second version has no checksum of this file, the first none at all.
+    journal.write_text(json.dumps({**values, "version": 2}))
+    MemoryStore.open(tmp_path, setting.triples).close()
+    first = {name: value for name, value in values.items() if "sums" not in name}
     journal.write_text(json.dumps({**first, "version": 1}))
     MemoryStore.open(tmp_path, setting.triples).close()
     journal.write_text(text[:-3])

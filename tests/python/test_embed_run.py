@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -280,39 +279,6 @@ def test_in_memory_a_run_stops_after_the_batch_under_way(facts: Path, tmp_path: 
     watch = After()
     oc.embed.resume(tmp_path / "run", observer=watch)
     assert watch.resumed_at == (0, 48)
-
-
-CHILD = """
-import os, signal, sys
-import outercore as oc
-from outercore.embed.observe import Observer
-
-class Die(Observer):
-    left = int(sys.argv[4])
-
-    def batch_done(self, loss, triples):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-config = __import__("json").loads(sys.argv[3])
-oc.embed(sys.argv[1], config, out=sys.argv[2], observer=Die())
-"""
-
-
-@pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
-def test_a_killed_run_goes_on_to_the_same_bits(
-    facts: Path, tmp_path: Path, budget: dict[str, int]
-) -> None:
-    config = small(budget=budget, run={"checkpoint_seconds": 1e-9})
-    oc.embed(facts, config, out=tmp_path / "whole")
-    words = [str(facts), str(tmp_path / "run"), json.dumps(config), "41"]
-    child = subprocess.run([sys.executable, "-c", CHILD, *words], capture_output=True)
-    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
-    watch = After()
-    oc.embed.resume(tmp_path / "run", observer=watch)
-    assert watch.resumed_at is not None
-    assert_same_bits(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -107,32 +106,6 @@ def test_embeddings_of_named_nodes_are_asked_by_name(files: Path, outcome: Any) 
     assert code == 0, told
 
 
-def test_sparse_numbers_of_parquet_keep_their_order(tmp_path: Path, outcome: Any) -> None:
-    sources, targets = [10**18, 7, 10**18], [7, 123456789012, 123456789012]
-    pq.write_table(pa.table({"src": sources, "dst": targets}), tmp_path / "e.parquet")
-    code, _, told = outcome("import", tmp_path / "e.parquet", "--ids", "dictionary", "--out", "g")
-    assert code == 0, told
-    graph = oc.open("g")
-    assert graph.entities.names() == ["7", "123456789012", str(10**18)]
-    assert edges_by_id(graph) == [[2, 0], [0, 1], [2, 1]]
-
-
-def test_what_needs_ids_is_refused_without_them(files: Path, outcome: Any) -> None:
-    (files / "rows.csv").write_text("a,b\n1,2\n3,4\n5,6\n7,8\n")
-    for more, message in (
-        (["--features", files / "rows.csv"], "no column of ids"),
-        (["--nodes", 7], "the dictionary counts the nodes"),
-        (["--labels", f"{files / 'users.csv'}:size"], "no column `size`"),
-    ):
-        code, _, told = outcome(
-            "import", files / "edges.csv", "--ids", "dictionary", *more, "--out", "g"
-        )
-        assert code == 1
-        assert message in told
-        assert not Path("g/graph.json").exists()
-    assert not list(Path().glob(".*names"))
-
-
 def test_a_dictionary_of_other_edges_that_was_left_behind_is_not_taken(
     tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,3 +139,19 @@ def test_a_folder_of_the_user_in_the_place_of_the_dictionary_is_left_alone(
     assert code == 1
     assert "notes.txt" in told
     assert mine.read_text() == "mine"
+
+
+def test_edges_by_names_are_mapped_and_never_read_whole(
+    files: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any, name: str) -> None:
+        raise AssertionError(f"`{name}` would be read into memory, whatever the budget")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(oc.Graph, "array", refuse)
+        code, _, told = outcome(
+            *("import", files / "edges.csv", "--ids", "dictionary"),
+            *("--labels", f"{files / 'users.csv'}:label", "--out", "g"),
+        )
+    assert code == 0, told
+    assert named_edges(oc.open("g")) == [["ann", "bob"], ["bob", "carol"], [_BIG, "ann"]]

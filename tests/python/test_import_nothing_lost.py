@@ -1,19 +1,19 @@
-"""An import that is refused, killed or wrong loses nothing of what was in its directory."""
+"""An import that is refused or wrong loses nothing of what was in its directory."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import time
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import outercore
 from outercore import _core
+from test_import_cases import edges_by_id
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "Importer"), reason="the native module has no importer yet"
@@ -93,6 +93,19 @@ def test_a_graph_json_of_another_program_is_kept(tmp_path: Path, outcome: Any) -
         assert contents(folder) == {"graph.json": b'{"nodes": [], "links": []}'}
 
 
+def test_a_manifest_that_the_device_refuses_is_an_error_of_the_device(
+    tmp_path: Path, outcome: Any
+) -> None:
+    (tmp_path / "good.csv").write_text("1,2\n0,1\n")
+    (tmp_path / "graph" / "graph.json").mkdir(parents=True)
+    code, _, err = outcome("import", "good.csv", "--out", "graph", "--overwrite")
+    assert code == 1
+    assert "graph.json" in err
+    # Nothing is known about whose it is.
+    assert "only a data set that can be read" not in err
+    assert (tmp_path / "graph" / "graph.json").is_dir()
+
+
 def test_a_corrected_command_after_a_slip_works(tmp_path: Path, outcome: Any) -> None:
     (tmp_path / "edges.csv").write_text("1,2\n1,x\n")
     assert outcome("import", "edges.csv", "--out", "graph", "--undirected")[0] != 0
@@ -114,6 +127,38 @@ def test_other_labels_after_refused_ones_go_on_with_the_edges(tmp_path: Path, ou
     code, _, err = outcome(*command, "right.npy")
     assert code == 0, err
     assert outcome("check", "graph")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz", "npy", "txt"])
+def test_edges_that_changed_since_a_stopped_import_are_not_taken_from_it(
+    tmp_path: Path, outcome: Any, kind: str
+) -> None:
+    def write(edges: list[list[int]]) -> Path:
+        path = tmp_path / f"edges.{kind}"
+        array = np.array(edges, np.int64)
+        if kind == "parquet":
+            pq.write_table(pa.table({"src": array[:, 0], "dst": array[:, 1]}), path)
+        elif kind == "npz":
+            np.savez(path, edges=array)
+        elif kind == "npy":
+            np.save(path, np.asfortranarray(array))
+        else:
+            np.savetxt(path, array, "%d")
+        return path
+
+    path = write([[0, 1], [1, 2], [0, 2]])
+    np.save(tmp_path / "short.npy", np.zeros(2, np.int64))
+    np.save(tmp_path / "right.npy", np.zeros(3, np.int64))
+    command = ["import", path, "--nodes", "3", "--out", "graph", "--labels"]
+    assert outcome(*command, "short.npy")[0] == 1
+    write([[2, 1], [1, 0], [2, 0]])
+    os.utime(path, ns=(1, 1))
+    code, _, err = outcome(*command, "right.npy")
+    assert code == 1
+    assert "--overwrite" in err
+    code, _, err = outcome(*command, "right.npy", "--overwrite")
+    assert code == 0, err
+    assert edges_by_id(outercore.open("graph")) == [[2, 1], [1, 0], [2, 0]]
 
 
 def test_another_import_after_a_refused_one_is_told_a_command_that_works(
@@ -145,34 +190,3 @@ def test_a_flipped_byte_in_any_array_is_found_by_name(graph: Path, outcome: Any)
         assert str(path.relative_to(graph).with_suffix("")) in out + err
         path.write_bytes(before)
     assert outcome("check", "graph")[0] == 0
-
-
-@pytest.mark.slow
-def test_a_killed_overwrite_leaves_one_data_set_whole_and_the_command_again_ends_it(
-    graph: Path, outcome: Any
-) -> None:
-    generator = np.random.default_rng(1)
-    edges = generator.integers(0, 100_000, (500_000, 2))
-    edges[0, 0] = 99_999
-    np.save(graph.parent / "large.npy", edges)
-    arguments = ["import", "large.npy", "--out", "graph", "--overwrite"]
-    command = [sys.executable, "-m", "outercore", *arguments]
-    old = shutil.copytree(graph, graph.parent / "old")
-    started = time.monotonic()
-    subprocess.run(command, cwd=graph.parent, check=True, capture_output=True)
-    duration = time.monotonic() - started
-    for part in (0.5, 0.75, 0.9):
-        shutil.rmtree(graph)
-        shutil.copytree(old, graph)
-        child = subprocess.Popen(
-            command, cwd=graph.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(part * duration)
-        child.kill()
-        child.wait()
-        assert outcome("check", "graph")[0] == 0, f"killed after {part} of an import"
-        assert outercore.open(graph).num_nodes in (3, 100_000)
-        assert (graph / "edges" / "part0.csv").read_text() == "0,1\n"
-    assert outcome(*arguments)[0] == 0
-    assert outcome("check", "graph")[0] == 0
-    assert outercore.open(graph).num_nodes == 100_000

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from outercore.errors import InvalidError, NotFoundError, OutercoreError, UnsupportedError
+from outercore.errors import InvalidError, OutercoreError, UnsupportedError
 from outercore.sources import graph as graph_module
 from outercore.sources import named, rows
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
-from outercore.sources.rows import FileSpec, open_rows
-from outercore.sources.splits import open_split, open_splits
+from outercore.sources.rows import open_rows
+from outercore.sources.splits import SplitChoice, open_split
 
 
 class RecordingImporter:
@@ -132,38 +132,6 @@ def test_npz_edges_stream_in_either_layout(
     assert np.array_equal(made.edges, edges)
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy"])
-@pytest.mark.parametrize("fortran", [False, True])
-def test_two_edges_need_to_be_told_apart_by_an_option(
-    kind: str, fortran: bool, tmp_path: Path
-) -> None:
-    edges = np.array([[0, 1], [2, 3]], order="F" if fortran else "C")
-    path = str(tmp_path / f"g.{kind}")
-    np.savez(path, edge_index=edges) if kind == "npz" else np.save(path, edges)
-    with pytest.raises(InvalidError, match=r"shape \(2, 2\) may be .*\nhint: say which"):
-        imported(Inputs((path,)))
-    assert imported(Inputs((path,), edge_shape="2,E")).edges.tolist() == [[0, 1], [2, 3]]
-    assert imported(Inputs((path,), edge_shape="E,2")).edges.tolist() == [[0, 2], [1, 3]]
-
-
-def test_parquet_edges_stream_and_columns_can_be_chosen(tmp_path: Path) -> None:
-    table = pa.table({"when": [9, 9, 9], "from": [1, 2, 3], "to": [4, 5, 6]})
-    pq.write_table(table, tmp_path / "e.parquet", row_group_size=2)
-    path = str(tmp_path / "e.parquet")
-    assert imported(Inputs((f"{path}:from,to",))).edges.tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert imported(Inputs((f"{path}:when,from",))).edges.tolist() == [[9, 9, 9], [1, 2, 3]]
-    with pytest.raises(NotFoundError, match="no column `form`; it has `when`"):
-        imported(Inputs((f"{path}:form,to",)))
-
-
-def test_chosen_columns_of_a_text_file_become_edges(tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("id,src,dst\n7,0,9007199254740993\n8,2,1\n")
-    made = imported(Inputs((f"{tmp_path / 'e.csv'}:src,dst",)))
-    ((kind, path, layout),) = made.texts
-    assert (kind, path) == ("text", tmp_path / "e.csv")
-    assert (layout["source"], layout["target"], layout["dialect"]["columns"]) == (1, 2, 3)
-
-
 @pytest.mark.parametrize(
     ("header", "choice"),
     [
@@ -199,13 +167,6 @@ def test_columns_of_other_names_are_the_ends_in_their_order(tmp_path: Path) -> N
         assert imported(Inputs((str(table),))).edges.tolist() == [[0, 2], [1, 1]]
 
 
-def test_several_edge_lists_become_one_graph(tmp_path: Path) -> None:
-    for name in "ab":
-        np.savez(tmp_path / f"{name}.npz", np.array([[0, 1, 2], [1, 2, 0]]))
-    made = imported(Inputs((str(tmp_path / "a.npz"), str(tmp_path / "b.npz"))))
-    assert made.edges.shape == (2, 6)
-
-
 def test_features_labels_and_splits_come_from_any_file(
     tmp_path: Path, random: np.random.Generator
 ) -> None:
@@ -222,8 +183,7 @@ def test_features_labels_and_splits_come_from_any_file(
             (edges_csv(tmp_path),),
             features=str(tmp_path / "x.parquet"),
             labels=f"{tmp_path / 'y.npz'}:y",
-            splits=tmp_path / "s.npz",
-            split=(f"test={tmp_path / 't.csv'}",),
+            splits=SplitChoice((f"test={tmp_path / 't.csv'}",), tmp_path / "s.npz"),
             arrays=(f"when={tmp_path / 'when.npy'}",),
         ),
         feature_dtype="float16",
@@ -262,70 +222,6 @@ def test_list_columns_of_parquet_are_matrices(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate(list(source.chunks())), x)
 
 
-def test_a_ragged_list_column_is_refused_with_its_row(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": [[1.0, 2.0], [3.0, 4.0], [5.0]]}), tmp_path / "x.parquet")
-    with pytest.raises(InvalidError, match="row 2: expected 2 values, found 1"):
-        list(open_rows(str(tmp_path / "x.parquet")).chunks())
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1,2\n3,4,5\n6,7\n", "line 2: `3,4,5`: found 3 columns"),
-        ("1,2\n3,x\n", "column `column 2`: expected numbers, found text"),
-    ],
-)
-def test_a_wrong_text_row_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(InvalidError, match=message):
-        list(open_rows(str(tmp_path / "x.csv")).chunks())
-
-
-def test_text_columns_of_parquet_are_refused_by_name(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"name": ["a"], "age": [3]}), tmp_path / "x.parquet")
-    with pytest.raises(InvalidError, match=r"column `name`: expected numbers, found text"):
-        open_rows(str(tmp_path / "x.parquet"))
-    assert next(open_rows(f"{tmp_path / 'x.parquet'}:age").chunks()).tolist() == [3]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("x.npz", b"nonsense", "File is not a zip file"),
-        ("x.parquet", b"nonsense", "Parquet file"),
-        ("x.npy", b"nonsense", "array"),
-        ("x.jpg", b"", "expected .npy"),
-    ],
-)
-def test_a_file_that_is_not_what_it_says_is_named(
-    name: str, data: bytes, message: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(OutercoreError, match=message):
-        open_rows(str(tmp_path / name))
-
-
-def test_a_truncated_array_is_named_with_what_may_have_happened(tmp_path: Path) -> None:
-    path = tmp_path / "x.npy"
-    np.save(path, np.arange(1000))
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InvalidError, match=r"x.npy`: .*\nhint: expected `.npy` as NumPy"):
-        open_rows(str(path))
-
-
-def test_what_the_core_refuses_of_a_batch_is_reported_with_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise InvalidError("row 1: node id -4 is negative")
-
-    path = tmp_path / "e.parquet"
-    pq.write_table(pa.table({"src": [0, -4], "dst": [1, 2]}), path)
-    monkeypatch.setattr(RecordingImporter, "push_edges", refuse)
-    with pytest.raises(InvalidError, match=r"`.*e.parquet:src,dst`: row 1: node id -4 is neg"):
-        imported(Inputs((f"{path}:src,dst",)))
-
-
 def test_a_truncated_archive_member_is_named(tmp_path: Path) -> None:
     member = io.BytesIO()
     np.save(member, np.arange(1000))
@@ -333,104 +229,6 @@ def test_a_truncated_archive_member_is_named(tmp_path: Path) -> None:
         archive.writestr("x.npy", member.getvalue()[:-100])
     with pytest.raises(OutercoreError, match=r"x.npz:x`: expected \d+ more bytes"):
         list(open_rows(str(tmp_path / "x.npz")).chunks())
-
-
-def test_objects_in_archives_are_never_unpickled(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", np.array([{"a": 1}], dtype=object))
-    with pytest.raises(InvalidError, match="expected numbers, found Python objects"):
-        open_rows(str(tmp_path / "x.npz"))
-
-
-def test_a_matrix_in_fortran_order_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", np.zeros((4, 3)).T)
-    with pytest.raises(InvalidError, match="expected C order, found Fortran order"):
-        open_rows(str(tmp_path / "x.npz"))
-
-
-def test_archives_say_what_they_hold(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", a=np.zeros(3), b=np.zeros(3))
-    with pytest.raises(InvalidError, match=r"holds `a`, `b`\nhint: choose one by"):
-        open_rows(str(tmp_path / "x.npz"))
-    with pytest.raises(NotFoundError, match="no array `c`; it has `a`, `b`"):
-        open_rows(f"{tmp_path / 'x.npz'}:c")
-    with pytest.raises(InvalidError, match="expected `train`, `valid` or `test`"):
-        open_splits(tmp_path / "x.npz")
-
-
-def test_missing_files_and_malformed_options_are_named(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"file `nowhere.csv` does not exist"):
-        FileSpec.parse("nowhere.csv")
-    for missing, hint in [("x.csv", "has no such file"), ("no/x.csv", "there is no directory `")]:
-        with pytest.raises(NotFoundError, match=f"\\nhint: look for a slip in its name: .*{hint}"):
-            FileSpec.parse(str(tmp_path / missing))
-        with pytest.raises(NotFoundError, match=hint):
-            open_splits(tmp_path / missing)
-    with pytest.raises(InvalidError, match="expected NAME=FILE"):
-        open_split("train.npy")
-    with pytest.raises(InvalidError, match="--format: expected one of auto"):
-        open_inputs(Inputs((edges_csv(tmp_path),), format="xml"))
-    with pytest.raises(InvalidError, match="self_loops: expected one of keep, drop, add"):
-        ImportOptions.parse(self_loops="yes")
-
-
-def test_options_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
-    edges = edges_csv(tmp_path)
-    np.save(tmp_path / "x.npy", np.ones((3, 2), dtype=np.float32))
-    (tmp_path / "x.csv").write_text("1,2\n3,4\n5,6\n")
-    np.save(tmp_path / "train.npy", np.arange(2))
-    for features in (None, str(tmp_path / "x.csv")):
-        with pytest.raises(InvalidError, match=r"--in-place: expected features in a `.npy`"):
-            imported(Inputs((edges,), features=features), in_place=True)
-    made = imported(Inputs((edges,), features=str(tmp_path / "x.npy")), in_place=True)
-    assert ("features", "x") in made.arrays
-    train = f"train={tmp_path / 'train.npy'}"
-    with pytest.raises(InvalidError, match="--split: `train` is given 2 times, expected once"):
-        imported(Inputs((edges,), split=(train, train)))
-
-
-def test_ids_that_are_no_whole_numbers_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("1\n2.5\n")
-    _, ids = open_split(f"train={tmp_path / 'train.csv'}")
-    with pytest.raises(InvalidError, match=r"expected whole numbers, found 2.5"):
-        list(ids.chunks())
-
-
-def ogb_text(root: Path, x: np.ndarray, y: np.ndarray) -> None:
-    def write(name: str, array: np.ndarray, form: str) -> None:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = io.StringIO()
-        np.savetxt(text, array, delimiter=",", fmt=form)
-        path.write_bytes(gzip.compress(text.getvalue().encode()))
-
-    write("raw/edge.csv.gz", np.array([[0, 1], [2, 3]]), "%d")
-    write("raw/node-feat.csv.gz", x, "%.9g")
-    write("raw/node-label.csv.gz", y, "%d")
-    write("raw/num-node-list.csv.gz", np.array([len(x)]), "%d")
-    write("raw/num-edge-list.csv.gz", np.array([2]), "%d")
-    for place, name in enumerate(("train", "valid", "test")):
-        write(f"split/time/{name}.csv.gz", np.arange(3) + 3 * place, "%d")
-
-
-def test_the_raw_ogb_text_layout_is_read(tmp_path: Path, random: np.random.Generator) -> None:
-    x = random.normal(size=(12, 4)).astype(np.float32)
-    y = random.integers(3, size=12)
-    ogb_text(tmp_path, x, y)
-    made = imported(Inputs((str(tmp_path),)))
-    assert made.files == [("text", tmp_path / "raw/edge.csv.gz")]
-    assert np.array_equal(made.arrays["features", "x"], x)
-    assert np.array_equal(made.arrays["labels", "y"], y)
-    assert made.arrays["split", "valid"].tolist() == [3, 4, 5]
-    assert made.options["nodes"] == 12
-
-
-def test_several_ogb_splits_have_to_be_chosen_from(tmp_path: Path) -> None:
-    ogb_text(tmp_path, np.zeros((12, 2), np.float32), np.zeros(12, int))
-    (tmp_path / "split/random").mkdir()
-    with pytest.raises(InvalidError, match=r"found random, time\nhint: choose one"):
-        open_inputs(Inputs((str(tmp_path),)))
-    made = imported(Inputs((str(tmp_path),), ogb_split="time"))
-    assert ("split", "train") in made.arrays
 
 
 def test_the_archive_layout_of_large_ogb_sets_is_read(
@@ -453,45 +251,6 @@ def test_the_archive_layout_of_large_ogb_sets_is_read(
     assert np.array_equal(made.arrays["features", "x"], x)
     assert np.array_equal(made.arrays["labels", "y"], y)
     assert made.options["nodes"] == 50
-
-
-def test_what_is_given_explicitly_wins_over_a_layout(tmp_path: Path) -> None:
-    ogb_text(tmp_path / "ogb", np.zeros((12, 2), np.float32), np.zeros(12, int))
-    np.save(tmp_path / "x.npy", np.ones((12, 7), np.float32))
-    made = imported(Inputs((str(tmp_path / "ogb"),), features=str(tmp_path / "x.npy")))
-    assert made.arrays["features", "x"] == tmp_path / "x.npy"
-
-
-def test_a_directory_that_is_no_layout_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"expected an OGB node data set"):
-        open_inputs(Inputs((str(tmp_path),)))
-
-
-def test_a_pyg_data_object_is_taken_with_its_masks() -> None:
-    torch = pytest.importorskip("torch")
-    data_module = pytest.importorskip("torch_geometric.data")
-    from outercore.sources.pyg import open_data
-
-    data = data_module.Data(
-        x=torch.randn(20, 3),
-        y=torch.arange(20) % 4,
-        edge_index=torch.randint(20, (2, 60)),
-        train_mask=torch.arange(20) < 10,
-        val_mask=torch.stack([torch.arange(20) == 3, torch.arange(20) == 7], dim=1),
-        weight=torch.ones(20, dtype=torch.bfloat16),
-    )
-    import_graph(open_data(data, arrays=("weight",), mask_column=1), "out")
-    made = RecordingImporter.last
-    assert np.array_equal(made.edges, data.edge_index.numpy())
-    assert np.array_equal(made.arrays["features", "x"], data.x.numpy())
-    assert made.arrays["split", "train"].sum() == 10
-    assert np.flatnonzero(made.arrays["split", "valid"]).tolist() == [7]
-    assert made.arrays["array", "weight"].dtype == np.float32
-    assert (made.options["nodes"], made.options["undirected"]) == (20, False)
-    with pytest.raises(InvalidError, match="no attribute `age`"):
-        open_data(data, arrays=("age",))
-    with pytest.raises(InvalidError, match="expected `edge_index`"):
-        open_data(data_module.HeteroData())
 
 
 def test_names_are_looked_up_in_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

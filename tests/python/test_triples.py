@@ -193,37 +193,6 @@ def test_unknown_names_are_listed_and_the_import_goes_on_by_another_rule(tmp_pat
         by("drop")
 
 
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        ({"h": ["a", None], "r": ["r", "r"], "t": ["b", "b"]}, "column `h`: row 1 is empty"),
-        ({"h": ["a"], "r": [0.5], "t": ["b"]}, "column `r`: expected names or integers"),
-        ({"h": ["a"], "r": ["r"]}, "2 columns, expected 3"),
-        ({"h": ["a"], "r": [""], "t": ["b"]}, "row 0: the relation is empty"),
-    ],
-)
-def test_what_is_wrong_with_a_table_is_said(
-    tmp_path: Path, table: dict[str, Any], expected: str
-) -> None:
-    pyarrow.parquet.write_table(pa.table(table), tmp_path / "train.parquet")
-    with pytest.raises(InvalidError, match=expected):
-        import_triples(tmp_path / "train.parquet", tmp_path / "facts")
-
-
-def test_an_array_file_is_no_table_of_triples(tmp_path: Path) -> None:
-    np.save(tmp_path / "train.npy", np.zeros((3, 3), np.int64))
-    with pytest.raises(InvalidError, match=r"taken from text or Parquet, not from NumPy's files"):
-        import_triples(tmp_path / "train.npy", tmp_path / "facts")
-
-
-def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("h,r,t\na,r,b\n")
-    with pytest.raises(NotFoundError, match="no column `who`; it has `h`, `r`, `t`"):
-        import_triples(f"{tmp_path / 'train.csv'}:who,r,t", tmp_path / "facts")
-    with pytest.raises(NotFoundError, match="does not exist"):
-        import_triples(tmp_path / "missing.tsv", tmp_path / "facts")
-
-
 def test_one_import_writes_to_a_directory_and_lets_go_of_it_in_the_end(
     tmp_path: Path, parts: dict[str, Rows]
 ) -> None:

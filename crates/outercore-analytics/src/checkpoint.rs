@@ -218,7 +218,12 @@ impl Checkpoints {
         write(self).map_err(|error| match error.kind() {
             ErrorKind::NoSpace => {
                 let text = format!("checkpoint `{shown}`: no space left on the device");
-                Error::new(ErrorKind::NoSpace, text).hint("free space, then go on with --resume")
+                // The new one may be complete although the error came after it.
+                Error::new(ErrorKind::NoSpace, text).hint(if self.held.has_record() {
+                    "free space, then go on with --resume"
+                } else {
+                    "free space, then run the same command again"
+                })
             }
             _ => error.context(format!("checkpoint `{shown}`")),
         })?;
@@ -257,6 +262,10 @@ impl Held {
         Ok(held)
     }
 
+    fn has_record(&self) -> bool {
+        self.directory.join(RECORD).exists()
+    }
+
     /// Removes what a run without a checkpoint has left, and nothing else.
     fn clear(&self) -> Result<()> {
         let unfinished = STATES.into_iter().chain([UNFINISHED]).filter(|_| self.written);
@@ -273,7 +282,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.directory.join(RECORD).exists() {
+        if !self.has_record() {
             // What cannot be removed stays: how the run ended matters more.
             let _ = self.clear();
         }
@@ -447,9 +456,32 @@ impl FloatBits {
 
 #[cfg(test)]
 mod tests {
+    use outercore_io::{FaultDisk, FaultKind, FaultPlan};
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_full_disk_says_to_resume_where_there_is_a_checkpoint_and_to_begin_anew_where_not() {
+        let mut said = Vec::new();
+        for at in 0.. {
+            let directory = tempfile::tempdir().unwrap();
+            let plan = FaultPlan { at, kind: FaultKind::NoSpace };
+            let disk = Arc::new(FaultDisk::new(directory.path(), plan));
+            let place = directory.path().join("state");
+            let opened = Checkpoints::open(disk, &place, json!({}), Duration::ZERO, false);
+            let Ok(mut checkpoints) = opened else { continue };
+            let mut write =
+                || checkpoints.write(Value::Null, &mut |into| into(&[1; 9])).and(Ok(()));
+            let Err(error) = write().and_then(|()| write()) else { break };
+            drop(checkpoints);
+            let is_there = place.join(RECORD).exists();
+            let hint = if is_there { "--resume" } else { "run the same command again" };
+            assert!(error.to_string().contains(hint), "{at}: {error}");
+            said.push(is_there);
+        }
+        assert!(said.contains(&true) && said.contains(&false), "{said:?}");
+    }
 
     #[test]
     fn how_far_a_run_was_to_go_is_nobodys_business_and_never_told() {

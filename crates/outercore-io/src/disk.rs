@@ -55,11 +55,18 @@ pub trait Disk: Send + Sync {
     /// mixture, whatever happens: temporary file, sync, rename, directory sync.
     fn replace(&self, path: &Path, content: &[u8]) -> Result<()> {
         let temporary = path.with_extension("tmp");
-        let mut file = self.create(&temporary)?;
-        file.write_all(content)?;
-        file.sync()?;
-        drop(file);
-        self.rename(&temporary, path)?;
+        let write = || {
+            let mut file = self.create(&temporary)?;
+            file.write_all(content)?;
+            file.sync()?;
+            drop(file);
+            self.rename(&temporary, path)
+        };
+        if let Err(error) = write() {
+            // Half a file only takes room.
+            let _ = self.remove_file(&temporary);
+            return Err(error);
+        }
         self.sync_dir(path.parent().unwrap_or(Path::new(".")))
     }
 }

@@ -58,7 +58,7 @@ fn add_array(
         let root = Path::new(path);
         keys::validate(key).with_context(|| format!("array `{key}`"))?;
         let mut editor = ManifestEditor::wait(&RealDisk, root, &mut || signals.call("", 0, 0, ""))?;
-        let file = editor.free_file(key);
+        let file = editor.claim_file(key)?;
         let mut writer = ArrayWriter::create(&RealDisk, root, &file, dtype, &row_shape)?;
         writer.write(bytes)?;
         editor.insert(key, writer.finish()?);

@@ -139,7 +139,7 @@ pub(crate) fn remove_all<'a>(
 }
 
 /// Removes `files` below `root`, and the directories that are empty then.
-fn remove_files<'a>(
+pub(crate) fn remove_files<'a>(
     disk: &dyn Disk,
     root: &Path,
     files: impl Iterator<Item = &'a String>,

@@ -9,6 +9,7 @@ use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
 use outercore_io::Disk;
 
+use crate::changes;
 use crate::claims::{Claims, foreign_state, inside, is_unfinished, numbered, recover, remove_all};
 use crate::dataset::{DataSet, read_manifest_bytes};
 use crate::editor;
@@ -90,6 +91,9 @@ impl Destination {
         }
         for input in request.inputs {
             refuse_inside(root, Path::new(input))?;
+        }
+        if let Some(manifest) = &manifest {
+            changes::recover(&*disk, root, manifest);
         }
         let before = manifest.is_some().then(|| read_manifest_bytes(root)).transpose()?;
         let known = Claims::load(root);
@@ -349,7 +353,12 @@ fn judge(root: &Path) -> Result<Option<Manifest>> {
 }
 
 /// The error for a manifest that cannot be read, so that nobody knows which files are the data set's.
+///
+/// One of the device says nothing about whose they are, and stays as it is.
 fn not_replaced(error: Error) -> Error {
+    if matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted) {
+        return error;
+    }
     let text = error.to_string();
     let what = text.split("\nhint: ").next().unwrap_or_default();
     Error::new(error.kind(), what).hint(

@@ -9,6 +9,7 @@ use outercore_core::{Context, Error, Result};
 use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
 use outercore_io::{Disk, FileLock};
 
+use crate::changes::{self, Changes};
 use crate::claims::{claimed, inside, numbered, recover};
 use crate::dataset::{ArrayRef, DataSet, read_manifest_bytes};
 use crate::hold::{held, lock};
@@ -65,8 +66,8 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
 /// Between two looks whether a data set is free.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A change of an existing data set: open, write new arrays under [`ManifestEditor::free_file`],
-/// enter them, commit.
+/// A change of an existing data set: open, write new arrays under [`ManifestEditor::claim_file`],
+/// enter them, commit. Dropped without a commit, it removes the files that it claimed.
 ///
 /// There is one editor of a data set at a time, in whatever process, since two would write to the
 /// same free files. The system lets go of the data set when the process ends, however it ends.
@@ -86,7 +87,7 @@ const WAIT: Duration = Duration::from_millis(50);
 /// # manifest.edge_types.clear();
 /// # commit(&RealDisk, root, &manifest)?;
 /// let mut editor = ManifestEditor::open(&RealDisk, root)?;
-/// let file = editor.free_file("nodes/node/score");
+/// let file = editor.claim_file("nodes/node/score")?;
 /// let mut writer = ArrayWriter::create(&RealDisk, root, &file, DType::F32, &[])?;
 /// writer.write_slice(&[0.5f32, 0.25])?;
 /// editor.insert("nodes/node/score", writer.finish()?);
@@ -104,6 +105,11 @@ pub struct ManifestEditor<'a> {
     files: BTreeSet<String>,
     /// Files of an import that was stopped while it replaced the data set.
     claimed: BTreeSet<String>,
+    /// Files of this change, as on disk.
+    changes: Changes,
+    is_committed: bool,
+    /// The process that writes; one forked from it only forgets.
+    owner: u32,
     manifest: Manifest,
     /// The directory, locked.
     _held: FileLock,
@@ -143,10 +149,19 @@ impl<'a> ManifestEditor<'a> {
         let Some(held) = lock(root)? else { return Ok(None) };
         recover(disk, root);
         let manifest = DataSet::read_manifest(root)?;
-        let before = read_manifest_bytes(root)?;
-        let (files, claimed) = (inside(&manifest), claimed(root));
-        let root = root.to_owned();
-        Ok(Some(Self { disk, root, before, files, claimed, manifest, _held: held }))
+        changes::recover(disk, root, &manifest);
+        Ok(Some(Self {
+            disk,
+            root: root.to_owned(),
+            before: read_manifest_bytes(root)?,
+            files: inside(&manifest),
+            claimed: claimed(root),
+            changes: Changes::new(),
+            is_committed: false,
+            owner: std::process::id(),
+            manifest,
+            _held: held,
+        }))
     }
 
     /// The manifest as it will be.
@@ -159,14 +174,21 @@ impl<'a> ManifestEditor<'a> {
         &mut self.manifest
     }
 
-    /// A file for a new array under `key` that no array uses, in the manifest as it was or will be.
-    pub fn free_file(&self, key: &str) -> String {
-        let now = inside(&self.manifest);
-        numbered(key)
-            .find(|file| {
-                ![&self.files, &self.claimed, &now].iter().any(|taken| taken.contains(file))
-            })
-            .expect("there are more numbers than files")
+    /// A name for the file of a new array under `key` that nothing in the directory has, whoever
+    /// made it. It is noted as this change's before the caller makes it.
+    ///
+    /// # Errors
+    /// The disk's own.
+    pub fn claim_file(&mut self, key: &str) -> Result<String> {
+        let is_free = |file: &String| {
+            let taken = [&self.files, &self.claimed, &self.changes.files];
+            !taken.iter().any(|taken| taken.contains(file))
+                && self.root.join(file).symlink_metadata().is_err()
+        };
+        let file = numbered(key).find(is_free).expect("there are more numbers than files");
+        self.changes.files.insert(file.clone());
+        self.changes.save(self.disk, &self.root)?;
+        Ok(file)
     }
 
     /// Enters an array; one that is there under the same key is replaced.
@@ -179,7 +201,7 @@ impl<'a> ManifestEditor<'a> {
     ///
     /// # Errors
     /// As [`commit`]; `Invalid` if somebody else has changed the data set meanwhile.
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         if read_manifest_bytes(&self.root)? != self.before {
             return Err(Error::invalid(format!(
                 "data set `{}`: changed by somebody else meanwhile",
@@ -187,11 +209,29 @@ impl<'a> ManifestEditor<'a> {
             ))
             .hint("run the command again"));
         }
-        commit(self.disk, &self.root, &self.manifest)?;
-        for file in self.files.difference(&inside(&self.manifest)) {
-            // The commit stands whether or not the room is given back.
-            let _ = self.disk.remove_file(&self.root.join(file));
+        let named = inside(&self.manifest);
+        let replaced: Vec<_> = self.files.difference(&named).cloned().collect();
+        if !replaced.is_empty() {
+            self.changes.files.extend(replaced);
+            self.changes.save(self.disk, &self.root)?;
         }
+        commit(self.disk, &self.root, &self.manifest)?;
+        self.is_committed = true;
+        // The commit stands whether or not the room is given back; the next writer tries again.
+        let _ = self.changes.clean(self.disk, &self.root, &self.manifest);
         Ok(())
+    }
+}
+
+impl Drop for ManifestEditor<'_> {
+    fn drop(&mut self) {
+        let is_ours = self.owner == std::process::id();
+        if self.is_committed || self.changes.files.is_empty() || !is_ours {
+            return;
+        }
+        // A commit that failed may have replaced the manifest before.
+        if let Ok(manifest) = DataSet::read_manifest(&self.root) {
+            let _ = self.changes.clean(self.disk, &self.root, &manifest);
+        }
     }
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrays;
+mod changes;
 pub mod check;
 mod claims;
 pub mod dataset;

@@ -2,6 +2,7 @@
 
 mod tiny;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use outercore_core::{Error, ErrorKind, Result};
@@ -11,6 +12,7 @@ use outercore_store::arrays::{ArrayBuilder, ArraySpec, Target};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_store::editor::{ManifestEditor, commit};
+use outercore_store::npy::ArrayWriter;
 
 /// The tearing of a crash depends on its place alone; counted operations before the task move it.
 const TEARINGS: u64 = 4;
@@ -26,18 +28,66 @@ fn assert_sound(root: &Path, when: &str) {
     assert!(report.is_sound(), "{when}: {:#?}", report.problems);
 }
 
+/// All files in the data set are the manifest, and those that it names.
+fn assert_tidy(root: &Path, when: &str) {
+    let mut found = BTreeSet::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    let manifest = DataSet::read_manifest(root).unwrap();
+    let mut named: BTreeSet<_> = manifest.arrays.into_values().map(|array| array.file).collect();
+    named.insert("graph.json".to_owned());
+    assert_eq!(found, named, "{when}");
+}
+
+#[test]
+fn a_change_takes_no_file_that_somebody_else_has_put_there_and_removes_none() {
+    let (_directory, root) = tiny::on_disk();
+    let key = "nodes/node/score";
+    for file in ["nodes/node/score.npy", "nodes/node/score.1.npy"] {
+        std::fs::write(root.join(file), "mine").unwrap();
+    }
+    for is_committed in [false, true] {
+        let mut editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+        let file = editor.claim_file(key).unwrap();
+        assert_eq!(file, "nodes/node/score.2.npy");
+        let mut writer = ArrayWriter::create(&RealDisk, &root, &file, DType::F32, &[]).unwrap();
+        writer.write_slice(&[0.5f32; 5]).unwrap();
+        let entry = writer.finish().unwrap();
+        if is_committed {
+            editor.insert(key, entry);
+            editor.commit().unwrap();
+        } else {
+            drop(editor);
+        }
+        assert_eq!(root.join(&file).exists(), is_committed);
+    }
+    for file in ["nodes/node/score.npy", "nodes/node/score.1.npy"] {
+        assert_eq!(std::fs::read(root.join(file)).unwrap(), b"mine");
+    }
+    assert_sound(&root, "after all");
+}
+
 /// Replaces the features by wider ones, adds a split and drops the years.
 fn change(disk: &dyn Disk, root: &Path) -> Result<()> {
     let mut editor = ManifestEditor::open(disk, root)?;
     let spec = ArraySpec::new(Target::Features, 5);
-    let file = editor.free_file(&spec.key());
+    let file = editor.claim_file(&spec.key())?;
     let mut features = ArrayBuilder::create(disk, root, &file, spec, DType::F32, &[400])?;
     features.push_rows(bytemuck::cast_slice(&[1.5f32; 2 * 400]), 2)?;
     features.push_rows(bytemuck::cast_slice(&[2.5f32; 3 * 400]), 3)?;
     features.finish(disk)?.add_to(editor.manifest_mut());
 
     let spec = ArraySpec::new(Target::Split("test".into()), 5);
-    let file = editor.free_file(&spec.key());
+    let file = editor.claim_file(&spec.key())?;
     let mut split = ArrayBuilder::create(disk, root, &file, spec, DType::U32, &[])?;
     split.push_rows(bytemuck::cast_slice(&[4u32, 3]), 2)?;
     split.finish(disk)?.add_to(editor.manifest_mut());
@@ -109,9 +159,10 @@ fn every_crash_point_of_a_change_leaves_the_old_data_set_or_the_new_one() {
                 assert_eq!(manifest, after, "{when}");
                 new += 1;
             }
-            // Whatever the crash left lying about, the next change works.
+            // The next change works, and removes whatever the crash left lying about.
             change(&tiny::unsynced(&root), &root).expect(&when);
             assert_sound(&root, &when);
+            assert_tidy(&root, &when);
         }
     }
     assert!(old > 0 && new > 0, "{old} old, {new} new");
@@ -156,7 +207,7 @@ fn a_reader_of_the_old_manifest_keeps_its_files_until_the_commit() {
     let x = graph.read_array("x").unwrap();
     let mut editor = ManifestEditor::open(&RealDisk, &root).unwrap();
     let spec = ArraySpec::new(Target::Features, 5);
-    let file = editor.free_file(&spec.key());
+    let file = editor.claim_file(&spec.key()).unwrap();
     assert_eq!(file, "nodes/node/x.1.npy");
     let mut builder =
         ArrayBuilder::create(&RealDisk, &root, &file, spec, DType::F32, &[1]).unwrap();

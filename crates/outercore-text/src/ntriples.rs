@@ -35,7 +35,7 @@ pub(crate) fn cut(line: &[u8], fields: &mut Fields) -> Result<()> {
 
 /// Whether a line is a statement; for detection.
 pub(crate) fn is_statement(line: &[u8]) -> bool {
-    line.starts_with(b"<") && cut(line, &mut Fields::default()).is_ok()
+    (line.starts_with(b"<") || line.starts_with(b"_:")) && cut(line, &mut Fields::default()).is_ok()
 }
 
 /// Start and end of the name, and the length of the term at the start of `rest`.
@@ -105,6 +105,7 @@ mod tests {
             ("<a> <p> _:b .", ["a", "p", "_:b"]),
         ] {
             assert_eq!(terms(line).unwrap(), expected, "{line}");
+            assert!(is_statement(line.as_bytes()), "{line}");
         }
     }
 

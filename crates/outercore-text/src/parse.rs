@@ -316,10 +316,16 @@ pub fn out_of_range(place: &str, id: u64, nodes: u64, first: u64) -> Error {
         0 => "none at all".to_owned(),
         _ => format!("{first} to {}", nodes - 1 + first),
     };
-    Error::invalid(format!(
+    let error = Error::invalid(format!(
         "{place}node id {id} is out of range: the graph has {nodes} nodes ({range})"
-    ))
-    .hint(
+    ));
+    if first == 0 && id == nodes {
+        return error.hint(
+            "if ids start at 1: `--one-based`; else give a row of every node, or raise or leave \
+             out `--nodes`",
+        );
+    }
+    error.hint(
         "there are as many nodes as `--nodes` says, else as the features, labels or other arrays \
          of nodes have rows, else as the largest id asks for: give a row of every node, or raise \
          or leave out `--nodes`",

@@ -26,11 +26,11 @@ from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
 from outercore.cli.serve import serve
-from outercore.cli.system_errors import explained
 from outercore.cli.too_little import with_memory
 from outercore.cli.train import train
 from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
+from outercore.system_errors import explained
 from outercore.threads import share_cores
 
 # Typer's newer versions bring their own copy of Click, older ones use the package: their common
@@ -119,7 +119,10 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough.
         sys.stderr.close()
         return 0
-    except Exception as error:
+    except BaseException as error:
+        # The core panics where the system gives it no thread.
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
         return _unexpected(error)
     if code == STOPPED:
         # Typer answers Ctrl-C by itself, without a word.
@@ -127,7 +130,7 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _unexpected(error: Exception) -> int:
+def _unexpected(error: BaseException) -> int:
     """The exit code for an error that is none of ours: the system's refusal, or a bug."""
     message = explained(error)
     if message is None:

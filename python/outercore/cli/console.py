@@ -127,7 +127,7 @@ def stopped(message: str) -> None:
         _stderr.print(Text.assemble(("hint: ", "bold cyan"), hint), soft_wrap=True)
 
 
-def crash(problem: Exception) -> None:
+def crash(problem: BaseException) -> None:
     """A bug of ours: everything that helps to find it."""
     lines = traceback.format_exception(problem)
     _stderr.print("".join(lines), markup=False, style="dim", soft_wrap=True)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import outercore
 from outercore._native import Progress
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
 from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
+from outercore.sources.first_node import note_on_first_node
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
+from outercore.sources.splits import SplitChoice
 from outercore.sources.text import TextOptions
 from outercore.sources.triples import TripleOptions, import_triples
 
@@ -49,10 +53,11 @@ def import_(
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option("--split", help="`NAME=FILE` with ids or a mask; may be repeated."),
-    ] = None,
-    splits: Annotated[
-        Path | None, typer.Option(help="`.npz` with train, valid and test as ids or masks.")
+        typer.Option(
+            "--split",
+            help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
+            "test.",
+        ),
     ] = None,
     array: Annotated[
         list[str] | None,
@@ -118,16 +123,18 @@ def import_(
         bool,
         typer.Option("--one-based", help="Node ids count from 1.", rich_help_panel=_TEXTS),
     ] = False,
-    fill: Annotated[float | None, typer.Option(help="What stands for missing features.")] = None,
+    fill: Annotated[
+        float | None,
+        typer.Option(
+            help="What stands for missing values of features and edges; `nan` keeps them."
+        ),
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(
             help="What the labels are: `classification`, `multi-label` or `regression`; by their "
             "values by default."
         ),
-    ] = None,
-    ogb_split: Annotated[
-        str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
     ] = None,
     undirected: Annotated[
         bool | None,
@@ -142,6 +149,9 @@ def import_(
             "set and given back in results."
         ),
     ] = "numbers",
+    ogb_split: Annotated[
+        str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
+    ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Number of nodes, where some have no edge.")
     ] = None,
@@ -149,7 +159,6 @@ def import_(
     feature_dtype: Annotated[
         str | None, typer.Option(help="`float32`, `float16` or `bfloat16`; the file's by default.")
     ] = None,
-    allow_nan: Annotated[bool, typer.Option("--allow-nan", help="Accept NaN features.")] = False,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
     ] = False,
@@ -197,7 +206,7 @@ def import_(
 
         outercore import edges.csv.gz --undirected --out papers
 
-        outercore import edges.npy --features x.npy --labels y.npy --splits splits.npz --out papers
+        outercore import edges.npy --features x.npy --labels y.npy --split splits.npz --out papers
 
         outercore import roads.csv --weight length --edge-time opened --out roads
 
@@ -222,23 +231,21 @@ def import_(
             "features": features,
             "labels": labels,
             "split": split,
-            "splits": splits,
             "array": array,
             "weight": weight,
             "edge-time": edge_time,
             "edge-features": edge_features,
             "edge-shape": edge_shape,
+            "ogb-split": ogb_split,
             "one-based": one_based or None,
             "fill": fill,
             "task": task,
             "ids": None if ids == "numbers" else ids,
-            "ogb-split": ogb_split,
             "undirected": undirected,
             "nodes": nodes,
             "feature-dtype": feature_dtype,
             "self-loops": None if self_loops == "keep" else self_loops,
             "format": None if format == "auto" else format,
-            "allow-nan": allow_nan or None,
             "in-place": in_place or None,
         }
         _refuse(of_graphs, "does not go with `--triples`")
@@ -272,6 +279,7 @@ def import_(
     _refuse(of_triples, "expected `--triples` with it")
     if ids not in ("numbers", "dictionary"):
         raise InvalidError(f"--ids: expected numbers or dictionary; found `{ids}`")
+    keeps_gaps = fill is not None and math.isnan(fill)
     with options.named(context, _PLACES):
         chosen = ImportOptions.parse(
             undirected=undirected,
@@ -279,7 +287,7 @@ def import_(
             duplicates=duplicates,
             memory=memory,
             feature_dtype=feature_dtype,
-            allow_nan=allow_nan,
+            allow_nan=keeps_gaps,
             in_place=in_place,
             overwrite=overwrite,
             command=options.command_line(),
@@ -291,15 +299,14 @@ def import_(
         format=format,
         features=features,
         labels=labels,
-        split=tuple(split or ()),
-        splits=splits,
+        splits=SplitChoice.parse(split or []),
         arrays=tuple(array or ()),
         nodes=nodes,
         ogb_split=ogb_split,
+        edge_shape=edge_shape,  # type: ignore[arg-type]  # looked at when it is used
         edge_values=EdgeChoice(weight, edge_time, edge_features),
-        edge_shape=edge_shape,
         text=text,
-        fill=fill,
+        fill=None if keeps_gaps else fill,
         memory=parse_size(memory),
     )
     with console.bars(quiet=json) as progress:
@@ -326,7 +333,10 @@ def _import(
                 f"features stay {array.rows.dtype}; `--feature-dtype float32` would halve what "
                 "training reads"
             )
-    return import_graph(source, out, options, progress)
+    summary = import_graph(source, out, options, progress)
+    if (first := note_on_first_node(source, outercore.open(out))) is not None:
+        console.note(first)
+    return summary
 
 
 def _refuse(values: dict[str, Any], why: str) -> None:

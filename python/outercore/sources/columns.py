@@ -47,9 +47,7 @@ def node_columns(spec: FileSpec, table: Table) -> NodeColumns:
 
     Errors: `InvalidError` where nothing but a key is left, or a chosen column comes twice.
     """
-    doubles = {name for name in spec.columns if spec.columns.count(name) > 1}
-    if doubles:
-        raise InvalidError(f"`{spec}`: column `{min(doubles)}` is chosen twice")
+    _require_distinct(spec)
     key = id_column(table)
     if spec.columns:
         return NodeColumns(None if key in spec.columns else key, list(spec.columns))
@@ -72,7 +70,8 @@ class EdgeColumns:
 def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
     """The two columns that `spec` chooses, else the first two.
 
-    Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere.
+    Errors: `InvalidError` where columns that are called like an edge's ends are elsewhere, or a
+    chosen column comes twice.
     """
     names = table.names
     if spec.columns:
@@ -81,6 +80,7 @@ def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
                 f"`{spec}`: expected two columns of node ids, found {len(spec.columns)}\n"
                 "hint: choose source and target: `FILE:SOURCE,TARGET`"
             )
+        _require_distinct(spec)
         source, target = spec.columns
     else:
         if len(names) < 2:
@@ -89,6 +89,12 @@ def edge_columns(spec: FileSpec, table: Table) -> EdgeColumns:
             _require_ends_first(spec, names)
         source, target = names[:2]
     return EdgeColumns(source, target, [name for name in names if name not in (source, target)])
+
+
+def _require_distinct(spec: FileSpec) -> None:
+    doubles = {name for name in spec.columns if spec.columns.count(name) > 1}
+    if doubles:
+        raise InvalidError(f"`{spec}`: column `{min(doubles)}` is chosen twice")
 
 
 def _require_ends_first(spec: FileSpec, names: list[str]) -> None:

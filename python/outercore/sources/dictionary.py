@@ -15,22 +15,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 import outercore
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
+from outercore.mapped import blocks, forget, mapped
 from outercore.sources.columns import NodeColumns, edge_columns, id_column, node_columns
 from outercore.sources.edge_arrays import edge_arrays
-from outercore.sources.edges import EdgeSource, pushed, table_values
+from outercore.sources.edges import EdgeSource, pushed, stamp, table_values
+from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, reading_of
+from outercore.sources.inputs import Inputs, reading_of, require_once
+from outercore.sources.named import is_named
+from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.rows import Reading, RowSource, described, table_rows
-from outercore.sources.table import FileSpec, Table, open_table
+from outercore.sources.splits import split_members
+from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
+from outercore.sources.text import suffix_of
 from outercore.sources.triples import names_of
 from outercore.split_names import normal_split
 
 _CHUNK = 1 << 20
+_ARRAYS = (".npy", ".npz")
 _PARTS = ("offsets", "bytes")
 Role = Literal["features", "labels", "array", "split"]
 
@@ -42,7 +50,7 @@ class _Rows:
     role: Role
     name: str
     spec: FileSpec
-    table: Table
+    table: Table | _NameArray
     columns: NodeColumns
 
 
@@ -58,14 +66,10 @@ class NamedInputs:
         Errors: `InvalidError` for a node table without a column of ids, and for options that mean
         nothing here.
         """
-        if inputs.nodes is not None:
-            raise InvalidError("--nodes: the dictionary counts the nodes")
-        if inputs.splits is not None:
-            raise InvalidError("--splits: ids of an archive are numbers; give names by `--split`")
+        _refuse_options(inputs)
         self._inputs = inputs
         self._reading = Reading(inputs.text, inputs.fill, inputs.memory // 4)
-        specs = [FileSpec.parse(text) for text in inputs.edges]
-        self._edges = [(spec, open_table(spec, inputs.text, "named_edges")) for spec in specs]
+        self._edges = [_open_edges(text, inputs) for text in inputs.edges]
         self._rows = self._open_rows()
         out = Path(out)
         self._place = out.parent / f".{out.name}.names"
@@ -95,20 +99,25 @@ class NamedInputs:
                 self._is_ours = True
                 for spec, table in self._edges:
                     ends = edge_columns(spec, table)
+                    row = 0
                     for sources, targets in table.texts([ends.source, ends.target]):
-                        relation = _one_name(len(sources))
-                        importer.push("train", names_of(sources), relation, names_of(targets), None)
+                        names = _named(spec, ends.source, sources, row)
+                        others = _named(spec, ends.target, targets, row)
+                        importer.push("train", names, _one_name(len(sources)), others, None)
+                        row += len(sources)
                 for rows in self._rows:
                     assert rows.columns.key is not None
+                    row = 0
                     for (ids,) in rows.table.texts([rows.columns.key]):
-                        named = names_of(ids)
+                        named = _named(rows.spec, rows.columns.key, ids, row)
                         importer.push("valid", named, _one_name(len(ids)), named, None)
+                        row += len(ids)
                 importer.finish()
         self._is_ours = True
         return self._source(outercore.open(self._place))
 
     def _source(self, names: Any) -> GraphSource:
-        triples = names.array("triples/train")
+        triples = _array(names, "triples/train")
         edges: list[EdgeSource] = []
         first = 0
         for spec, table in self._edges:
@@ -119,6 +128,7 @@ class NamedInputs:
                 pushed(
                     str(spec),
                     _pairs(part),
+                    first_id=None,
                     others=tuple(ends.others),
                     values=table_values(table, ends),
                     notes=[f"{spec.path}: {described(table)}; nodes by a dictionary"],
@@ -144,12 +154,13 @@ class NamedInputs:
     def _node_arrays(self, names: Any) -> list[NodeArray]:
         found, first = [], 0
         for rows in self._rows:
-            ids = names.array("triples/valid")[first : first + rows.table.rows, 0]
+            ids = _array(names, "triples/valid")[first : first + rows.table.rows, 0]
             first += len(ids)
             if rows.role == "split":
                 found.append(NodeArray("split", rows.name, _ids(rows, ids)))
                 continue
             reading = replace(self._reading, nodes=int(names.num_nodes), ids=_sliced(ids))
+            assert not isinstance(rows.table, _NameArray)
             labels = rows.role == "labels"
             if labels:
                 reading = replace(reading, fill=None)
@@ -172,7 +183,7 @@ class NamedInputs:
             wanted.append(("labels", "y", self._inputs.labels))
         for option, role, texts in (
             ("--array", "array", self._inputs.arrays),
-            ("--split", "split", self._inputs.split),
+            ("--split", "split", self._inputs.splits.single),
         ):
             for text in texts:
                 name, equals, file = text.partition("=")
@@ -180,10 +191,26 @@ class NamedInputs:
                     raise InvalidError(f"{option}: expected NAME=FILE, found `{text}`")
                 chosen = normal_split(name) if role == "split" else name
                 wanted.append((role, chosen, file))  # type: ignore[arg-type]
-        return [self._keyed(*one) for one in wanted]
+        found = [self._keyed(*one) for one in wanted]
+        archive = self._inputs.splits.archive
+        if archive is not None:
+            given = [rows.name for rows in found if rows.role == "split"]
+            members = split_members(archive)
+            found += [_names_in(name, member) for name, member in members if name not in given]
+        for option, role in (("--array", "array"), ("--split", "split")):
+            require_once(option, [rows.name for rows in found if rows.role == role])
+        return found
 
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:
         spec = FileSpec.parse(text)
+        refuse_foreign(spec.path)
+        if suffix_of(spec.path) in _ARRAYS:
+            if role == "split" and suffix_of(spec.path) == ".npz":
+                return _names_in(name, open_member(spec.path, spec.columns))
+            raise InvalidError(
+                f"`{spec}`: rows of an array are for nodes 0, 1, ..., and nodes with names have no "
+                "order\nhint: write a table with a column `id` that has the names"
+            )
         table = open_table(spec, self._inputs.text)
         columns = node_columns(spec, table)
         if role == "split":
@@ -199,10 +226,8 @@ class NamedInputs:
 
 def _as_it_is(spec: FileSpec) -> str:
     """The input with the size and the time of its file, which tell when it is another one."""
-    if not spec.path.is_file():
-        return str(spec)
-    found = spec.path.stat()
-    return f"{spec} {found.st_size} {found.st_mtime_ns}"
+    files = sorted(spec.path.iterdir()) if spec.path.is_dir() else [spec.path]
+    return " ".join([str(spec), *(stamp(path) for path in files)])
 
 
 def _inputs_of(place: Path) -> list[str] | None:
@@ -214,9 +239,89 @@ def _inputs_of(place: Path) -> list[str] | None:
         return None
 
 
+def _refuse_options(inputs: Inputs) -> None:
+    """Errors: `InvalidError` for options that have no effect on names."""
+    if inputs.nodes is not None:
+        raise InvalidError("--nodes: the dictionary counts the nodes")
+    for option, is_given in (
+        ("--one-based", inputs.text.one_based),
+        ("--format", inputs.format not in ("auto", "text")),
+        ("--edge-shape", inputs.edge_shape is not None),
+        ("--ogb-split", inputs.ogb_split is not None),
+    ):
+        if is_given:
+            raise InvalidError(f"{option}: does not go with `--ids dictionary`")
+
+
+def _open_edges(text: str, inputs: Inputs) -> tuple[FileSpec, Table]:
+    """A table of edges by names.
+
+    Errors: `InvalidError` for files whose format says what the ids are.
+    """
+    what = "expected text or Parquet by `--ids dictionary`"
+    if is_named(text):
+        raise InvalidError(f"`{text}`: its nodes have numbers from 0, {what}")
+    spec = FileSpec.parse(text)
+    refuse_foreign(spec.path)
+    is_table = is_parquet(spec.path) or spec.path.is_file()
+    if not is_table or suffix_of(spec.path) in _ARRAYS:
+        raise InvalidError(f"`{spec.path}`: its nodes have numbers from 0, {what}")
+    table = open_table(spec, inputs.text, "named_edges")
+    if isinstance(table, TextTable) and table.file.format != "delimited":
+        raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
+    return spec, table
+
+
+def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
+    """A column as the importer takes it.
+
+    Errors: `InvalidError` with the row of an empty name.
+    """
+    offsets, data = names_of(names)
+    empty = np.flatnonzero(np.diff(offsets) == 0)
+    if len(empty):
+        raise InvalidError(
+            f"`{spec.path}`: column `{column}`: row {first + int(empty[0])} is empty, expected a "
+            "name"
+        )
+    return offsets, data
+
+
+@dataclass(frozen=True)
+class _NameArray:
+    """An array of names in an archive, as a table of one column."""
+
+    member: NpzMember
+
+    @property
+    def rows(self) -> int:
+        return self.member.shape[0]
+
+    def texts(self, _: list[str]) -> Iterator[list[pa.Array]]:
+        for values in self.member.values(_CHUNK):
+            text = values.astype(np.str_) if values.dtype.kind != "S" else np.char.decode(values)
+            yield [pa.array(text.tolist(), pa.large_string())]
+
+
+def _names_in(name: str, member: NpzMember) -> _Rows:
+    """A split that an archive has as names."""
+    if len(member.shape) != 1 or member.dtype.kind not in "iuSU":
+        raise InvalidError(
+            f"{member}: expected names or whole numbers [ids], found {member.dtype} {member.shape}"
+        )
+    spec = FileSpec(member.archive, (member.name.rpartition(":")[2],))
+    key = spec.columns[0]
+    return _Rows("split", name, spec, _NameArray(member), NodeColumns(key, [key]))
+
+
 def _one_name(rows: int) -> Names:
     """The name of the one relation, once for each row."""
     return np.arange(rows + 1, dtype=np.int64), np.full(rows, ord("e"), np.uint8)
+
+
+def _array(names: Any, key: str) -> NDArray[Any]:
+    """An array of the dictionary's own data set, which may be larger than memory."""
+    return mapped(names.root, names.arrays[key])
 
 
 def _pairs(triples: NDArray[np.int64]) -> Any:
@@ -224,6 +329,7 @@ def _pairs(triples: NDArray[np.int64]) -> Any:
         for first in range(0, len(triples), _CHUNK):
             part = np.asarray(triples[first : first + _CHUNK])
             yield np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 2])
+            forget(triples)
 
     return batches
 
@@ -234,25 +340,26 @@ def _sliced(ids: NDArray[np.int64]) -> Any:
     def batches(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
         first = 0
         for (names,) in table.texts([key]):
-            yield np.asarray(ids[first : first + len(names)])
+            yield np.array(ids[first : first + len(names)])
             first += len(names)
+            forget(ids)
 
     return batches
 
 
 def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
     def chunks() -> Iterator[NDArray[np.int64]]:
-        for first in range(0, len(ids), _CHUNK):
-            yield np.array(ids[first : first + _CHUNK])
+        for _, block in blocks(ids, _CHUNK):
+            yield np.array(block)
 
     return RowSource(str(rows.spec), np.dtype(np.int64), None, len(ids), chunks)
 
 
 def _stored(names: Any, key: str) -> RowSource:
-    values = names.array(key)
+    values = _array(names, key)
 
     def chunks() -> Iterator[NDArray[Any]]:
-        for first in range(0, len(values), _CHUNK):
-            yield np.array(values[first : first + _CHUNK])
+        for _, block in blocks(values, _CHUNK):
+            yield np.array(block)
 
     return RowSource(key, values.dtype, None, len(values), chunks)

@@ -59,7 +59,7 @@ def edge_arrays(
         columns = text.split(",")
         if _in_all(sources, columns):
             taken.update(columns)
-            arrays.append(EdgeArray(name, _columns(sources, columns, name)))
+            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading.fill)))
         else:
             arrays.append(EdgeArray(name, _file(sources, text, name, reading)))
     ignored = [name for source in sources for name in source.others if name not in taken]
@@ -77,16 +77,14 @@ def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
 
 
 def _columns(
-    sources: list[EdgeSource], columns: list[str], name: str
+    sources: list[EdgeSource], columns: list[str], name: str, fill: float | None
 ) -> Callable[[bool], RowSource]:
     values = [source.values(columns) for source in sources if source.values is not None]
     dtype = values[0].dtype
     if any(one.dtype != dtype for one in values):
         dtype = np.result_type(*(one.dtype for one in values))
     if name == TIME and dtype.kind not in "iu":
-        raise InvalidError(
-            f"--edge-time: column `{columns[0]}` holds {dtype}, expected whole numbers"
-        )
+        raise _no_times(f"--edge-time: column `{columns[0]}`", dtype)
     if name != FEATURES and len(columns) > 1:
         raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
     width = len(columns) if name == FEATURES else None
@@ -98,6 +96,8 @@ def _columns(
                 for chunk in one.chunks(mirrored):
                     part = exactly(chunk, dtype, named, first)
                     first += len(part)
+                    if fill is not None and dtype.kind == "f":
+                        part = np.where(np.isnan(part), np.array(fill, dtype), part)
                     yield np.ascontiguousarray(part[:, 0]) if width is None else part
 
         listed = ", ".join(f"`{column}`" for column in columns)
@@ -122,7 +122,12 @@ def _file(
         ) from None
     source = open_rows(spec, reading)
     if name == TIME and source.dtype.kind not in "iu":
-        raise InvalidError(f"{option}: `{text}` holds {source.dtype}, expected whole numbers")
+        raise _no_times(f"{option}: `{text}`", source.dtype)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
     return lambda _mirrored: source
+
+
+def _no_times(where: str, dtype: np.dtype) -> InvalidError:
+    found = "fractions or missing values" if dtype.kind == "f" else dtype
+    return InvalidError(f"{where} holds {found}, expected whole numbers")

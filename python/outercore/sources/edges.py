@@ -15,17 +15,27 @@ from outercore._native import Importer
 from outercore.errors import InvalidError
 from outercore.sources.columns import EdgeColumns, edge_columns
 from outercore.sources.foreign import refuse_foreign
+from outercore.sources.npy import open_npy
 from outercore.sources.npz import NpzMember, member_names, open_member
 from outercore.sources.rows import common_type, described
 from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
-from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
+from outercore.sources.table import (
+    FileSpec,
+    ParquetTable,
+    Table,
+    TextTable,
+    is_parquet,
+    open_table,
+    require_column,
+)
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
 EdgeShape = Literal["2,E", "E,2"]
 _CHUNK = 1 << 20
 
-Batches = Callable[[], Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]]
+Batches = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
+"""Sources and targets, of any type of integers."""
 Values = Callable[[bool], Iterator[NDArray[Any]]]
 """Called with whether edges are mirrored; gives batches [rows, columns]."""
 
@@ -41,10 +51,11 @@ class EdgeValues:
 
 @dataclass(frozen=True)
 class EdgeSource:
-    """Edges of one input; `feed` gives them to an importer."""
+    """Edges of one input."""
 
     name: str
-    feed: Callable[[Importer], None]
+    feed: Callable[[Importer, int | None], None]
+    """Gives them to an importer; called with the number of nodes, where it is known."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
     values: Callable[[list[str]], EdgeValues] | None = None
@@ -53,6 +64,23 @@ class EdgeSource:
     """The column that the format itself says is the weight."""
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
+    nodes: int | None = None
+    """How many nodes the file itself says there are, where the core does not read that."""
+    first_id: int | None = None
+    """The number of the first node, where the format does not say it."""
+    files: tuple[Path, ...] = ()
+    """Files that the core does not read by itself, so that it does not know when they change."""
+
+    @property
+    def identity(self) -> str:
+        """What tells that another import has other edges: the name, and the state of `files`."""
+        return " ".join([self.name, *(stamp(path) for path in self.files)])
+
+
+def stamp(path: Path) -> str:
+    """Size and time of a file, which tell when it is another one."""
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def open_edges(
@@ -73,11 +101,13 @@ def open_edges(
     if kind == "auto":
         refuse_foreign(path)
         kind = "parquet" if is_parquet(path) else _FORMATS.get(suffix_of(path), "text")
+    if shape is not None and kind not in ("npy", "npz"):
+        raise InvalidError(f"--edge-shape: expected an array, found `{path}`")
     if kind in ("text", "mtx", "dimacs"):
         return text_edges(spec, kind, options)
     first = int(options.one_based) if options is not None else 0
     if kind == "npy":
-        return _npy_edges(path, shape, first)
+        return _npy_edges(spec, shape, first)
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
@@ -93,73 +123,111 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         spec.path, "edges", options, header=header, convention=conventions.get(kind)
     )
     table = TextTable(file)
+    for name in spec.columns:
+        require_column(table, name)
     ends = edge_columns(spec, table)
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
+    first = file.first_id if file.format == "delimited" else None
     return EdgeSource(
         str(spec),
-        lambda importer: importer.edges_text(spec.path, layout),
+        lambda importer, _nodes: importer.edges_text(spec.path, layout),
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}"],
+        first_id=first,
     )
 
 
-def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
+def pushed(name: str, batches: Batches, first_id: int | None = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets; their ids start at `first_id`, at 0 where
+    the format says so (`None`)."""
 
-    def feed(importer: Importer) -> None:
-        for source, target in batches():
-            try:
-                importer.push_edges(source - first_id, target - first_id)
-            except InvalidError as error:
-                raise InvalidError(f"`{name}`: {error}") from None
+    def feed(importer: Importer, nodes: int | None) -> None:
+        row = 0
+        for batch in batches():
+            source, target = (_from_zero(name, ids, first_id or 0, row, nodes) for ids in batch)
+            row += len(source)
+            importer.push_edges(source, target)
 
-    return EdgeSource(name, feed, **more)
+    return EdgeSource(name, feed, first_id=first_id, **more)
 
 
-def from_edge_index(name: str, edge_index: NDArray, first_id: int = 0) -> EdgeSource:
+def _from_zero(
+    name: str, ids: NDArray[Any], first_id: int, row: int, nodes: int | None
+) -> NDArray[np.int64]:
+    """Node ids as the core takes them; `row` is the row of the first one in its file.
+
+    Errors: `InvalidError` with the row of an id below `first_id`, beyond int64 or beyond `nodes`.
+    """
+    # The core checks these too, but it counts the rows of all lists together.
+    if len(ids) and int(ids.min()) < first_id:
+        place = int(np.argmax(ids < first_id))
+        why = ": ids start at 1, as `--one-based` says" if first_id else ""
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]}, expected {first_id} or more{why}"
+        )
+    if ids.dtype == np.uint64 and len(ids) and int(ids.max()) >= 2**63:
+        place = int(np.argmax(ids >= 2**63))
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]}, expected less than 2^63\n"
+            "hint: nodes with sparse numbers: `--ids dictionary`"
+        )
+    if nodes is not None and len(ids) and int(ids.max()) >= nodes + first_id:
+        place = int(np.argmax(ids >= nodes + first_id))
+        raise InvalidError(
+            f"`{name}`: row {row + place}: node id {ids[place]} is out of range: the graph has "
+            f"{nodes} nodes ({first_id} to {nodes - 1 + first_id})\n"
+            "hint: give a row of every node, raise or leave out `--nodes`, or say `--one-based` "
+            "where ids start at 1"
+        )
+    numbers = np.ascontiguousarray(ids).astype(np.int64, copy=False)
+    return numbers - first_id if first_id else numbers
+
+
+def from_edge_index(
+    name: str, edge_index: NDArray, first_id: int = 0, files: tuple[Path, ...] = ()
+) -> EdgeSource:
     """Edges of an array in memory; shape [2, E]."""
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidError(f"{name}: expected [2, edges], found {edge_index.shape}")
     if edge_index.dtype.kind not in "iu":
         raise InvalidError(f"{name}: expected integers, found {edge_index.dtype}")
 
-    def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for first in range(0, edge_index.shape[1], _CHUNK):
-            part = edge_index[:, first : first + _CHUNK].astype(np.int64)
+            part = edge_index[:, first : first + _CHUNK]
             yield part[0], part[1]
 
-    return pushed(name, batches, first_id)
+    return pushed(name, batches, first_id, files=files)
 
 
 def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
-    """Edges of an archive's member; shape [2, E] or [E, 2], in any order."""
+    """Edges of an archive's member, in any order; `shape` where the archive's kind says it."""
     oriented = _oriented(str(member), member.shape, member.dtype, shape)
     # In Fortran order the values lie as in the transposed array.
     pairs = (oriented == "E,2") != member.fortran
     edges = member.shape[0] * member.shape[1] // 2
     member = member.in_memory_order()
 
-    def columns() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def columns() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         # Two readers at once: the sources lie before all of the targets.
-        for source, target in zip(
+        yield from zip(
             member.values(_CHUNK, 0, edges), member.values(_CHUNK, edges, 2 * edges), strict=True
-        ):
-            yield source.astype(np.int64), target.astype(np.int64)
+        )
 
-    def rows() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def rows() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for flat in member.values(2 * _CHUNK):
-            both = flat.astype(np.int64).reshape(-1, 2)
+            both = flat.reshape(-1, 2)
             yield both[:, 0], both[:, 1]
 
-    return pushed(str(member), rows if pairs else columns, first_id)
+    return pushed(member.name, rows if pairs else columns, first_id, files=(member.archive,))
 
 
 def _oriented(
-    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None
+    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
 ) -> EdgeShape:
     """Which axis of an edge array is the ends'.
 
@@ -182,16 +250,18 @@ def _oriented(
     return found
 
 
-def _npy_edges(path: Path, shape: EdgeShape | None, first_id: int) -> EdgeSource:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InvalidError(f"edge array `{path}`: {error}") from None
+def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
+    path = spec.path
+    array = open_npy(spec, "edge array")
     oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
+    as_it_is = as_it_is and array.dtype.itemsize >= 4
     if array.shape != (2, 2) and as_it_is:
-        return EdgeSource(str(path), lambda importer: importer.edges_npy(path))
-    return from_edge_index(str(path), array if oriented == "2,E" else array.T, first_id)
+        return EdgeSource(
+            str(path), lambda importer, _nodes: importer.edges_npy(path), first_id=first_id
+        )
+    columns = array if oriented == "2,E" else array.T
+    return from_edge_index(str(path), columns, first_id, (path,))
 
 
 def _sparse(path: Path) -> EdgeSource:
@@ -207,6 +277,9 @@ def _sparse(path: Path) -> EdgeSource:
         values=values,
         own_weight="data",
         notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
+        nodes=found.nodes,
+        first_id=None,
+        files=(path,),
     )
 
 
@@ -215,13 +288,16 @@ def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
         if dtype is None or dtype.kind not in "iu":
-            found = "names" if dtype is None else dtype
-            raise InvalidError(f"`{spec.path}`: column `{name}`: expected integers, found {found}")
+            found = table.kind(name)
+            hint = "\nhint: nodes with names: `--ids dictionary`" if found == "text" else ""
+            raise InvalidError(
+                f"`{spec.path}`: column `{name}`: expected integers, found {found}{hint}"
+            )
 
-    def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         columns = [ends.source, ends.target]
         for rows in table.numbers(columns, np.dtype(np.int64), "nan"):
-            yield np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1])
+            yield rows[:, 0], rows[:, 1]
 
     return pushed(
         str(spec),
@@ -230,6 +306,7 @@ def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
         others=tuple(ends.others),
         values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}"],
+        files=tuple(table.files) if isinstance(table, ParquetTable) else (spec.path,),
     )
 
 

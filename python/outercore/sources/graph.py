@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer, Progress, Role
@@ -54,6 +55,10 @@ class GraphSource:
         """
         if self.nodes is not None:
             return self.nodes
+        # Another edge list may have nodes that the matrix does not know.
+        stated = [edge.nodes for edge in self.edges]
+        if (most := max((nodes or 0 for nodes in stated), default=0)) and all(stated):
+            return most
         for array in self.arrays:
             if array.role in ("features", "labels", "array"):
                 return count_rows(array.rows)
@@ -127,24 +132,25 @@ def import_graph(
             "--self-loops add: the added edges have no row in the edge array "
             f"`{source.edge_arrays[0].name}`\nhint: add the loops to the edge list, with values"
         )
+    nodes = source.node_count()
     with Importer(
         Path(out),
         {
             "memory": parse_size(options.memory),
-            "nodes": source.node_count(),
+            "nodes": nodes,
             "undirected": bool(undirected),
             "self_loops": options.self_loops,
             "duplicates": options.duplicates,
             "overwrite": options.overwrite,
             "command": options.command,
             "inputs": source.inputs(),
-            "edges": [edge.name for edge in source.edges],
+            "edges": [edge.identity for edge in source.edges],
             "reading": source.reading,
         },
         progress,
     ) as importer:
         for edges in source.edges:
-            edges.feed(importer)
+            edges.feed(importer, nodes)
         for array in source.arrays:
             _feed(importer, array, options, progress)
         for edge_array in source.edge_arrays:
@@ -165,14 +171,36 @@ def _feed(importer: Importer, array: NodeArray, options: ImportOptions, progress
         importer.array_npy(array.role, array.name, rows.path, described)
         return
     importer.array_begin(array.role, array.name, rows.dtype.name, rows.width, described)
-    for chunk in _counted(rows, array.name or array.role, progress):
+    stored = described.get("dtype")
+    for chunk in _counted(rows, array.name or array.role, stored, progress):
         importer.array_push(chunk)
     importer.array_end()
 
 
-def _counted(rows: RowSource, name: str, progress: Progress) -> Iterator[NDArray]:
+def _counted(
+    rows: RowSource, name: str, stored: FeatureType | None, progress: Progress
+) -> Iterator[NDArray]:
     done = 0
     for chunk in rows.chunks():
+        if stored is not None and rows.whole:
+            _refuse_other_numbers(rows, chunk, stored, done)
         yield chunk
         done += len(chunk)
         progress(f"array {name}", done, rows.count or 0, "rows")
+
+
+def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, first: int) -> None:
+    """Errors: `InvalidError` for a whole number of the file that `stored` cannot hold."""
+    values = chunk.reshape(len(chunk), -1)[:, list(rows.whole)]
+    narrow = values.astype(np.float16 if stored == "float16" else np.float32)
+    if stored == "bfloat16":
+        # bfloat16 is the upper half of a float32.
+        narrow = np.where(narrow.view(np.uint32) & 0xFFFF, np.float32(np.inf), narrow)
+    changed = np.argwhere(np.isfinite(values) & (narrow != values))
+    if len(changed):
+        row, place = changed[0]
+        raise InvalidError(
+            f"`{rows.name}`: row {first + row}, column {rows.whole[place]}: "
+            f"{int(values[row, place])} would change as {stored}\n"
+            "hint: store the values in a type that holds them, or scale them before"
+        )

@@ -15,11 +15,12 @@ from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, open_rows
-from outercore.sources.splits import open_split, open_splits
+from outercore.sources.splits import SplitChoice, open_split, open_splits
 from outercore.sources.table import is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
+
 _SHAPES = (None, "2,E", "E,2")
 
 
@@ -31,14 +32,13 @@ class Inputs:
     format: str = "auto"
     features: str | None = None
     labels: str | None = None
-    split: tuple[str, ...] = ()
-    splits: Path | None = None
+    splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
     ogb_split: str | None = None
+    edge_shape: EdgeShape | None = None
+    """For edge arrays of shape [2, 2]."""
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
-    edge_shape: str | None = None
-    """`2,E` or `E,2`, for edge arrays of shape [2, 2]."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     memory: int = 1 << 30
@@ -50,8 +50,6 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
-    if inputs.edge_shape not in _SHAPES:
-        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
     reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
     given = _arrays(inputs, reading)
@@ -62,6 +60,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     named = {array.name for array in from_edges}
     own = [array for array in source.edge_arrays if array.name not in named]
     notes = [
+        *source.notes,
         *(note for edges in source.edges for note in edges.notes),
         *(note for array in given for note in array.rows.notes),
         *notes,
@@ -97,9 +96,19 @@ def _edges(inputs: Inputs) -> GraphSource:
         return open_named(first, split=inputs.ogb_split)
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
-    kind = cast(EdgeFormat, inputs.format)
-    shape = cast("EdgeShape | None", inputs.edge_shape)
+    if inputs.ogb_split is not None:
+        raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
+    if inputs.edge_shape not in _SHAPES:
+        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
+    kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
     return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+
+
+def require_once(option: str, names: list[str]) -> None:
+    """Errors: `InvalidError` for a name that comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
 
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
@@ -115,12 +124,12 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         if not equals or not name:
             raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
         arrays.append(NodeArray("array", name, open_rows(file, reading)))
-    if inputs.splits is not None:
-        arrays.extend(NodeArray("split", name, rows) for name, rows in open_splits(inputs.splits))
-    single = [open_split(text, reading) for text in inputs.split]
-    for name, count in Counter(name for name, _ in single).items():
-        if count > 1:
-            raise InvalidError(f"--split: `{name}` is given {count} times, expected once")
+    require_once("--array", [array.name for array in arrays if array.role == "array"])
+    if inputs.splits.archive is not None:
+        found = open_splits(inputs.splits.archive, reading)
+        arrays.extend(NodeArray("split", name, rows) for name, rows in found)
+    single = [open_split(text, reading) for text in inputs.splits.single]
+    require_once("--split", [name for name, _ in single])
     for name, rows in single:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.sources.table import Missing, Table
+from outercore.sources.table import Table
 
 NodeIds = Callable[[Table, str], Iterator[NDArray[np.int64]]]
 """Turns a column of ids into node ids, batch by batch: numbers, or names by a dictionary."""
@@ -53,9 +53,10 @@ class KeyedRows:
 
     table: Table
     key: str
-    columns: list[str]
+    width: int
     dtype: np.dtype
-    missing: Missing
+    values: Callable[[], Iterator[NDArray[Any]]]
+    """Batches [rows, width] in the order of the file."""
     ids: NodeIds
     memory: int
     nodes: int | None
@@ -85,17 +86,15 @@ class KeyedRows:
         Errors: `InvalidError` names ids that come twice, are out of range or are missing.
         """
         count = self.count
-        step = max(self.memory // (self.dtype.itemsize * len(self.columns) + 1), 1024)
+        step = max(self.memory // (self.dtype.itemsize * self.width + 1), 1024)
         for first in range(0, count, step):
             yield self._share(first, min(first + step, count))
 
     def _share(self, first: int, last: int) -> NDArray[Any]:
-        rows = np.zeros((last - first, len(self.columns)), self.dtype)
+        rows = np.zeros((last - first, self.width), self.dtype)
         met = np.zeros(last - first, bool)
-        values = self.table.numbers(self.columns, self.dtype, self.missing)
         row = 0
-        # Tables cut all columns at the same rows.
-        for ids, batch in zip(self.ids(self.table, self.key), values, strict=True):
+        for ids, batch in _alongside(self.ids(self.table, self.key), self.values()):
             if self.nodes is not None and len(ids) and int(ids.max()) >= self.nodes:
                 place = int(np.argmax(ids >= self.nodes))
                 raise InvalidError(
@@ -129,6 +128,18 @@ class KeyedRows:
                 f"`{self.table.path}`: column `{self.key}` has several rows for "
                 f"{len(again):,} nodes: {_listed(again + first)}\nhint: keep one row for each node"
             )
+
+
+def _alongside(
+    ids: Iterator[NDArray[np.int64]], batches: Iterator[NDArray[Any]]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Each batch with the ids of its rows, however those are cut."""
+    left = np.empty(0, np.int64)
+    for batch in batches:
+        while len(left) < len(batch):
+            left = np.concatenate([left, next(ids)])
+        yield left[: len(batch)], batch
+        left = left[len(batch) :]
 
 
 def _listed(ids: NDArray[Any]) -> str:

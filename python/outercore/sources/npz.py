@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,13 @@ class NpzMember:
             raise CorruptError(f"{self}: expected {wanted} more bytes, found {len(data)}")
         return data
 
+    @property
+    def name(self) -> str:
+        """As the user writes it: `ARCHIVE:NAME`."""
+        return f"{self.archive}:{self.member.removesuffix('.npy')}"
+
     def __str__(self) -> str:
-        return f"`{self.archive}:{self.member.removesuffix('.npy')}`"
+        return f"`{self.name}`"
 
 
 def member_names(archive: Path) -> list[str]:
@@ -97,20 +102,33 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
     name = names[0] if names else known[0]
     if name not in known:
         raise NotFoundError(f"archive `{archive}`: no array `{name}`; it has {listed}")
-    with _zip(archive) as opened, opened.open(f"{name}.npy") as file:
-        return _described(archive, f"{name}.npy", file)
+    with _zip(archive) as opened:
+        try:
+            with opened.open(f"{name}.npy") as file:
+                return _described(archive, f"{name}.npy", file)
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            raise InvalidError(f"`{archive}:{name}`: {error}") from None
+
+
+def read_member(archive: Path, name: str) -> NDArray[Any]:
+    """A small array of an archive, read whole and flattened."""
+    member = open_member(archive, (name,))
+    return np.concatenate([np.empty(0, member.dtype.newbyteorder("=")), *member.values(1 << 20)])
 
 
 def _described(archive: Path, member: str, file: IO[bytes]) -> NpzMember:
-    where = f"`{archive}:{member}`"
+    where = f"`{archive}:{member.removesuffix('.npy')}`"
     magic = file.read(8)
-    if magic[:6] != b"\x93NUMPY":
+    if len(magic) < 8 or magic[:6] != b"\x93NUMPY":
         raise InvalidError(f"{where}: expected an array, found something else")
     size = 2 if magic[6] == 1 else 4
     length = int.from_bytes(file.read(size), "little")
     # The header is a literal; numpy's own reader wants the whole file object.
-    header = ast.literal_eval(file.read(length).decode("latin1"))
-    dtype = np.dtype(header["descr"])
+    try:
+        header = ast.literal_eval(file.read(length).decode("latin1"))
+        dtype = np.dtype(header["descr"])
+    except (ValueError, SyntaxError, TypeError, KeyError):
+        raise InvalidError(f"{where}: the header of the array cannot be read") from None
     if dtype.hasobject:
         raise InvalidError(f"{where}: expected numbers, found Python objects")
     shape = tuple(header["shape"])
@@ -119,7 +137,12 @@ def _described(archive: Path, member: str, file: IO[bytes]) -> NpzMember:
 
 
 def _zip(archive: Path) -> zipfile.ZipFile:
+    if archive.is_dir():
+        raise InvalidError(f"archive `{archive}`: expected a `.npz` file, found a directory")
     try:
         return zipfile.ZipFile(archive)
-    except zipfile.BadZipFile as error:
-        raise InvalidError(f"archive `{archive}`: {error}") from None
+    except zipfile.BadZipFile:
+        raise InvalidError(
+            f"archive `{archive}`: expected `.npz` as NumPy writes it, found another file\n"
+            "hint: if the copy was cut short, copy it again"
+        ) from None

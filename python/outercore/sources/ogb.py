@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.edge_arrays import FEATURES, EdgeArray
 from outercore.sources.edges import npz_edges, text_edges
+from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.npz import member_names, open_member
+from outercore.sources.npz import member_names, open_member, read_member
 from outercore.sources.rows import RowSource, npz_rows
 from outercore.sources.table import FileSpec, exactly
 from outercore.sources.text import TextFile, TextOptions
@@ -44,6 +46,7 @@ def open_layout(
     Errors: `NotFoundError` where `root` is neither; `UnsupportedError` for a heterogeneous one.
     """
     raw = root / "raw"
+    refuse_foreign(root)
     typed = next((name for name in _TYPED if (raw / name).exists()), None)
     if typed is not None:
         raise UnsupportedError(
@@ -83,9 +86,23 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
-        nodes = int(next(_file(counts).integers([0]))[0, 0])
+        sizes = np.concatenate([np.empty((0, 1), np.int64), *_file(counts).integers([0])])
+        nodes = _of_one_graph(f"`{counts}`", sizes)
     edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", _PLAIN)
     return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+
+
+def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
+    """The number of nodes.
+
+    Errors: `UnsupportedError` for the data of many small graphs, whose ids all start at 0.
+    """
+    if counts.size != 1:
+        raise UnsupportedError(
+            f"{where}: the sizes of {counts.size:,} graphs, expected one graph\n"
+            "hint: data sets of many small graphs (`ogbg-...`) are not for import"
+        )
+    return int(counts.ravel()[0])
 
 
 def _file(path: Path) -> TextFile:
@@ -100,7 +117,7 @@ def _numbers(path: Path) -> RowSource:
     def chunks() -> Iterator[NDArray[np.float32]]:
         first = 0
         for rows in file.floats(list(range(width))):
-            yield exactly(rows, np.dtype(np.float32), str(path), first)
+            yield exactly(rows, np.dtype(np.float32), f"`{path}`", first)
             first += len(rows)
 
     return RowSource(str(path), np.dtype(np.float32), width, None, chunks)
@@ -137,7 +154,7 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
         arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
     nodes = None
     if "num_nodes_list" in names:
-        nodes = int(next(open_member(data, ("num_nodes_list",)).values(1))[0])
+        nodes = _of_one_graph(f"`{data}:num_nodes_list`", read_member(data, "num_nodes_list"))
     edges = npz_edges(open_member(data, ("edge_index",)), "2,E")
     return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
 
@@ -147,9 +164,11 @@ def _splits(directory: Path, split: str | None) -> list[NodeArray]:
         return []
     folders = sorted(item.name for item in directory.iterdir() if item.is_dir())
     if split is None:
-        if len(folders) != 1:
+        if not folders:
+            return []
+        if len(folders) > 1:
             raise InvalidError(
-                f"splits `{directory}`: found {', '.join(folders) or 'none'}\n"
+                f"splits `{directory}`: found {', '.join(folders)}\n"
                 "hint: choose one by `--ogb-split NAME`"
             )
         split = folders[0]

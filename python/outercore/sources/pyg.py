@@ -13,6 +13,7 @@ from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, NodeArray, import_graph
 from outercore.sources.rows import from_array
+from outercore.split_names import normal_split
 
 _EDGE_ATTRIBUTES = (("edge_weight", "weight"), ("edge_time", "time"), ("edge_attr", "attr"))
 """Attributes of edges, and the edge arrays they become."""
@@ -73,7 +74,8 @@ def open_data(
             )
         found.append(NodeArray("array", name, from_array(f"data.{name}", _numpy(value))))
     for name, ids in (splits if splits is not None else _masks(data, mask_column)).items():
-        found.append(NodeArray("split", name, from_array(f"split `{name}`", _numpy(ids))))
+        rows = from_array(f"split `{name}`", _numpy(ids))
+        found.append(NodeArray("split", normal_split(name), rows))
     edges = from_edge_index("data.edge_index", edge_index)
     # PyG's `edge_index` holds both directions of an undirected edge already.
     return GraphSource([edges], found, int(data.num_nodes), False, _edge_arrays(data, edge_index))

@@ -14,8 +14,17 @@ from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
+from outercore.sources.lists import is_list, list_rows
+from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
-from outercore.sources.table import FileSpec, Missing, Table, exactly, is_parquet, open_table
+from outercore.sources.table import (
+    FileSpec,
+    Missing,
+    ParquetTable,
+    Table,
+    is_parquet,
+    open_table,
+)
 from outercore.sources.text import TextOptions, suffix_of
 
 _CHUNK_BYTES = 8 << 20
@@ -38,6 +47,10 @@ class RowSource:
     chunks: Callable[[], Iterator[NDArray]]
     path: Path | None = None
     """A `.npy` file that holds exactly this, for the core to read by itself."""
+    whole: tuple[int, ...] = ()
+    """Columns of a float type that the file has as whole numbers: they must stay what they are."""
+    key: str | None = None
+    """The column of ids that the rows are joined by."""
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
     typed: bool = True
@@ -107,57 +120,80 @@ def table_rows(
     """Columns of a table as rows, in the order of the file or, with a key, of the nodes."""
     values = columns.values
     width = len(values) if len(values) > 1 else None
-    if width is None and isinstance(listed := _list_width(table, values[0]), int):
-        return _lists(spec, table, values[0], listed)
-    dtype = common_type(table, values, missing, reading.fill)
+    whole: tuple[int, ...] = ()
+    if width is None and isinstance(table, ParquetTable) and is_list(table, values[0]):
+        width, dtype, source = list_rows(spec, table, values[0], _CHUNK_BYTES)
+    else:
+        dtype = common_type(table, values, missing)
+        whole = _whole_columns(table, values, dtype)
+
+        def source() -> Iterator[NDArray]:
+            return table.numbers(values, dtype, missing)
+
     notes = [f"{spec.path}: {described(table)}"]
     count: int | None = None
     if columns.key is not None:
         keyed = KeyedRows(
             table,
             columns.key,
-            values,
+            width or 1,
             dtype,
-            missing,
+            source,
             reading.node_ids,
             reading.memory,
             reading.nodes,
             np.nan if absent is not None and dtype.kind == "f" else absent,
         )
         notes[0] += f"; rows are joined by column `{columns.key}`"
-        source: Callable[[], Iterator[NDArray]] = keyed.chunks
+        source = keyed.chunks
         count = keyed.count
     else:
-
-        def source() -> Iterator[NDArray]:
-            return table.numbers(values, dtype, missing)
-
         count = table.rows
+    in_order = source
 
     def chunks() -> Iterator[NDArray]:
-        for rows in source():
+        for rows in in_order():
             if reading.fill is not None and rows.dtype.kind == "f":
-                rows[np.isnan(rows)] = reading.fill
+                rows = np.where(np.isnan(rows), np.array(reading.fill, rows.dtype), rows)
             yield rows[:, 0].copy() if width is None else rows
 
-    typed = not hasattr(table, "file")
-    return RowSource(str(spec), dtype, width, count, chunks, notes=notes, typed=typed)
+    return RowSource(
+        str(spec),
+        dtype,
+        width,
+        count,
+        chunks,
+        notes=notes,
+        whole=whole,
+        key=columns.key,
+        typed=not hasattr(table, "file"),
+    )
 
 
-def common_type(
-    table: Table, columns: list[str], missing: Missing = "nan", fill: float | None = None
-) -> np.dtype:
+def _whole_columns(table: Table, columns: list[str], dtype: np.dtype) -> tuple[int, ...]:
+    """The places of the columns that are whole numbers in the file and floats in `dtype`."""
+    if dtype.kind != "f":
+        return ()
+    kinds = [table.dtype(name) for name in columns]
+    return tuple(
+        place for place, kind in enumerate(kinds) if kind is not None and kind.kind in "iu"
+    )
+
+
+def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> np.dtype:
     """The type that holds all columns.
 
-    Errors: `InvalidError` for a column of text.
+    Errors: `InvalidError` for a column that holds no numbers.
     """
     kinds = []
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
+            # One column was chosen, or there is no other.
+            several = len(columns) > 1
+            hint = f"\nhint: choose columns by `{table.path}:NAME,NAME`" if several else ""
             raise InvalidError(
-                f"`{table.path}`: column `{name}`: expected numbers, found text\n"
-                f"hint: choose columns by `{table.path}:NAME,NAME`"
+                f"`{table.path}`: column `{name}`: expected numbers, found {table.kind(name)}{hint}"
             )
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
@@ -174,44 +210,17 @@ def common_type(
 def described(table: Table) -> str:
     """How a table's file was understood, in words."""
     file = getattr(table, "file", None)
-    return file.described() if file is not None else f"Parquet, {len(table.names)} columns"
-
-
-def _list_width(table: Table, name: str) -> int | None:
-    """The values of each row, where a column of Parquet holds lists."""
-    schema = getattr(table, "schema", None)
-    if schema is None:
-        return None
-    import pyarrow as pa
-
-    kind = schema.field(name).type
-    if not (
-        pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
-    ):
-        return None
-    for (column,) in table.batches([name], 1):  # type: ignore[attr-defined]
-        return len(column[0])
-    return 0
-
-
-def _lists(spec: FileSpec, table: Any, name: str, width: int) -> RowSource:
-    """Rows of a column of lists, all of one length."""
-    dtype = np.dtype(table.schema.field(name).type.value_type.to_pandas_dtype())
-    step = _rows_per_chunk(dtype, width)
-
-    def chunks() -> Iterator[NDArray]:
-        first = 0
-        for (column,) in table.batches([name], step):
-            yield _list_rows(spec, column, width, dtype, first)
-            first += len(column)
-
-    return RowSource(str(spec), dtype, width, table.rows, chunks)
+    if file is not None:
+        return file.described()
+    columns = len(table.names)
+    return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
 
 
 def from_array(name: str, array: NDArray) -> RowSource:
     """Rows of an array in memory."""
     if array.ndim not in (1, 2):
         raise InvalidError(f"{name}: expected [rows] or [rows, width], found {array.shape}")
+    require_numbers(name, array.dtype)
     width = None if array.ndim == 1 else array.shape[1]
     step = _rows_per_chunk(array.dtype, width)
 
@@ -224,10 +233,11 @@ def from_array(name: str, array: NDArray) -> RowSource:
 
 def npz_rows(member: NpzMember) -> RowSource:
     """Rows of a member of a `.npz` archive."""
-    name = str(member)
+    name = member.name
+    require_numbers(str(member), member.dtype)
     member = member.rows_in_order()
     if len(member.shape) not in (1, 2):
-        raise InvalidError(f"{name}: expected [rows] or [rows, width], found {member.shape}")
+        raise InvalidError(f"{member}: expected [rows] or [rows, width], found {member.shape}")
     width = None if len(member.shape) == 1 else member.shape[1]
     step = _rows_per_chunk(member.dtype, width)
 
@@ -246,16 +256,18 @@ def count_rows(source: RowSource) -> int:
 
 
 def _npy(spec: FileSpec) -> RowSource:
-    try:
-        array = np.load(spec.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InvalidError(
-            f"array `{spec.path}`: {error}\n"
-            "hint: expected `.npy` as NumPy writes it; if the copy was cut short, copy it again; "
-            "raw numbers without a header: `np.save(path, np.memmap(file, dtype, shape=...))`"
-        ) from None
+    array = open_npy(spec, "array")
+    where = f"array `{spec.path}`"
+    require_numbers(where, array.dtype)
+    if not array.ndim:
+        raise InvalidError(f"{where}: expected rows, found a single number")
     # The core reads C order; other orders are put into it here, chunk by chunk.
     in_order = array.flags.c_contiguous and array.dtype.isnative
+    if array.ndim > 2 and not in_order:
+        raise InvalidError(
+            f"{where}: expected [rows] or [rows, width], found {array.shape}\n"
+            "hint: save `np.ascontiguousarray(array)` in the byte order of this machine"
+        )
     width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
     dtype, count = array.dtype.newbyteorder("="), len(array)
     step = _rows_per_chunk(dtype, width)
@@ -268,24 +280,6 @@ def _npy(spec: FileSpec) -> RowSource:
 
     path = spec.path if in_order else None
     return RowSource(str(spec.path), dtype, width, count, chunks, path=path)
-
-
-def _list_rows(spec: FileSpec, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray:
-    lengths = np.asarray(column.value_lengths().fill_null(0))
-    ragged = np.flatnonzero(lengths != width)
-    if len(ragged):
-        row = int(ragged[0])
-        raise InvalidError(
-            f"`{spec}`: row {first + row}: expected {width} values, found {lengths[row]}"
-        )
-    values = column.flatten()
-    if values.null_count:
-        raise InvalidError(
-            f"`{spec}`: {values.null_count:,} values are missing in rows from {first}"
-        )
-    return exactly(
-        values.to_numpy(zero_copy_only=False).reshape(-1, width), dtype, str(spec), first
-    )
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

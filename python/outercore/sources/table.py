@@ -72,6 +72,9 @@ class Table(Protocol):
     def dtype(self, name: str) -> np.dtype | None:
         """The type of a column of numbers or Booleans; `None` for text."""
 
+    def kind(self, name: str) -> str:
+        """What a column holds, in words for messages."""
+
     def missing(self, name: str) -> int:
         """Rows without a value in a column."""
 
@@ -153,6 +156,10 @@ class TextTable:
         kinds = {"integer": np.int64, "float": np.float64, "boolean": np.bool_, "empty": np.float64}
         kind = kinds.get(self.file.profile.kinds[self.names.index(name)])
         return None if kind is None else np.dtype(kind)
+
+    def kind(self, name: str) -> str:
+        """As `Table.kind`."""
+        return "text" if self.dtype(name) is None else str(self.dtype(name))
 
     def missing(self, name: str) -> int:
         """Fields without a value."""
@@ -237,6 +244,14 @@ class ParquetTable:
             return np.dtype(np.int64)
         return None
 
+    def kind(self, name: str) -> str:
+        """As `Table.kind`."""
+        kind = self.schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return "text" if is_text else str(kind)
+
     def missing(self, name: str) -> int:
         """Nulls of a column; it is read for it."""
         return sum(column.null_count for (column,) in self.batches([name]))
@@ -267,14 +282,12 @@ class ParquetTable:
                     if missing == "nan" and dtype.kind != "f":
                         row = first + int(np.flatnonzero(empty)[0])
                         raise InvalidError(
-                            f"{where}: {column.null_count:,} rows have no value, the first is row "
-                            f"{row}\nhint: give missing values a number: `--fill VALUE`"
+                            f"{where}: row {row} has no value, expected a whole number\n"
+                            "hint: fill the empty rows, or leave them out"
                         )
-                    kept = exactly(values[~empty], dtype, where, first)
+                rows[:, place] = exactly(values, dtype, where, first)
+                if column.null_count:
                     rows[empty, place] = fill
-                    rows[~empty, place] = kept
-                else:
-                    rows[:, place] = exactly(values, dtype, where, first)
             first += len(rows)
             yield rows
 

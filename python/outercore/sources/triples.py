@@ -13,6 +13,7 @@ import numpy as np
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
+from outercore.sources.foreign import refuse_foreign
 from outercore.sources.table import FileSpec, Table, is_parquet, open_table
 from outercore.sources.text import TextFile, TextOptions, suffix_of
 
@@ -110,7 +111,10 @@ def import_triples(
                 continue
             done = 0
             for heads, relations, tails, weights in _batches(spec, options.columns, said):
-                importer.push(part, heads, relations, tails, weights)
+                try:
+                    importer.push(part, heads, relations, tails, weights)
+                except InvalidError as error:
+                    raise InvalidError(f"`{spec}`: {error}") from None
                 done += len(heads[0]) - 1
                 progress("read", done, 0, "triples")
         return importer.finish()
@@ -122,8 +126,10 @@ _Batch = tuple[Names, Names, Names, Any]
 def _text(spec: FileSpec, said: TextOptions, letters: str) -> TextFile | None:
     """How a text of triples is written; `None` for Parquet and for columns chosen by name.
 
-    Errors: `InvalidError` for NumPy's files, and for a file that can be read in two ways.
+    Errors: `InvalidError` for NumPy's files, and for a file that can be read in two ways;
+    `UnsupportedError` for files of other tools.
     """
+    refuse_foreign(spec.path)
     if suffix_of(spec.path) in (".npy", ".npz"):
         raise InvalidError(
             f"`{spec.path}`: triples are taken from text or Parquet, not from NumPy's files"

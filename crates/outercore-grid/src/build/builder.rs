@@ -1,7 +1,6 @@
 //! A build under way: from pass to pass, and from array to array.
 
 use std::fs::File;
-use std::path::PathBuf;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_format::{ArrayEntry, DType, keys};
@@ -39,8 +38,6 @@ pub(super) struct Builder<'a> {
     input: Input,
     pool: ThreadPool,
     threads: usize,
-    /// Files made so far, which a build that fails removes.
-    pub(super) files: Vec<PathBuf>,
     entries: Vec<(&'static str, ArrayEntry)>,
     /// Bytes of the temporary file.
     dealt: u64,
@@ -63,17 +60,7 @@ impl<'a> Builder<'a> {
             .build()
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).context("threads"))?;
         let input = Input::open(data_set, options.weights.is_some())?;
-        Ok(Self {
-            disk,
-            data_set,
-            options,
-            input,
-            pool,
-            threads,
-            files: Vec::new(),
-            entries: Vec::new(),
-            dealt: 0,
-        })
+        Ok(Self { disk, data_set, options, input, pool, threads, entries: Vec::new(), dealt: 0 })
     }
 
     /// Writes the grid beside what the manifest names, and enters it into the new manifest.
@@ -216,7 +203,7 @@ impl<'a> Builder<'a> {
     /// Writes the order and the degrees.
     fn write_nodes(
         &mut self,
-        editor: &ManifestEditor<'_>,
+        editor: &mut ManifestEditor<'_>,
         ranks: &Ranks,
         degrees: &Degrees,
         on_progress: OnProgress<'_>,
@@ -256,7 +243,7 @@ impl<'a> Builder<'a> {
     #[expect(clippy::too_many_arguments, reason = "takes over what it can give back early")]
     fn blocks<R: Record>(
         &mut self,
-        editor: &ManifestEditor<'_>,
+        editor: &mut ManifestEditor<'_>,
         facts: &Facts,
         into: Vec<u32>,
         places: Vec<u32>,
@@ -329,13 +316,12 @@ impl<'a> Builder<'a> {
 
     fn create(
         &mut self,
-        editor: &ManifestEditor<'_>,
+        editor: &mut ManifestEditor<'_>,
         key: &str,
         dtype: DType,
         row_shape: &[u64],
     ) -> Result<ArrayWriter> {
-        let file = editor.free_file(key);
-        self.files.push(self.data_set.root().join(&file));
+        let file = editor.claim_file(key)?;
         ArrayWriter::create(self.disk, self.data_set.root(), &file, dtype, row_shape)
     }
 

@@ -99,18 +99,9 @@ pub fn build(
     let done = builder.write(&mut editor, on_progress);
     // What cannot be removed now is removed by the next build.
     let _ = disk.remove_dir_all(&root.join(TEMPORARY));
-    let done = match done {
-        // From here on the files may be the data set's.
-        Ok(summary) => editor.commit().map(|()| summary),
-        Err(error) => {
-            for path in &builder.files {
-                let _ = disk.remove_file(path);
-            }
-            Err(error)
-        }
-    };
-    let mut summary =
-        done.map_err(|error| explain(error).context(format!("grid of `{}`", root.display())))?;
+    let mut summary = done
+        .and_then(|summary| editor.commit().map(|()| summary))
+        .map_err(|error| explain(error).context(format!("grid of `{}`", root.display())))?;
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
 }

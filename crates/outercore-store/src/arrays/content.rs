@@ -164,7 +164,7 @@ impl Matrix {
             ))
             .hint(
                 "mend the file, give missing values a number (`--fill VALUE`), or allow them \
-                 (`--allow-nan`)",
+                 (`--fill nan`)",
             ),
         )
     }

@@ -53,7 +53,7 @@ fn pairs(file: &InputFile) -> Result<Segment> {
                 "{}: shape [2, 2] may be [2, E] or [E, 2]",
                 describe(file)
             ))
-            .hint("say which: `--edge-shape 2,E` or `--edge-shape E,2`"));
+            .hint("write two edges as text"));
         }
         [2, edges] => {
             let targets = header.data_offset + edges * integer.size() as u64;

@@ -252,8 +252,8 @@ fn a_change_of_the_old_data_set_takes_no_file_of_an_overwrite_that_was_stopped()
     import.edges().push(&[0, 1], &[1, 2]).unwrap();
     import.finish_edges(&mut |_| Ok(())).unwrap();
     drop(import);
-    let editor = ManifestEditor::open(&RealDisk, &root).unwrap();
-    assert_eq!(editor.free_file("edges/edge/sources"), "edges/edge/sources.2.npy");
+    let mut editor = ManifestEditor::open(&RealDisk, &root).unwrap();
+    assert_eq!(editor.claim_file("edges/edge/sources").unwrap(), "edges/edge/sources.2.npy");
     assert!(root.join("edges/edge/sources.1.npy").exists());
 }
 

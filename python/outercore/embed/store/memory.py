@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
@@ -19,13 +18,15 @@ from outercore.embed.store.layout import StartRows, TableLayout
 from outercore.embed.store.protocol import Pool, Progress
 from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.lock import Lock, hold
+from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 
 _TABLES = ("entities", "entity_state", "relations", "relation_state")
 _KEPT = ("entities", "relations")
 _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
-_VERSION = 2
+_VERSION = 3
+"""Of version 1 there are no checksums, of version 2 only those of the tables; both are read."""
 _FILL_NUMBERS = 1 << 21
 """First rows come so many numbers at a time, as they do in partitions."""
 _DAMAGED = "hint: go on from a copy of the directory, or train again"
@@ -189,8 +190,7 @@ class MemoryStore:
         }
         with device_errors(f"checkpoint `{self.directory}`"):
             saved["sums"] = self._write_tables(f"tables-{generation % 2}", _TABLES)
-            text = json.dumps(saved, allow_nan=False).encode()
-            replace_file(self.storage, self.directory / _JOURNAL, text)
+            replace_file(self.storage, self.directory / _JOURNAL, seal(saved))
         self._generation = generation
         self._kept_committed = self._kept_on_disk
 
@@ -275,10 +275,12 @@ def _read_journal(directory: Path) -> dict[str, Any]:
     if not path.exists():
         raise InvalidError(f"`{directory}`: expected a checkpoint, found none")
     try:
-        saved: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        saved = unseal(path.read_bytes(), f"checkpoint `{path}`", since=_VERSION)
+    except CorruptError as error:
+        raise CorruptError(f"{error}\n{_DAMAGED}") from None
+    except OSError as error:
         raise CorruptError(f"checkpoint `{path}`: {error}\n{_DAMAGED}") from error
-    if saved.get("version") not in (1, _VERSION):
+    if saved.get("version") not in (1, 2, _VERSION):
         raise VersionError(
             f"checkpoint `{path}`: expected version {_VERSION}, found {saved.get('version')}\n"
             "hint: go on with the Outercore that wrote it"

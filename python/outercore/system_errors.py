@@ -22,11 +22,16 @@ _NO_MEMORY = (
 )
 
 
-_OF_LIBRARIES = ("failed to map segment", "annot allocate memory", "can't start new thread")
+_OF_LIBRARIES = (
+    "failed to map segment",
+    "annot allocate memory",
+    "can't start new thread",
+    "failed to spawn thread",
+)
 """What libraries say when the system gives no more memory."""
 
 
-def explained(error: Exception) -> str | None:
+def explained(error: BaseException) -> str | None:
     """The message for a refusal that is the user's to mend; `None` for anything else."""
     if isinstance(error, MemoryError) or any(text in str(error) for text in _OF_LIBRARIES):
         return _NO_MEMORY
