@@ -110,8 +110,10 @@ impl Work {
         let now = Instant::now();
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         for job in window {
-            // Nobody waits for an answer that is late, or whose client has gone.
-            if job.until > now && !job.reply.is_closed() {
+            if job.until <= now {
+                drop(job.reply.send(Err(Refusal::late())));
+            } else if !job.reply.is_closed() {
+                // Else its client has gone.
                 by_seed.entry(job.question.seed).or_default().push(job);
             }
         }
