@@ -1,6 +1,6 @@
 """Trained models as data: what a server reads without PyTorch.
 
-`docs/design/0018-models-as-data.md` defines the two files; `outercore-infer` reads them.
+`docs/design/0019-models-as-data.md` defines the two files; `outercore-infer` reads them.
 """
 
 from __future__ import annotations
