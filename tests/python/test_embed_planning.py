@@ -30,6 +30,7 @@ from outercore.embed.planning import (
     row_bytes,
     walks_of,
 )
+from outercore.embed.quality import quality_warning
 from outercore.errors import BudgetError, InvalidError
 
 MIB = 1 << 20
@@ -471,3 +472,25 @@ def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(
     assert place(spare, graph).sweeps == 1
     monkeypatch.setattr(planning, "_NOMINAL_MOVED", float("inf"))
     assert place(spare, graph).sweeps == 2
+
+
+def test_a_plan_warns_where_triples_are_compared_with_few_entities() -> None:
+    size = Size(entities=17_050, relations=51, triples=185_584)
+
+    def said(entities: int = 17_050, **budget: Any) -> str | None:
+        some = replace(size, entities=entities)
+        return quality_warning(some, place(config(1024 * MIB, **budget), some))
+
+    assert said() is None
+    for swap, share in (("spare-slot", "4.2%"), ("in-place", "4.2%"), ("in-turn", "6.2%")):
+        warning = said(partitions=48, slots=3, swap=swap)
+        assert warning is not None
+        assert warning.startswith(f"warning: triples are compared with {share} of the entities")
+        assert ("--swap in-turn" in warning) == (swap != "in-turn")
+    assert said(partitions=48, slots=6, swap="in-place") is None
+    assert said(partitions=16, slots=3) is None
+    # A quarter of few entities.
+    warning = said(entities=2_034, partitions=16, slots=4, swap="in-turn")
+    assert warning is not None
+    assert "508" in warning
+    assert "below 1,000 entities" in warning
