@@ -33,16 +33,19 @@ class FileSpec:
 
     @classmethod
     def parse(cls, text: str) -> FileSpec:
-        """Reads `PATH[:NAME[,NAME]]`; a path that exists is taken as it is.
+        """Reads `PATH[:NAME[,NAME]]`; the longest path that exists is taken, names may have colons.
 
         Errors: `NotFoundError` where there is no such file.
         """
         path = Path(text)
         if path.exists():
             return cls(path, ())
-        before, colon, after = text.rpartition(":")
-        if colon and Path(before).exists():
-            return cls(Path(before), tuple(name for name in after.split(",") if name))
+        end = text.rfind(":")
+        while end > 0:
+            if Path(text[:end]).exists():
+                names = text[end + 1 :].split(",")
+                return cls(Path(text[:end]), tuple(name for name in names if name))
+            end = text.rfind(":", 0, end)
         raise missing_file("file", path)
 
     def __str__(self) -> str:
