@@ -15,6 +15,7 @@ from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import is_list, list_rows
+from outercore.sources.no_numbers import no_numbers
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.row_order import without_counting
@@ -196,12 +197,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            # One column was chosen, or there is no other.
-            several = len(columns) > 1
-            hint = f"\nhint: choose columns by `{table.path}:NAME,NAME`" if several else ""
-            raise InvalidError(
-                f"`{table.path}`: column `{name}`: expected numbers, found {table.kind(name)}{hint}"
-            )
+            raise no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]
