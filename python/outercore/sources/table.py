@@ -37,18 +37,20 @@ class FileSpec:
     def parse(cls, text: str) -> FileSpec:
         """Reads `PATH[:NAME[,NAME]]`; the longest path that exists is taken, names may have colons.
 
-        Errors: `NotFoundError` where there is no such file.
+        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for a pipe.
         """
-        path = Path(text)
-        if path.exists():
-            return cls(path, ())
-        end = text.rfind(":")
+        end = len(text)
         while end > 0:
-            if Path(text[:end]).exists():
-                names = text[end + 1 :].split(",")
-                return cls(Path(text[:end]), tuple(name for name in names if name))
+            path = Path(text[:end])
+            if path.exists():
+                if not (path.is_file() or path.is_dir()):
+                    raise UnsupportedError(
+                        f"`{path}`: expected a file that can be read twice, found a pipe or a "
+                        "device\nhint: write it to a file first"
+                    )
+                return cls(path, tuple(name for name in text[end + 1 :].split(",") if name))
             end = text.rfind(":", 0, end)
-        raise missing_file("file", path)
+        raise missing_file("file", Path(text))
 
     def __str__(self) -> str:
         names = f":{','.join(self.columns)}" if self.columns else ""
