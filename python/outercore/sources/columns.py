@@ -44,8 +44,11 @@ def is_counting(name: str) -> bool:
 
 
 def may_be_ids(name: str) -> bool:
-    """Whether a column is called like ids of something: `paper_id`, `paperId`, `id_paper`."""
-    return _MAYBE_IDS.fullmatch(name) is not None
+    """Whether a column is called like ids of something: `paper_id`, `paperId`, `id_paper`.
+
+    The ends of edges, such as `from_id`, are ids of something else than the row.
+    """
+    return _MAYBE_IDS.fullmatch(name) is not None and plain(name) not in SOURCES | TARGETS
 
 
 def id_column(table: Table) -> str | None:
