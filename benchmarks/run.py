@@ -1,7 +1,7 @@
 """Run the side-by-side benchmarks and write their tables.
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
-        [far_swap] [embed-quality]
+        [far_swap] [embed-quality] [embed-partitions]
         [embed_speed] [embed_disk] [embed_scale] [--quick] [--json] [--repeats N] [--work DIR]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
 
@@ -31,6 +31,7 @@ BENCHES = {
     "far": "benches.far",
     "far_swap": "benches.far_swap",
     "embed-quality": "benches.embed_quality",
+    "embed-partitions": "benches.embed_partitions",
     "embed_speed": "benches.embed_speed",
     "embed_disk": "benches.embed_disk",
     "embed_scale": "benches.embed_scale",

@@ -30,6 +30,7 @@ from outercore.embed.planning import (
     row_bytes,
     walks_of,
 )
+from outercore.embed.quality import quality_warning
 from outercore.errors import BudgetError, InvalidError
 
 MIB = 1 << 20
@@ -122,6 +123,22 @@ def test_more_slots_take_turns_where_waiting_is_little_beside_training() -> None
         assert place(config(1024 * MIB, partitions=8, slots=3, swap=swap), LARGE).swap == swap
 
 
+def test_swaps_wait_where_triples_would_be_compared_with_few_entities_otherwise() -> None:
+    # Moving takes a quarter of the time of training: too long, if not for quality.
+    few = Size(entities=3_000_000, relations=50, triples=8_000_000)
+    some, many = ({"partitions": 48, "slots": slots} for slots in (3, 8))
+    assert place(config(1024 * MIB, **some), few).swap == "in-turn"
+    assert place(config(1024 * MIB, **many), few).swap in ("in-place", "spare-slot")
+    for swap in ("in-place", "spare-slot"):
+        assert place(config(1024 * MIB, **some, swap=swap), few).swap == swap
+
+
+def test_of_partitions_about_as_fast_the_fewest_with_enough_to_compare_are_taken() -> None:
+    placed = [place(config(memory * MIB), LARGE) for memory in (150, 200, 300, 500)]
+    assert [one.partitions for one in placed] == [32, 12, 6, 4]
+    assert all(one.compared >= 0.1 for one in placed)
+
+
 def test_with_known_answers_buckets_are_whole_and_so_are_their_draws() -> None:
     known = EmbedConfig.from_dict({"negatives": {"filter": "known"}})
     whole = EmbedConfig.from_dict({"negatives": {"filter": "known"}, "budget": {"spread": False}})
@@ -145,7 +162,7 @@ def test_triples_are_read_while_others_are_trained_as_far_as_the_device_can() ->
     for bandwidth, waits in ((1e9, False), (1e7, True)):
         for one in compare_orders(chosen, size, placement, 1e6, bandwidth, 1e9):
             read = one["bytes_of_triples"] / bandwidth
-            assert read > 0.25
+            assert read > 0.2
             trained = one["compute_seconds"] + one["stall_seconds"]
             device = one["swap_seconds"] + read
             assert (device > trained) == waits
@@ -337,8 +354,8 @@ def test_buckets_stay_whole_where_their_triples_are_the_filter() -> None:
     budget = {"partitions": 16, "slots": 5, "swap": "spare-slot", "spread": True}
     chosen = config(500 * MIB, **budget)
     known = replace(chosen, negatives=NegativesConfig(filter="known"))
-    assert walks_of(chosen, place(chosen, dense)) == Walks(16, spread=True, rename=True, group=4)
-    assert walks_of(known, place(known, dense)) == Walks(1, rename=True, group=4)
+    assert walks_of(chosen, place(chosen, dense)) == Walks(16, spread=True, rename=True, group=8)
+    assert walks_of(known, place(known, dense)) == Walks(1, rename=True, group=8)
     many = replace(known, budget=replace(known.budget, sweeps=4))
     with pytest.raises(InvalidError, match="sweeps: 4 with the filter `known`"):
         place(many, dense)
@@ -364,21 +381,27 @@ def test_sweeps_are_as_many_as_training_hides_or_as_asked() -> None:
 
 
 def test_partitions_have_as_many_parts_as_there_are_rows_for() -> None:
-    def group(entities: int, partitions: int, dim: int = 128, **groups: Any) -> int:
+    def group(
+        entities: int, partitions: int, dim: int = 128, triples: int = 400_000, **groups: Any
+    ) -> int:
         budget = {"memory": "256MiB", "partitions": partitions, "slots": 4}
         budget |= groups.pop("budget", {})
         chosen = EmbedConfig.from_dict({"model": {"dim": dim}, "budget": budget, **groups})
-        placed = place(chosen, Size(entities, relations=5, triples=400_000))
+        placed = place(chosen, Size(entities, relations=5, triples=triples))
         assert resolved(chosen, placed).budget.group == placed.group
         assert walks_of(chosen, placed).group == placed.group
         return placed.group
 
-    # 64 parts at most.
-    assert [group(40_000, partitions) for partitions in (8, 16, 32, 64)] == [8, 4, 2, 1]
-    # Parts are whole pages: rows of 100 numbers come 256 at a time.
-    assert [group(entities, 8, dim=100) for entities in (8_192, 4_096, 2_048)] == [4, 2, 1]
+    # 64 parts, or 128 with triples between every two of them.
+    assert [group(40_000, partitions) for partitions in (8, 16, 32, 64)] == [8, 8, 4, 2]
+    few = [group(40_000, partitions, triples=200_000) for partitions in (8, 16, 32, 64)]
+    assert few == [8, 4, 2, 1]
+    # Parts are whole pages: rows of 300 numbers come 256 at a time.
+    assert [group(entities, 8, dim=300) for entities in (8_192, 4_096, 2_048)] == [4, 2, 1]
     # A partition in one piece takes them, too.
-    assert [group(entities, 8, dim=100) for entities in (14_541, 14_336)] == [8, 1]
+    assert [group(entities, 8, dim=300) for entities in (14_541, 14_336)] == [8, 1]
+    # What is padded to a MiB at most is soon moved, if there are entities in it.
+    assert [group(entities, 8, dim=100) for entities in (2_048, 1_024, 512)] == [4, 4, 2]
     # As asked.
     assert group(40_000, 8, budget={"group": 3}) == 3
     # Parts that stay together are one; other losses have no bias for how often two meet, and
@@ -449,3 +472,25 @@ def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(
     assert place(spare, graph).sweeps == 1
     monkeypatch.setattr(planning, "_NOMINAL_MOVED", float("inf"))
     assert place(spare, graph).sweeps == 2
+
+
+def test_a_plan_warns_where_triples_are_compared_with_few_entities() -> None:
+    size = Size(entities=17_050, relations=51, triples=185_584)
+
+    def said(entities: int = 17_050, **budget: Any) -> str | None:
+        some = replace(size, entities=entities)
+        return quality_warning(some, place(config(1024 * MIB, **budget), some))
+
+    assert said() is None
+    for swap, share in (("spare-slot", "4.2%"), ("in-place", "4.2%"), ("in-turn", "6.2%")):
+        warning = said(partitions=48, slots=3, swap=swap)
+        assert warning is not None
+        assert warning.startswith(f"warning: triples are compared with {share} of the entities")
+        assert ("--swap in-turn" in warning) == (swap != "in-turn")
+    assert said(partitions=48, slots=6, swap="in-place") is None
+    assert said(partitions=16, slots=3) is None
+    # A quarter of few entities.
+    warning = said(entities=2_034, partitions=16, slots=4, swap="in-turn")
+    assert warning is not None
+    assert "508" in warning
+    assert "below 1,000 entities" in warning

@@ -72,7 +72,7 @@ class Noted(After):
         self.notes: list[str] = []
 
     def note(self, message: str) -> None:
-        if "validated" not in message:
+        if "validated" not in message and not message.startswith("warning: "):
             self.notes.append(message)
 
 

@@ -4,6 +4,7 @@ reason; and every row of the guides' tables has such files."""
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,9 @@ def taken_from_pyg(case: Case, out: Path) -> tuple[int, str, str]:
 
     def tensor(array: Any) -> Any:
         is_array = isinstance(array, dict) and "values" in array
+        if is_array and array.get("dtype", "").startswith("float8"):
+            # NumPy has no such type.
+            return torch.tensor(array["values"]).to(getattr(torch, array["dtype"]))
         return torch.from_numpy(array_of(array)) if is_array else array
 
     attributes = {name: tensor(array) for name, array in case["pyg"].items()}
@@ -131,10 +135,12 @@ def taken_from_pyg(case: Case, out: Path) -> tuple[int, str, str]:
         more["splits"] = {name: array_of(one) for name, one in case["call"]["splits"].items()}
     try:
         kind = getattr(data_module, case.get("class", "Data"))
-        oc.from_pyg(kind(**attributes), out, **more)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            oc.from_pyg(kind(**attributes), out, **more)
     except OutercoreError as error:
         return 1, "", str(error)
-    return 0, "{}", ""
+    return 0, "{}", "\n".join(str(warning.message) for warning in told)
 
 
 def rows_of(guide: str) -> dict[str, str]:

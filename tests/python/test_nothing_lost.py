@@ -366,13 +366,10 @@ READS = [
 
 
 def places_of(file: Path) -> list[int]:
-    """Bytes to flip: of an array's data, or of what the manifest says about arrays.
-
-    Other damage of the manifest, which has no checksum, may contradict nothing (format, section 7).
-    """
+    """Bytes to flip: of an array's data, or of the manifest."""
     data = file.read_bytes()
     if file.suffix == ".json":
-        wanted = (b'"version"', b'"shape"', b'"dtype"', b'"data_offset"', b'"xxh3:')
+        wanted = (b'"version"', b'"shape"', b'"count"', b'"checksum"', b'"xxh3:', b'"command"')
         return [data.index(one) + len(one) + 2 for one in wanted]
     return [4096 + place for place in spread(len(data) - 4096, ROUNDS or 1)]
 

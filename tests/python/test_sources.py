@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -268,3 +269,16 @@ def test_a_table_without_rows_is_refused_by_its_name(tmp_path: Path, text: str) 
     path.write_text(text)
     with pytest.raises(InvalidError, match=r"file `.*train\.csv`: no rows"):
         open_split(f"train={path}")
+
+
+@pytest.mark.parametrize("option", ["edges", "features"])
+def test_a_pipe_is_refused_before_anything_is_read(tmp_path: Path, option: str) -> None:
+    pipe, edges = tmp_path / "pipe", tmp_path / "e.txt"
+    os.mkfifo(pipe)
+    edges.write_text("0 1\n1 2\n")
+    inputs = (
+        Inputs((str(pipe),)) if option == "edges" else Inputs((str(edges),), features=str(pipe))
+    )
+
+    with pytest.raises(UnsupportedError, match="a file that can be read twice, found a pipe"):
+        open_inputs(inputs)

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use outercore_core::{Error, ErrorKind, Result};
+use crate::Checksum;
 use serde::{Deserialize, Serialize};
 
 use crate::{DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, keys, npy, validate};
@@ -144,12 +145,13 @@ impl Manifest {
     ///
     /// # Errors
     /// `Version`: written by a newer format version, whatever else is in it. `Corrupt`: not JSON,
-    /// not a manifest, or one that contradicts itself.
+    /// not a manifest, one that contradicts itself or its checksum.
     pub fn from_json(json: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Preamble {
             format: String,
             version: u64,
+            checksum: Option<String>,
         }
         // First what every version has: a newer manifest need not parse as ours.
         let preamble: Preamble = serde_json::from_slice(json).map_err(not_a_manifest)?;
@@ -172,16 +174,44 @@ impl Manifest {
         if preamble.version == 0 {
             return Err(Error::corrupt("format version 0, expected 1"));
         }
+        if let Some(checksum) = preamble.checksum {
+            let rest = json.strip_prefix(sealed(&checksum).as_bytes());
+            if rest.map(Checksum::of) != Some(checksum) {
+                return Err(Error::corrupt("it is not as it was written: its checksum is another")
+                    .hint(
+                        "restore the file from a copy; if you changed it by hand, remove the line \
+                         `checksum` at its top",
+                    ));
+            }
+        }
         let manifest: Self = serde_json::from_slice(json).map_err(not_a_manifest)?;
         manifest.validate()?;
         Ok(manifest)
     }
 
-    /// The manifest as it is written to disk: indented JSON with a last line end.
+    /// The manifest as indented JSON with a last line end.
     pub fn to_json(&self) -> String {
         let mut json = serde_json::to_string_pretty(self).expect("strings, numbers and maps");
         json.push('\n');
         json
+    }
+
+    /// The manifest as it is written to disk: its JSON, with a checksum of what follows as the first
+    /// member.
+    ///
+    /// # Example
+    /// ```
+    /// use outercore_format::Manifest;
+    /// let manifest = Manifest::homogeneous(3, 0, false);
+    /// let file = manifest.to_file();
+    /// assert!(file.starts_with("{\n  \"checksum\": \"xxh3:"));
+    /// let other = file.replace("\"undirected\": false", "\"undirected\": true");
+    /// assert!(Manifest::from_json(other.as_bytes()).is_err());
+    /// ```
+    pub fn to_file(&self) -> String {
+        let json = self.to_json();
+        let members = json.strip_prefix(OPENING).expect("an object");
+        sealed(&Checksum::of(members.as_bytes())) + members
     }
 
     /// Checks everything that can be checked without looking at a file.
@@ -236,6 +266,14 @@ impl ArrayEntry {
     pub(crate) fn overflow(&self) -> Option<String> {
         npy::file_len(self.dtype, &self.shape, self.data_offset).err()
     }
+}
+
+/// How indented JSON begins.
+const OPENING: &str = "{\n";
+
+/// The beginning of a file with this checksum.
+fn sealed(checksum: &str) -> String {
+    format!("{OPENING}  \"checksum\": \"{checksum}\",\n")
 }
 
 fn not_a_manifest(error: serde_json::Error) -> Error {

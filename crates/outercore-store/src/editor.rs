@@ -41,7 +41,7 @@ pub fn commit(disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
     }
     let path = root.join(MANIFEST_FILE);
     let is_new = !path.exists();
-    disk.replace(&path, manifest.to_json().as_bytes())?;
+    disk.replace(&path, manifest.to_file().as_bytes())?;
     if is_new { sync_parent(disk, root) } else { Ok(()) }
 }
 

@@ -6,7 +6,7 @@ mod tiny;
 use std::path::{Path, PathBuf};
 
 use outercore_core::Result;
-use outercore_format::DType;
+use outercore_format::{DType, MANIFEST_FILE};
 use outercore_io::RealDisk;
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
@@ -61,9 +61,16 @@ fn the_writer_still_writes_version_1_byte_for_byte() {
     };
     assert_eq!(names(&root), names(&frozen()));
     for name in names(&root) {
-        let (written, kept) =
-            (std::fs::read(root.join(&name)), std::fs::read(frozen().join(&name)));
-        assert!(written.unwrap() == kept.unwrap(), "{} differs", name.display());
+        let mut written = std::fs::read(root.join(&name)).unwrap();
+        if name == Path::new(MANIFEST_FILE) {
+            // Manifests had no checksum then, which readers of that time pass over.
+            let lines = String::from_utf8(written).unwrap();
+            let checksum = lines.lines().nth(1).unwrap();
+            assert!(checksum.starts_with("  \"checksum\": \"xxh3:"), "{checksum}");
+            written = lines.replacen(&format!("{checksum}\n"), "", 1).into_bytes();
+        }
+        let kept = std::fs::read(frozen().join(&name)).unwrap();
+        assert!(written == kept, "{} differs", name.display());
     }
 }
 

@@ -162,6 +162,7 @@ def plan_embed(
         console.json_data(planned)
         return
     orders, missing = planned.pop("orders", []), planned.pop("no_orders", {})
+    warning = planned.pop("warning", None)
     console.table("plan", _rows(planned))
     if orders:
         console.data("")
@@ -169,6 +170,8 @@ def plan_embed(
         for reason in missing.values():
             console.data(f"not offered: {reason}")
         console.data(_theorem(orders))
+    if warning is not None:
+        console.note(warning)
 
 
 def _rate(text: str | None) -> float | None:

@@ -22,6 +22,7 @@ from outercore.embed.planning import (
     row_bytes,
     walks_of,
 )
+from outercore.embed.quality import quality_warning
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def forecast(
         "walks": asdict(walks_of(config, placement)),
         "orders": orders,
         "no_orders": missing_orders(config, placement),
+        "warning": quality_warning(size, placement),
     }
 
 

@@ -19,22 +19,29 @@ from outercore.sizes import format_size, parse_size
 
 _COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of partitions that are tried."""
-_NEARLY = 1.01
-"""Of two as fast the one with fewer partitions is taken."""
+_NEARLY = 1.05
+"""Of two as fast, by this factor, the one with fewer partitions is taken: its pools are larger."""
 _SWAPS: tuple[Swap, ...] = ("in-place", "spare-slot")
 """Ways to swap that are tried: those that hide it."""
 _SWEEPS = (16, 8, 4, 2)
 """Numbers of walks an epoch that are tried."""
 _GROUPS = (8, 4, 2)
 """Numbers of parts of a partition that are tried."""
-_MOST_PARTS = 64
-"""Of all partitions: a bucket for every two of them has to have triples."""
+_PARTS, _MOST_PARTS, _TRIPLES_OF_PARTS = 64, 128, 16
+"""Parts of all partitions; as many where so many triples lie between every two of them."""
 _MOST_PARTITIONS = 512
 """Of a table, whether they are partitions or parts of them."""
 _PADDED = 1.125
 """Parts take no more rows than a partition in one piece, by this factor: they are whole pages."""
+_SMALL, _LEAST_PART = 1 << 20, 32
+"""Or no more than so many bytes, if they have so many entities: padding of those is soon moved."""
 _HIDDEN = 1.1
 """I/O is hidden where an epoch takes no longer than computing by this factor."""
+FEW_COMPARED = 0.1
+"""Quality falls where triples are compared with a smaller share of the entities at a time
+(`docs/design/0018-quality-in-partitions.md`)."""
+_SOON = 0.5
+"""So many seconds of an epoch more are well spent on larger pools, or on walks that mix it."""
 _BATCH_PARTS = 4
 """A state's pool is at least such a part of a batch: smaller batches cost time."""
 _SEARCH = 2_000_000
@@ -166,6 +173,14 @@ class Placement:
         return "in-turn" if self.in_turn else "in-place"
 
     @property
+    def compared(self) -> float:
+        """The share of the entities that most triples are compared with at a time: those in memory;
+        in place one partition fewer, since a step trains what needs the one that leaves, or what
+        does not."""
+        together = self.slots - self.spare - (self.swap == "in-place")
+        return 1.0 if self.in_memory else max(together, 1) / self.partitions
+
+    @property
     def needed(self) -> int:
         """Bytes of all parts."""
         return sum(self.parts.values())
@@ -258,11 +273,12 @@ def place(config: EmbedConfig, size: Size) -> Placement:
 
 
 def fastest(fitting: list[Placement], seconds: list[float]) -> Placement:
-    """The one by which an epoch takes the fewest of `seconds`; of several as fast the one with the
-    fewest partitions."""
-    least = min(seconds)
-    fast = [one for one in zip(seconds, fitting, strict=True) if one[0] <= _NEARLY * least]
-    return min(fast, key=lambda one: (one[1].partitions, -one[1].group, one[0]))[1]
+    """The one by which an epoch takes the fewest of `seconds`; of several about as fast those that
+    compare triples with enough entities, and of these the one with the fewest partitions."""
+    most = _NEARLY * min(seconds)
+    fast = [one for one in zip(seconds, fitting, strict=True) if one[0] <= most]
+    enough = [one for one in fast if one[1].compared >= FEW_COMPARED]
+    return min(enough or fast, key=lambda one: (one[1].partitions, -one[1].group, one[0]))[1]
 
 
 def _require_parts(config: EmbedConfig, size: Size) -> None:
@@ -473,21 +489,24 @@ def slots_of(config: EmbedConfig, partitions: int, swap: Swap) -> Iterator[tuple
 
 
 def in_turn(config: EmbedConfig, size: Size, placement: Placement) -> Placement | None:
-    """The same, but with swaps in turn with training instead of in place, where that is left open
-    and fits, and waiting costs little.
+    """The same, but with swaps in turn with training, where that is left open and fits, and waiting
+    costs little or triples would be compared with few entities otherwise.
 
     Its pools have all pairs of a state, so that half the walks rank as well, and a chunk has one
     set of negatives.
     """
-    if config.budget.swap != "auto" or placement.swap != "in-place":
+    few = placement.compared < FEW_COMPARED
+    if config.budget.swap != "auto" or placement.in_turn or (placement.spare and not few):
         return None
     memory, partitions, slots = placement.memory, placement.partitions, placement.slots
     found = partitioned(config, size, memory, partitions, slots, "in-turn")
     if found.needed > memory:
         return None
+    if few:
+        return found
     order = order_of(config, found, work=_SEARCH)
     plan = _plan(config, size, order, walks_of(config, found))
-    return found if plan.epoch_seconds <= _HIDDEN * plan.compute_seconds else None
+    return found if plan.epoch_seconds <= _HIDDEN * plan.compute_seconds + _SOON else None
 
 
 def hidden_sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
@@ -504,7 +523,7 @@ def hidden_sweeps(config: EmbedConfig, size: Size, placement: Placement) -> int:
         if not placement.in_turn:
             # In turn training waits for them anyway.
             seconds += 2 * plan.bytes_between / _NOMINAL_MOVED
-        hides = seconds <= _HIDDEN * plan.compute_seconds
+        hides = seconds <= _HIDDEN * plan.compute_seconds + _SOON
         if hides and pool >= config.optimiser.batch_size / _BATCH_PARTS:
             return sweeps
     return 1
@@ -690,12 +709,21 @@ def _group(config: EmbedConfig, size: Size, partitions: int) -> int:
     shared = config.bias_weighs and trained_by_core(config)
     if asked or not config.budget.rename or (_spreads(config) and not shared):
         return asked or 1
-    most = _PADDED * _partition_rows(config, size, partitions, 1)
     for group in _GROUPS:
-        rows = _partition_rows(config, size, partitions, group)
-        if partitions * group <= _MOST_PARTS and rows <= most:
+        parts = partitions * group
+        filled = parts <= _MOST_PARTS and size.triples >= _TRIPLES_OF_PARTS * parts**2
+        if (parts <= _PARTS or filled) and _roomy(config, size, partitions, group):
             return group
     return 1
+
+
+def _roomy(config: EmbedConfig, size: Size, partitions: int, group: int) -> bool:
+    """Whether parts of a partition are little more than their rows, or little at all."""
+    most = _PADDED * _partition_rows(config, size, partitions, 1)
+    if _partition_rows(config, size, partitions, group) <= most:
+        return True
+    small = partition_bytes(config, size, partitions, group) <= _SMALL
+    return small and -(-size.entities // (partitions * group)) >= _LEAST_PART
 
 
 def partition_bytes(config: EmbedConfig, size: Size, partitions: int, group: int) -> int:

@@ -30,6 +30,7 @@ from outercore.embed.planning import (
     resolved,
     trained_bytes,
 )
+from outercore.embed.quality import quality_warning
 from outercore.embed.record_of import describe
 from outercore.embed.run_directory import EmbedDirectory
 from outercore.embed.scalars import Scalars
@@ -202,7 +203,7 @@ class Session:
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
-        self._model = model
+        self._model, self._size = model, planned.size
         self._device = device_of(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
@@ -257,6 +258,8 @@ class Session:
         self._observer.started(self._described["description"])
         if (note := self._unvalidated()) is not None:
             self._observer.note(note)
+        if (warning := quality_warning(self._size, self._placement)) is not None:
+            self._observer.note(warning)
         if self._store.progress is not None and not self._epochs.finished:
             self._observer.resumed(progress.epoch, progress.triples)
         try:

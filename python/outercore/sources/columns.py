@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from outercore.errors import InvalidError
@@ -10,27 +11,56 @@ from outercore.sources.table import FileSpec, Table
 IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
 """What a column of node ids is called, in lower case and without other signs than letters."""
 
-SOURCES = frozenset({"source", "src", "from", "u", "head", "subject"})
-TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object"})
+_FIRSTS = {"id1", "node1", "nodeid1", "vertex1"}
+_SECONDS = {"id2", "node2", "nodeid2", "vertex2"}
+SOURCES = frozenset({"source", "src", "from", "u", "head", "subject", *_FIRSTS})
+TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object", *_SECONDS})
 """What the ends of an edge are called; `FromNodeId` counts as `from`."""
+
+_NEO4J = re.compile(r":(ID|START_ID|END_ID)(\(.*\))?$")
+"""How Neo4j ends the names of ids: `personId:ID(Person)`."""
+_COUNTING = re.compile(r"|unnamed\d+|indexlevel\d+|rownames?|index")
+"""What pandas and R call the column in which they number the rows, as `_letters`."""
+_MAYBE_IDS = re.compile(r"(?i:.+[_. -]id|id[_. -].+)|.*[a-z0-9]I[dD]")
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def plain(name: str) -> str:
-    """`FromNodeId` and `from_node_id` as `from`."""
-    letters = "".join(letter for letter in name.lower() if letter.isalnum())
+    """`FromNodeId` and `from_node_id` as `from`; `:START_ID` of Neo4j as `source`."""
+    neo4j = _NEO4J.search(name)
+    if neo4j is not None:
+        return {"START_ID": "source", "END_ID": "target"}.get(neo4j[1], "id")
+    letters = _letters(name)
     short = letters.removesuffix("id").removesuffix("node")
     return short or letters
+
+
+def is_counting(name: str) -> bool:
+    """Whether a column is called as programs call the one in which they number the rows."""
+    return _COUNTING.fullmatch(_letters(name)) is not None
+
+
+def may_be_ids(name: str) -> bool:
+    """Whether a column is called like ids of something: `paper_id`, `paperId`, `id_paper`.
+
+    The ends of edges, such as `from_id`, are ids of something else than the row.
+    """
+    return _MAYBE_IDS.fullmatch(name) is not None and plain(name) not in SOURCES | TARGETS
 
 
 def id_column(table: Table) -> str | None:
     """The column that keys the rows of a node table, if its name says so."""
     if not table.is_named:
         return None
-    for name in table.names:
-        letters = "".join(letter for letter in name.lower() if letter.isalnum())
-        if letters in IDS:
-            return name
-    return None
+    return next((name for name in table.names if _is_id(name)), None)
+
+
+def _is_id(name: str) -> bool:
+    neo4j = _NEO4J.search(name)
+    return _letters(name) in IDS or (neo4j is not None and neo4j[1] == "ID")
 
 
 @dataclass(frozen=True)
@@ -98,16 +128,23 @@ def _require_distinct(spec: FileSpec) -> None:
 
 
 def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
-    """Errors: `InvalidError` where columns named as an edge's ends are not the first two."""
+    """Errors: `InvalidError` where columns named as an edge's ends are not the first two, and
+    where one of the first two numbers the rows."""
     short = [plain(name) for name in names]
     ends = [
         next((at for at, name in enumerate(short) if name in kind), None)
         for kind in (SOURCES, TARGETS)
     ]
     source, target = ends
-    if source is None or target is None or (source, target) == (0, 1):
+    if source is None or target is None:
+        if not any(is_counting(name) for name in names[:2]):
+            return
+        others = [name for name in names if not is_counting(name)]
+        chosen = f"{spec.path}:{','.join(others[:2]) if len(others) > 1 else 'SOURCE,TARGET'}"
+    elif (source, target) == (0, 1):
         return
-    chosen = f"{spec.path}:{names[source]},{names[target]}"
+    else:
+        chosen = f"{spec.path}:{names[source]},{names[target]}"
     raise InvalidError(
         f"`{spec.path}`: the first two columns would be taken as source and target, and they are "
         f"`{names[0]}` and `{names[1]}`\nhint: choose the columns: `{chosen}`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from outercore.errors import InvalidError
 from outercore.sources.columns import EdgeColumns, edge_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.npy import open_npy
-from outercore.sources.npz import NpzMember, member_names, open_member
+from outercore.sources.npz import NpzMember, member_names, open_member, other_members
 from outercore.sources.rows import common_type, described
 from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
 from outercore.sources.table import (
@@ -111,7 +111,8 @@ def open_edges(
     if kind == "npz":
         if not spec.columns and is_sparse_matrix(member_names(path)):
             return _sparse(path)
-        return npz_edges(open_member(path, spec.columns or _edge_member(path)), shape, first)
+        member = open_member(path, spec.columns or _edge_member(path))
+        return replace(npz_edges(member, shape, first), notes=other_members(member))
     return _table_edges(spec, open_table(spec), first)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from outercore.errors import UnsupportedError
@@ -23,9 +24,18 @@ _ARROW = ("an Arrow file", "write it as Parquet: `pyarrow.parquet.write_table`")
 _SHEET = ("a spreadsheet", "save it as CSV")
 _JSON = ("JSON", "write its columns as CSV or Parquet")
 _RAW = ("raw numbers", _HEADER)
+_PAJEK = ("a Pajek network", "in Python: `networkx.read_pajek`, then write the edges as CSV")
+_DOT = ("a Graphviz graph", "in Python: `networkx.nx_pydot.read_dot`, then write the edges as CSV")
+_PAGE = ("a web page", "fetch the file itself: the page may be an error, or name the file")
+_METIS = (
+    "a METIS graph",
+    "without weights, in a shell: `awk 'NR > 1 {for (i = 1; i <= NF; i++) print NR - 1, $i}' FILE "
+    "> edges.txt`, then import that with `--one-based`",
+)
+_WEBGRAPH = ("a WebGraph graph", _ARCS)
 _ARCHIVE = ("an archive of files", "unpack it and import the files")
 _WAYS = {
-    ".graph": ("a WebGraph or METIS graph", f"WebGraph: {_ARCS}; METIS: write a line for each arc"),
+    ".graph": _WEBGRAPH,
     ".properties": ("the properties of a WebGraph graph", _ARCS),
     ".dgl": (
         "a DGL graph",
@@ -49,6 +59,18 @@ _WAYS = {
     ".yaml": _GRAPHBOLT,
     ".gml": ("GML", "in Python: `networkx.read_gml`, then write the edges as CSV"),
     ".graphml": ("GraphML", "in Python: `networkx.read_graphml`, then write the edges as CSV"),
+    ".gexf": ("GEXF", "in Python: `networkx.read_gexf`, then write the edges as CSV"),
+    ".paj": _PAJEK,
+    ".dot": _DOT,
+    ".gv": _DOT,
+    ".g6": ("graph6", "in Python: `networkx.read_graph6`, then write the edges as CSV"),
+    ".adjlist": (
+        "a list of neighbours",
+        "in Python: `networkx.read_adjlist`, then write the edges as CSV",
+    ),
+    ".metis": _METIS,
+    ".html": _PAGE,
+    ".htm": _PAGE,
     ".bin": _RAW,
     ".raw": _RAW,
     ".memmap": _RAW,
@@ -70,8 +92,28 @@ def refuse_foreign(path: Path) -> None:
         _refuse(path, f"a packed {suffix} file", f"unpack it: `{path.stem}`")
     # `edges.csv.zip` is an archive, `edges.tar.gz` too.
     known = _WAYS.get(path.suffix.lower()) or _WAYS.get(suffix)
+    if suffix == ".graph":
+        known = _graph(path)
+    if suffix == ".net" and _start(path).lstrip().lower().startswith("*vertices"):
+        known = _PAJEK
     if known is not None:
         _refuse(path, *known)
+
+
+def _graph(path: Path) -> tuple[str, str]:
+    """METIS is text that begins with the numbers of nodes and edges; WebGraph is binary."""
+    lines = [line for line in _start(path).splitlines() if not line.startswith("%")]
+    if lines and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+){0,2}\s*", lines[0]):
+        return _METIS
+    return _WEBGRAPH
+
+
+def _start(path: Path) -> str:
+    """The first characters of a file, as they are; none of a directory."""
+    if not path.is_file():
+        return ""
+    with open(path, "rb") as file:
+        return file.read(1 << 16).decode("ascii", "replace")
 
 
 def _refuse(path: Path, what: str, way: str) -> None:

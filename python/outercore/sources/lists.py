@@ -28,10 +28,10 @@ def list_rows(
 ) -> tuple[int, np.dtype, Batches]:
     """The length of the lists, the type of their values, and how to read batches [rows, length].
 
-    A missing value is NaN.
+    A missing value is NaN, and a missing list one of NaN.
 
-    Errors: `InvalidError` for lists of anything but numbers, an empty or missing first list; while
-    reading, with its row, for a list of another length.
+    Errors: `InvalidError` for lists of anything but numbers, an empty first list; while reading,
+    with its row, for a list of another length.
     """
     kind = table.schema.field(name).type.value_type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
@@ -39,11 +39,9 @@ def list_rows(
             f"`{table.path}`: column `{name}`: expected lists of numbers, found lists of {kind}"
         )
     dtype = np.dtype(kind.to_pandas_dtype())
-    first = next(iter(table.batches([name], 1)), None)
-    # Without any row nothing says how long the lists are.
-    width = 1 if first is None else len(first[0][0].as_py() or ())
+    row, width = _first_list(table, name)
     if not width:
-        raise InvalidError(f"`{table.path}`: column `{name}`: row 0: the list is empty")
+        raise InvalidError(f"`{table.path}`: column `{name}`: row {row}: the list is empty")
     step = max(chunk_bytes // (dtype.itemsize * width), 1)
 
     def batches() -> Iterator[NDArray[Any]]:
@@ -55,14 +53,37 @@ def list_rows(
     return width, dtype, batches
 
 
+def _first_list(table: ParquetTable, name: str) -> tuple[int, int]:
+    """The row and the length of the first list that is there."""
+    row = 0
+    for (column,) in table.batches([name], 1024):
+        there = np.flatnonzero(np.asarray(column.is_valid()))
+        if len(there):
+            return row + int(there[0]), len(column[int(there[0])])
+        row += len(column)
+    # Without any list nothing says how long they are.
+    return 0, 1
+
+
 def _matrix(spec: FileSpec, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray[Any]:
+    missing = np.asarray(column.is_null())
     lengths = np.asarray(column.value_lengths().fill_null(0))
-    ragged = np.flatnonzero(lengths != width)
+    ragged = np.flatnonzero((lengths != width) & ~missing)
     if len(ragged):
         row = int(ragged[0])
         raise InvalidError(
             f"`{spec}`: row {first + row}: expected {width} values, found {lengths[row]}"
         )
+    if missing.any():
+        if dtype.kind != "f":
+            row = first + int(np.flatnonzero(missing)[0])
+            raise InvalidError(
+                f"`{spec}`: row {row}: the list is missing, expected whole numbers\n"
+                "hint: store the lists as floats; then `--fill VALUE` fills them"
+            )
+        rows = np.full((len(column), width), np.nan, dtype)
+        rows[~missing] = _matrix(spec, column.drop_null(), width, dtype, first)
+        return rows
     values = column.flatten()
     absent = np.asarray(values.is_null()) if values.null_count else None
     if absent is not None:

@@ -12,6 +12,8 @@ from outercore.sources.table import FileSpec
 
 _RAW = "raw numbers without a header: `np.save(NEW, np.memmap(FILE, dtype, shape=...))`"
 
+_NO_NUMBERS = {"U": "text", "S": "text", "M": "dates", "m": "durations", "O": "Python objects"}
+
 
 def open_npy(spec: FileSpec, what: str) -> NDArray[Any]:
     """The array of a `.npy` file; its values are read when they are used.
@@ -48,5 +50,5 @@ def require_numbers(where: str, dtype: np.dtype) -> None:
             "hint: save each field as an array of its own"
         )
     if dtype.kind not in "iufb" or dtype.itemsize > 8:
-        found = {"U": "text", "S": "text", "M": "dates", "m": "durations"}.get(dtype.kind)
+        found = _NO_NUMBERS.get(dtype.kind)
         raise InvalidError(f"{where}: expected numbers, found {found or dtype}")

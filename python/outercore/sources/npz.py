@@ -110,6 +110,18 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
             raise InvalidError(f"`{archive}:{name}`: {error}") from None
 
 
+def other_members(member: NpzMember) -> list[str]:
+    """A note that names the other arrays of its archive."""
+    others = [name for name in member_names(member.archive) if f"{name}.npy" != member.member]
+    if not others:
+        return []
+    listed = ", ".join(f"`{name}`" for name in others)
+    return [
+        f"{member.name}: other arrays of the archive are taken where an option names them: "
+        f"{listed} (such as `--weight {member.archive}:NAME`)"
+    ]
+
+
 def read_member(archive: Path, name: str) -> NDArray[Any]:
     """A small array of an archive, read whole and flattened."""
     member = open_member(archive, (name,))

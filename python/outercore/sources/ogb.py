@@ -24,6 +24,17 @@ _PLAIN = TextOptions(separator="comma", header=False, comment="")
 """How all of OGB's text files are written."""
 _TYPED = ("triplet-type-list.csv.gz", "num-node-dict.csv.gz", "relations")
 """What a heterogeneous data set has in its raw folder."""
+_READ = (
+    "edge.csv.gz",
+    "node-feat.csv.gz",
+    "node-label.csv.gz",
+    "edge-feat.csv.gz",
+    "num-node-list.csv.gz",
+    "num-edge-list.csv.gz",
+)
+_READ_ARCHIVES = ("data.npz", "node-label.npz")
+_READ_MEMBERS = ("edge_index", "node_feat", "edge_feat", "num_nodes_list", "num_edges_list")
+"""What is taken of a raw folder; the numbers of edges count what is there anyway."""
 _BOTH_WAYS = ("products", "proteins", "ogbn_products", "ogbn_proteins")
 """Folders of data sets whose files hold each edge once (OGB's `add_inverse_edge`)."""
 
@@ -64,12 +75,34 @@ def open_layout(
             f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
             "`raw/data.npz`, or a directory of `.parquet` files"
         )
+    source.notes.extend(_not_read(root, split))
     source.arrays.extend(_splits(root / "split", split))
     if undirected:
         source.notes.append(
             f"{root}: the files hold each edge once, and it counts in both directions"
         )
     return source
+
+
+def _not_read(root: Path, split: str | None) -> list[str]:
+    """Notes that name the files and arrays nothing is made of."""
+    raw = root / "raw"
+    known = _READ_ARCHIVES if (raw / "data.npz").exists() else _READ
+    others = [f"raw/{path.name}" for path in sorted(raw.iterdir()) if path.name not in known]
+    if (raw / "data.npz").exists():
+        names = member_names(raw / "data.npz")
+        others += [f"raw/data.npz:{name}" for name in names if name not in _READ_MEMBERS]
+    taken = [f"{name}.csv.gz" for name in _SPLITS]
+    for folder in sorted((root / "split").glob(split or "*")):
+        paths = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+        others += [str(path.relative_to(root)) for path in paths if path.name not in taken]
+    if not others:
+        return []
+    listed = ", ".join(f"`{name}`" for name in others)
+    return [
+        f"{root}: not read: {listed} (take them by --array NAME=FILE, --edge-time FILE, "
+        "--split NAME=FILE and the like)"
+    ]
 
 
 def _texts(raw: Path, undirected: bool | None) -> GraphSource:

@@ -15,8 +15,10 @@ from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
 from outercore.sources.lists import is_list, list_rows
+from outercore.sources.no_numbers import no_numbers
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
+from outercore.sources.row_order import without_counting
 from outercore.sources.table import (
     FileSpec,
     Missing,
@@ -117,7 +119,12 @@ def table_rows(
     missing: Missing = "nan",
     absent: Any = None,
 ) -> RowSource:
-    """Columns of a table as rows, in the order of the file or, with a key, of the nodes."""
+    """Columns of a table as rows, in the order of the file or, with a key, of the nodes.
+
+    Errors: `InvalidError` for a column that may say another order.
+    """
+    first_id = int(reading.text.one_based)
+    columns, left_out = without_counting(spec, table, columns, first_id)
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
@@ -131,6 +138,7 @@ def table_rows(
             return table.numbers(values, dtype, missing)
 
     notes = [f"{spec.path}: {described(table)}"]
+    notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
     count: int | None = None
     if columns.key is not None:
         keyed = KeyedRows(
@@ -189,12 +197,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            # One column was chosen, or there is no other.
-            several = len(columns) > 1
-            hint = f"\nhint: choose columns by `{table.path}:NAME,NAME`" if several else ""
-            raise InvalidError(
-                f"`{table.path}`: column `{name}`: expected numbers, found {table.kind(name)}{hint}"
-            )
+            raise no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.sources.text import Purpose, TextFile, TextOptions, suffix_of
 from outercore.storage import missing_file
 
 _BATCH = 1 << 17
+_PARQUET = ("*.parquet", "*.pq")
 
 Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
@@ -33,17 +35,22 @@ class FileSpec:
 
     @classmethod
     def parse(cls, text: str) -> FileSpec:
-        """Reads `PATH[:NAME[,NAME]]`; a path that exists is taken as it is.
+        """Reads `PATH[:NAME[,NAME]]`; the longest path that exists is taken, names may have colons.
 
-        Errors: `NotFoundError` where there is no such file.
+        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for a pipe.
         """
-        path = Path(text)
-        if path.exists():
-            return cls(path, ())
-        before, colon, after = text.rpartition(":")
-        if colon and Path(before).exists():
-            return cls(Path(before), tuple(name for name in after.split(",") if name))
-        raise missing_file("file", path)
+        end = len(text)
+        while end > 0:
+            path = Path(text[:end])
+            if path.exists():
+                if not (path.is_file() or path.is_dir()):
+                    raise UnsupportedError(
+                        f"`{path}`: expected a file that can be read twice, found a pipe or a "
+                        "device\nhint: write it to a file first"
+                    )
+                return cls(path, tuple(name for name in text[end + 1 :].split(",") if name))
+            end = text.rfind(":", 0, end)
+        raise missing_file("file", Path(text))
 
     def __str__(self) -> str:
         names = f":{','.join(self.columns)}" if self.columns else ""
@@ -112,10 +119,30 @@ def open_table(
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a path is a Parquet file, or a directory of them."""
-    if path.is_dir():
-        return any(path.glob("*.parquet")) or any(path.glob("*.pq"))
-    return suffix_of(path) == ".parquet"
+    """Whether a path is a Parquet file, or a directory of them.
+
+    Errors: `UnsupportedError` for a directory that has Parquet files in directories below it.
+    """
+    if not path.is_dir():
+        return suffix_of(path) == ".parquet"
+    deeper = ("*/", "*/*/", "*/*/*/")
+    found = (at for way in deeper for kind in _PARQUET for at in path.glob(way + kind))
+    below = min(found, default=None)
+    if below is not None and not (path / "raw").is_dir():
+        raise UnsupportedError(
+            f"directory `{path}`: Parquet files in directories below it, such as `{below}`, are "
+            "not read\nhint: write one file, in Python: "
+            f"`pyarrow.parquet.write_table(pyarrow.dataset.dataset('{path}', "
+            "partitioning='hive').to_table(), 'one.parquet')`"
+        )
+    return any(at for kind in _PARQUET for at in path.glob(kind))
+
+
+def natural(path: Path) -> list[tuple[int, str]]:
+    """Sorts names as people do: `part.2` before `part.10`."""
+    parts = re.split(r"([0-9]+)", path.name)
+    keys = [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]
+    return [*keys, (-1, path.name)]
 
 
 def require_column(table: Table, name: str) -> None:
@@ -185,7 +212,7 @@ class TextTable:
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """A table in a Parquet file, or in all Parquet files of a directory in the order of names."""
+    """A table in a Parquet file, or in all files of a directory: `part.2` before `part.10`."""
 
     path: Path
 
@@ -194,8 +221,7 @@ class ParquetTable:
         """The files, in their order."""
         if not self.path.is_dir():
             return [self.path]
-        found = [*self.path.glob("*.parquet"), *self.path.glob("*.pq")]
-        return sorted(found)
+        return sorted((at for kind in _PARQUET for at in self.path.glob(kind)), key=natural)
 
     @cached_property
     def schema(self) -> Any:
