@@ -12,6 +12,7 @@ mod far;
 mod far_connection;
 mod ids;
 mod import;
+mod infer;
 mod kernels;
 mod loader;
 mod memory_server;
@@ -37,6 +38,7 @@ const _: () = {
     assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<infer::Model>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<server::Server>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<text::TextTable>() <= PYTHON_ALIGNS_TO);
@@ -58,6 +60,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(text::detect_text, module)?)?;
     module.add_class::<memory_server::MemoryServer>()?;
     module.add_class::<server::Server>()?;
+    module.add_class::<infer::Model>()?;
     analytics::register(module)?;
     batches::register(module)?;
     embed::register(module)?;

@@ -15,9 +15,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from outercore.errors import InternalError, InvalidError, UnsupportedError
+from outercore.errors import InternalError, InvalidError, OutercoreError, UnsupportedError
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import TrainConfig
+from outercore.train.export_check import require_agreement
 from outercore.train.models import Network, Perceptron
 from outercore.train.run import model_directory
 from outercore.train.saved import EXPORTED, is_exported, load_model
@@ -51,7 +52,8 @@ def export_model(
     directory has no model that can be opened, the old one, or the new one.
 
     Errors: `NotFoundError` where there is no model; `InvalidError` where `out` has something in it;
-    `UnsupportedError` for a network that the format does not have.
+    `UnsupportedError` for a network that the format does not have; `InternalError` where the core
+    computes other logits from it than PyTorch.
     """
     directory = model_directory(Path(run))
     saved = load_model(directory)
@@ -64,9 +66,11 @@ def export_model(
         # The manifest makes a model of the directory: it comes last.
         replace_file(storage, out / _WEIGHTS, weights)
         replace_file(storage, out / _MANIFEST, manifest)
-    # Here the exported model is opened by the core's binding and compared with `saved.model` on
-    # a small sampled batch (as `tests/python/infer_cases.py` does), once there is a binding; where
-    # they disagree, the manifest is removed and the error is an `InternalError`.
+    try:
+        require_agreement(out, saved.model, tuple(saved.config.sampling.fanout))
+    except OutercoreError:
+        (out / _MANIFEST).unlink(missing_ok=True)
+        raise
     return out
 
 
