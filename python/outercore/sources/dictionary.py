@@ -22,9 +22,15 @@ import outercore
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
 from outercore.mapped import blocks, forget, mapped
-from outercore.sources.columns import NodeColumns, edge_columns, id_column, node_columns
+from outercore.sources.columns import (
+    EdgeColumns,
+    NodeColumns,
+    edge_columns,
+    id_column,
+    node_columns,
+)
 from outercore.sources.edge_arrays import edge_arrays
-from outercore.sources.edges import EdgeSource, pushed, stamp, table_values
+from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, reading_of, require_once
@@ -35,6 +41,7 @@ from outercore.sources.splits import split_members
 from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import suffix_of
 from outercore.sources.triples import names_of
+from outercore.sources.unchanged import FileState, states
 from outercore.split_names import normal_split
 
 _CHUNK = 1 << 20
@@ -52,6 +59,17 @@ class _Rows:
     spec: FileSpec
     table: Table | _NameArray
     columns: NodeColumns
+    files: tuple[FileState, ...]
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """A table of edges by names."""
+
+    spec: FileSpec
+    table: Table
+    columns: EdgeColumns
+    files: tuple[FileState, ...]
 
 
 class NamedInputs:
@@ -88,19 +106,17 @@ class NamedInputs:
         options = {
             "memory": self._inputs.memory,
             "unknown": "keep",
-            "inputs": [_as_it_is(spec) for spec, _ in self._edges]
-            + [f"{rows.columns.key}={_as_it_is(rows.spec)}" for rows in self._rows]
-            + [reading_of(self._inputs)],
+            "inputs": self._identity(),
             # Drops the dictionary of other inputs that an interrupted import left behind.
             "overwrite": True,
         }
         if _inputs_of(self._place) != options["inputs"]:
             with TripleImporter(self._place, options, progress) as importer:
                 self._is_ours = True
-                for spec, table in self._edges:
-                    ends = edge_columns(spec, table)
+                for edges in self._edges:
+                    spec, ends = edges.spec, edges.columns
                     row = 0
-                    for sources, targets in table.texts([ends.source, ends.target]):
+                    for sources, targets in edges.table.texts([ends.source, ends.target]):
                         names = _named(spec, ends.source, sources, row)
                         others = _named(spec, ends.target, targets, row)
                         importer.push("train", names, _one_name(len(sources)), others, None)
@@ -116,14 +132,22 @@ class NamedInputs:
         self._is_ours = True
         return self._source(outercore.open(self._place))
 
+    def _identity(self) -> list[str]:
+        """What decides the id of a name, and so the edges."""
+        edges = [" ".join([str(one.spec), *map(str, one.files)]) for one in self._edges]
+        rows = [
+            " ".join([f"{one.columns.key}={one.spec}", *map(str, one.files)]) for one in self._rows
+        ]
+        return [*edges, *rows, reading_of(self._inputs)]
+
     def _source(self, names: Any) -> GraphSource:
         triples = _array(names, "triples/train")
         edges: list[EdgeSource] = []
         first = 0
-        for spec, table in self._edges:
+        for one in self._edges:
+            spec, table, ends = one.spec, one.table, one.columns
             part = triples[first : first + table.rows]
             first += len(part)
-            ends = edge_columns(spec, table)
             edges.append(
                 pushed(
                     str(spec),
@@ -132,6 +156,7 @@ class NamedInputs:
                     others=tuple(ends.others),
                     values=table_values(table, ends),
                     notes=[f"{spec.path}: {described(table)}; nodes by a dictionary"],
+                    files=one.files,
                 )
             )
         values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)
@@ -147,7 +172,7 @@ class NamedInputs:
             arrays,
             int(names.num_nodes),
             edge_arrays=values,
-            reading=reading_of(self._inputs) + " by a dictionary",
+            reading="\n".join(self._identity()) + " by a dictionary",
             notes=shown + notes,
         )
 
@@ -172,6 +197,7 @@ class NamedInputs:
                 "minus_one" if labels else "nan",
                 -1 if labels else None,
             )
+            source = replace(source, files=rows.files)
             found.append(NodeArray(rows.role, rows.name, source))
         return found
 
@@ -211,6 +237,7 @@ class NamedInputs:
                 f"`{spec}`: rows of an array are for nodes 0, 1, ..., and nodes with names have no "
                 "order\nhint: write a table with a column `id` that has the names"
             )
+        files = states(spec.path)
         table = open_table(spec, self._inputs.text)
         columns = node_columns(spec, table)
         if role == "split":
@@ -221,13 +248,7 @@ class NamedInputs:
                 f"`{spec}`: no column of ids, and nodes with names have no order\n"
                 "hint: call the column with the names `id`"
             )
-        return _Rows(role, name, spec, table, columns)
-
-
-def _as_it_is(spec: FileSpec) -> str:
-    """The input with the size and the time of its file, which tell when it is another one."""
-    files = sorted(spec.path.iterdir()) if spec.path.is_dir() else [spec.path]
-    return " ".join([str(spec), *(stamp(path) for path in files)])
+        return _Rows(role, name, spec, table, columns, files)
 
 
 def _inputs_of(place: Path) -> list[str] | None:
@@ -252,7 +273,7 @@ def _refuse_options(inputs: Inputs) -> None:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")
 
 
-def _open_edges(text: str, inputs: Inputs) -> tuple[FileSpec, Table]:
+def _open_edges(text: str, inputs: Inputs) -> _Edges:
     """A table of edges by names.
 
     Errors: `InvalidError` for files whose format says what the ids are.
@@ -265,10 +286,11 @@ def _open_edges(text: str, inputs: Inputs) -> tuple[FileSpec, Table]:
     is_table = is_parquet(spec.path) or spec.path.is_file()
     if not is_table or suffix_of(spec.path) in _ARRAYS:
         raise InvalidError(f"`{spec.path}`: its nodes have numbers from 0, {what}")
+    files = states(spec.path)
     table = open_table(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
-    return spec, table
+    return _Edges(spec, table, edge_columns(spec, table), files)
 
 
 def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
@@ -310,7 +332,8 @@ def _names_in(name: str, member: NpzMember) -> _Rows:
         )
     spec = FileSpec(member.archive, (member.name.rpartition(":")[2],))
     key = spec.columns[0]
-    return _Rows("split", name, spec, _NameArray(member), NodeColumns(key, [key]))
+    columns = NodeColumns(key, [key])
+    return _Rows("split", name, spec, _NameArray(member), columns, states(member.archive))
 
 
 def _one_name(rows: int) -> Names:
@@ -351,7 +374,7 @@ def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
         for _, block in blocks(ids, _CHUNK):
             yield np.array(block)
 
-    return RowSource(str(rows.spec), np.dtype(np.int64), None, len(ids), chunks)
+    return RowSource(str(rows.spec), np.dtype(np.int64), None, len(ids), chunks, files=rows.files)
 
 
 def _stored(names: Any, key: str) -> RowSource:

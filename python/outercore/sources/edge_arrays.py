@@ -13,6 +13,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import Reading, RowSource, open_rows
 from outercore.sources.table import FileSpec, exactly
+from outercore.sources.unchanged import FileState
 
 WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 """The edge arrays that options make; in a batch they are `edge_weight` and so on."""
@@ -25,6 +26,8 @@ class EdgeArray:
     name: str
     rows: Callable[[bool], RowSource]
     """Called with whether entries of symmetric files are mirrored."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from besides the edge lists."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def edge_arrays(
             taken.update(columns)
             arrays.append(EdgeArray(name, _columns(sources, columns, name, reading.fill)))
         else:
-            arrays.append(EdgeArray(name, _file(sources, text, name, reading)))
+            found = _file(sources, text, name, reading)
+            arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
     ignored = [name for source in sources for name in source.others if name not in taken]
     if ignored:
         listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
@@ -107,9 +111,7 @@ def _columns(
     return rows
 
 
-def _file(
-    sources: list[EdgeSource], text: str, name: str, reading: Reading
-) -> Callable[[bool], RowSource]:
+def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> RowSource:
     option = {WEIGHT: "--weight", TIME: "--edge-time", FEATURES: "--edge-features"}[name]
     try:
         spec = FileSpec.parse(text)
@@ -125,7 +127,7 @@ def _file(
         raise _no_times(f"{option}: `{text}`", source.dtype)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
-    return lambda _mirrored: source
+    return source
 
 
 def _no_times(where: str, dtype: np.dtype) -> InvalidError:

@@ -16,6 +16,7 @@ from outercore.sizes import parse_size
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import RowSource, count_rows
+from outercore.sources.unchanged import FileState, require_unchanged
 
 FeatureType = Literal["float32", "float16", "bfloat16"]
 
@@ -47,6 +48,15 @@ class GraphSource:
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
         return [edge.name for edge in self.edges] + [array.rows.name for array in self.arrays]
+
+    def files(self) -> list[FileState]:
+        """What everything is read from, as it was when it was opened."""
+        sources = [
+            *(edge.files for edge in self.edges),
+            *(array.rows.files for array in self.arrays),
+            *(array.files for array in self.edge_arrays),
+        ]
+        return [state for files in sources for state in files]
 
     def node_count(self) -> int | None:
         """The number of nodes that the arrays imply; nodes without an edge count too.
@@ -156,6 +166,7 @@ def import_graph(
         for edge_array in source.edge_arrays:
             rows = edge_array.rows(not undirected)
             _feed(importer, NodeArray("edge", edge_array.name, rows), options, progress)
+        require_unchanged(source.files())
         return importer.finish()
 
 

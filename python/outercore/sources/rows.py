@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from outercore.sources.table import (
     open_table,
 )
 from outercore.sources.text import TextOptions, suffix_of
+from outercore.sources.unchanged import FileState, states
 
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
@@ -55,6 +56,8 @@ class RowSource:
     """How the file was understood, to be shown once."""
     typed: bool = True
     """Whether the file says the type of its numbers; text does not."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from, as it was when it was opened."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,12 @@ def open_rows(
             f"file `{spec.path}`: expected .npy, .npz, .parquet, or text (.csv, .tsv, .txt; also "
             "packed: .gz, .zst, .xz, .bz2)"
         )
+    files = states(spec.path)
     table = open_table(spec, reading.text)
     if table.rows == 0:
         raise InvalidError(f"file `{spec.path}`: no rows\nhint: is it the right file?")
-    return table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    return replace(rows, files=files)
 
 
 def table_rows(
@@ -245,7 +250,9 @@ def npz_rows(member: NpzMember) -> RowSource:
         for flat in member.values(step * (width or 1)):
             yield flat if width is None else flat.reshape(-1, width)
 
-    return RowSource(name, member.dtype.newbyteorder("="), width, member.shape[0], chunks)
+    dtype = member.dtype.newbyteorder("=")
+    files = states(member.archive)
+    return RowSource(name, dtype, width, member.shape[0], chunks, files=files)
 
 
 def count_rows(source: RowSource) -> int:
@@ -256,6 +263,7 @@ def count_rows(source: RowSource) -> int:
 
 
 def _npy(spec: FileSpec) -> RowSource:
+    files = states(spec.path)
     array = open_npy(spec, "array")
     where = f"array `{spec.path}`"
     require_numbers(where, array.dtype)
@@ -279,7 +287,7 @@ def _npy(spec: FileSpec) -> RowSource:
             yield part if width is None else part.reshape(-1, width)
 
     path = spec.path if in_order else None
-    return RowSource(str(spec.path), dtype, width, count, chunks, path=path)
+    return RowSource(str(spec.path), dtype, width, count, chunks, path=path, files=files)
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

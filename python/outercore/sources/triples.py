@@ -16,6 +16,7 @@ from outercore.sizes import parse_size
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.table import FileSpec, Table, is_parquet, open_table
 from outercore.sources.text import TextFile, TextOptions, suffix_of
+from outercore.sources.unchanged import require_unchanged, states
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,16 @@ def import_triples(
     """
     options = options or TripleOptions()
     trains = train if isinstance(train, list) else [train]
-    files = [("train", str(text)) for text in trains]
-    files += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
-    specs = [(part, FileSpec.parse(text)) for part, text in files]
+    given = [("train", str(text)) for text in trains]
+    given += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
+    specs = [(part, FileSpec.parse(text)) for part, text in given]
     said = TextOptions(options.separator, options.header, options.comment)
+    # The core knows by itself whether a text that it reads is another one.
+    before = {spec: states(spec.path) for _, spec in specs}
     texts = {spec: text for _, spec in specs if (text := _text(spec, said, options.columns))}
     for spec, text in texts.items():
         note(f"{spec.path}: {text.described()}")
+    pushed = {spec: files for spec, files in before.items() if spec not in texts}
     with TripleImporter(
         Path(out),
         {
@@ -101,7 +105,10 @@ def import_triples(
             "duplicates": options.duplicates,
             "overwrite": options.overwrite,
             "command": options.command,
-            "inputs": [f"{part}={spec}" for part, spec in specs],
+            "inputs": [
+                " ".join([f"{part}={spec}", *map(str, pushed.get(spec, ()))])
+                for part, spec in specs
+            ],
         },
         progress,
     ) as importer:
@@ -117,6 +124,8 @@ def import_triples(
                     raise InvalidError(f"`{spec}`: {error}") from None
                 done += len(heads[0]) - 1
                 progress("read", done, 0, "triples")
+        for files in before.values():
+            require_unchanged(files)
         return importer.finish()
 
 
