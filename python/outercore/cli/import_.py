@@ -295,6 +295,7 @@ def import_(
         text=text,
         fill=None if keeps_gaps else fill,
         memory=parse_size(memory),
+        task=task,
     )
     with console.bars(quiet=json) as progress:
         if ids == "dictionary":

@@ -33,12 +33,12 @@ from outercore.sources.edge_arrays import edge_arrays
 from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, reading_of, require_once
+from outercore.sources.inputs import Inputs, reading_of, require_once, without_label
 from outercore.sources.named import is_named
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.rows import Reading, RowSource, described, table_rows
 from outercore.sources.splits import split_members
-from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
+from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import suffix_of
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import FileState, states
@@ -186,17 +186,11 @@ class NamedInputs:
                 continue
             reading = replace(self._reading, nodes=int(names.num_nodes), ids=_sliced(ids))
             assert not isinstance(rows.table, _NameArray)
-            labels = rows.role == "labels"
-            if labels:
+            gaps: tuple[Missing, float | None] = ("nan", None)
+            if rows.role == "labels":
                 reading = replace(reading, fill=None)
-            source = table_rows(
-                rows.spec,
-                rows.table,
-                rows.columns,
-                reading,
-                "minus_one" if labels else "nan",
-                -1 if labels else None,
-            )
+                gaps = without_label(self._inputs.task)
+            source = table_rows(rows.spec, rows.table, rows.columns, reading, *gaps)
             source = replace(source, files=rows.files)
             found.append(NodeArray(rows.role, rows.name, source))
         return found

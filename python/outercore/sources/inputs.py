@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from outercore.errors import InvalidError
 from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
@@ -16,7 +18,7 @@ from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
-from outercore.sources.table import is_parquet
+from outercore.sources.table import Missing, is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
@@ -36,6 +38,8 @@ class Inputs:
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
+    task: str | None = None
+    """What the labels are for; by their values where it is not said."""
     memory: int = 1 << 30
     """The budget of the import, in bytes."""
 
@@ -72,7 +76,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 def reading_of(inputs: Inputs) -> str:
     """What makes another import of the same files."""
-    return json.dumps([inputs.text.native(), inputs.fill, vars(inputs.edge_values)])
+    return json.dumps([inputs.text.native(), inputs.fill, vars(inputs.edge_values), inputs.task])
 
 
 def _edges(inputs: Inputs) -> GraphSource:
@@ -98,6 +102,14 @@ def _edges(inputs: Inputs) -> GraphSource:
     return GraphSource([open_edges(text, kind, inputs.text) for text in inputs.edges])
 
 
+def without_label(task: str | None) -> tuple[Missing, float]:
+    """What an empty cell, and a node without a row, stand for among labels.
+
+    Among numbers to learn -1 is a number as any other.
+    """
+    return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
+
+
 def require_once(option: str, names: list[str]) -> None:
     """Errors: `InvalidError` for a name that comes twice."""
     for name, count in Counter(names).items():
@@ -111,7 +123,8 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         arrays.append(NodeArray("features", "x", open_rows(inputs.features, reading)))
     if inputs.labels is not None:
         plain = replace(reading, fill=None)
-        rows = open_rows(inputs.labels, plain, missing="minus_one", absent=-1)
+        missing, absent = without_label(inputs.task)
+        rows = open_rows(inputs.labels, plain, missing=missing, absent=absent)
         arrays.append(NodeArray("labels", "y", rows))
     for text in inputs.arrays:
         name, equals, file = text.partition("=")

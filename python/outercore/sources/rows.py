@@ -14,7 +14,7 @@ from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
-from outercore.sources.lists import is_list, list_rows
+from outercore.sources.lists import Batches, is_list, list_rows
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.table import (
@@ -22,6 +22,7 @@ from outercore.sources.table import (
     Missing,
     ParquetTable,
     Table,
+    exactly,
     is_parquet,
     open_table,
 )
@@ -126,10 +127,15 @@ def table_rows(
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
+    # Whole numbers have no NaN for the nodes without a row.
+    is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and isinstance(table, ParquetTable) and is_list(table, values[0]):
         width, dtype, source = list_rows(spec, table, values[0], _CHUNK_BYTES)
+        if is_float and dtype.kind in "iub":
+            source, dtype = _as_floats(spec, source), np.dtype(np.float64)
     else:
         dtype = common_type(table, values, missing)
+        dtype = np.dtype(np.float64) if is_float and dtype.kind in "iub" else dtype
         whole = _whole_columns(table, values, dtype)
 
         def source() -> Iterator[NDArray]:
@@ -173,6 +179,16 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
     )
+
+
+def _as_floats(spec: FileSpec, source: Batches) -> Batches:
+    def chunks() -> Iterator[NDArray]:
+        first = 0
+        for rows in source():
+            yield exactly(rows, np.dtype(np.float64), f"`{spec}`", first)
+            first += len(rows)
+
+    return chunks
 
 
 def _whole_columns(table: Table, columns: list[str], dtype: np.dtype) -> tuple[int, ...]:
