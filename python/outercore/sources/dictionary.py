@@ -272,7 +272,10 @@ def _open_edges(text: str, inputs: Inputs) -> _Edges:
 
     Errors: `InvalidError` for files whose format says what the ids are.
     """
-    what = "expected text or Parquet by `--ids dictionary`"
+    what = (
+        "expected text or Parquet by `--ids dictionary`\nhint: leave out `--ids dictionary`: the "
+        "ids are taken as they are"
+    )
     if is_named(text):
         raise InvalidError(f"`{text}`: its nodes have numbers from 0, {what}")
     spec = FileSpec.parse(text)
