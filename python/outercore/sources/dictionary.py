@@ -26,7 +26,6 @@ from outercore.sources.columns import (
     EdgeColumns,
     NodeColumns,
     edge_columns,
-    id_column,
     node_columns,
 )
 from outercore.sources.edge_arrays import edge_arrays
@@ -36,8 +35,8 @@ from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.inputs import Inputs, reading_of, require_once, without_label
 from outercore.sources.named import is_named
 from outercore.sources.npz import NpzMember, open_member
-from outercore.sources.rows import Reading, RowSource, described, table_rows
-from outercore.sources.splits import split_members
+from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
+from outercore.sources.splits import SplitColumns, split_columns, split_members
 from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
 from outercore.sources.text import suffix_of
 from outercore.sources.triples import names_of
@@ -60,6 +59,14 @@ class _Rows:
     table: Table | _NameArray
     columns: NodeColumns
     files: tuple[FileState, ...]
+    split: SplitColumns | None = None
+    """How a table says which nodes belong to a split."""
+
+    def notes(self) -> list[str]:
+        """How a split is read."""
+        if self.split is None or isinstance(self.table, _NameArray):
+            return []
+        return [self.split.described(self.name, self.table)]
 
 
 @dataclass(frozen=True)
@@ -233,16 +240,18 @@ class NamedInputs:
             )
         files = states(spec.path)
         table = open_table(spec, self._inputs.text)
-        columns = node_columns(spec, table)
+        require_rows(table)
         if role == "split":
-            key = spec.columns[0] if spec.columns else id_column(table) or table.names[0]
-            columns = NodeColumns(key, [key])
+            split = split_columns(name, spec, table)
+            columns = NodeColumns(split.ids, [split.mask] if split.mask else [])
+        else:
+            split, columns = None, node_columns(spec, table)
         if columns.key is None:
             raise InvalidError(
                 f"`{spec}`: no column of ids, and nodes with names have no order\n"
                 "hint: call the column with the names `id`"
             )
-        return _Rows(role, name, spec, table, columns, files)
+        return _Rows(role, name, spec, table, columns, files, split)
 
 
 def _inputs_of(place: Path) -> list[str] | None:
@@ -367,11 +376,32 @@ def _sliced(ids: NDArray[np.int64]) -> Any:
 
 
 def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        for _, block in blocks(ids, _CHUNK):
-            yield np.array(block)
+    """The ids of a split, in the order of its rows."""
+    mask = rows.split.mask if rows.split is not None else None
 
-    return RowSource(str(rows.spec), np.dtype(np.int64), None, len(ids), chunks, files=rows.files)
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        if mask is None or isinstance(rows.table, _NameArray):
+            for _, block in blocks(ids, _CHUNK):
+                yield np.array(block)
+            return
+        dtype = rows.table.dtype(mask)
+        assert dtype is not None
+        first = 0
+        for flags in rows.table.numbers([mask], dtype, "nan"):
+            yield np.array(ids[first : first + len(flags)])[flags[:, 0] != 0]
+            first += len(flags)
+            forget(ids)
+
+    count = len(ids) if mask is None else None
+    return RowSource(
+        str(rows.spec),
+        np.dtype(np.int64),
+        None,
+        count,
+        chunks,
+        files=rows.files,
+        notes=rows.notes(),
+    )
 
 
 def _stored(names: Any, key: str) -> RowSource:

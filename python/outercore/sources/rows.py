@@ -22,6 +22,7 @@ from outercore.sources.table import (
     Missing,
     ParquetTable,
     Table,
+    TextTable,
     exactly,
     is_parquet,
     open_table,
@@ -102,17 +103,47 @@ def open_rows(
         return _npy(spec)
     if suffix == ".npz":
         return npz_rows(open_member(spec.path, spec.columns))
-    if not is_parquet(spec.path) and suffix not in _TEXTS:
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    return replace(rows, files=files)
+
+
+def is_array(spec: FileSpec) -> bool:
+    """Whether a file holds arrays of NumPy, and no table."""
+    return suffix_of(spec.path) in (".npy", ".npz")
+
+
+def _require_table(spec: FileSpec) -> None:
+    if not is_parquet(spec.path) and suffix_of(spec.path) not in _TEXTS:
         raise InvalidError(
             f"file `{spec.path}`: expected .npy, .npz, .parquet, or text (.csv, .tsv, .txt; also "
             "packed: .gz, .zst, .xz, .bz2)"
         )
-    files = states(spec.path)
+
+
+def require_rows(table: Table) -> None:
+    """Errors: `InvalidError` for a table without rows."""
+    if table.rows:
+        return
+    if isinstance(table, TextTable) and table.is_named:
+        raise InvalidError(
+            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\n"
+            "hint: if that line is data, write a header above it, or say `--no-header`"
+        )
+    raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
+
+
+def open_node_table(spec: FileSpec, reading: Reading) -> Table:
+    """A text or Parquet file with rows for nodes.
+
+    Errors: as `open_rows`.
+    """
+    refuse_foreign(spec.path)
+    _require_table(spec)
     table = open_table(spec, reading.text)
-    if table.rows == 0:
-        raise InvalidError(f"file `{spec.path}`: no rows\nhint: is it the right file?")
-    rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
-    return replace(rows, files=files)
+    require_rows(table)
+    return table
 
 
 def table_rows(
