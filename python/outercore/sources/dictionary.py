@@ -38,7 +38,7 @@ from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
 from outercore.sources.splits import SplitColumns, split_columns, split_members
 from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
-from outercore.sources.text import suffix_of
+from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.triples import names_of
 from outercore.sources.unchanged import FileState, states
 from outercore.split_names import normal_split
@@ -239,8 +239,7 @@ class NamedInputs:
                 "order\nhint: write a table with a column `id` that has the names"
             )
         files = states(spec.path)
-        table = open_table(spec, self._inputs.text)
-        require_rows(table)
+        table = _open_nodes(spec, self._inputs.text)
         if role == "split":
             split = split_columns(name, spec, table)
             columns = NodeColumns(split.ids, [split.mask] if split.mask else [])
@@ -297,6 +296,26 @@ def _open_edges(text: str, inputs: Inputs) -> _Edges:
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
     return _Edges(spec, table, edge_columns(spec, table), files)
+
+
+def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:
+    """A table of nodes by names, with the rule for comments that edges by names have: lines with
+    `#` above the rows are comments, further down they are unclear.
+
+    Errors: `InvalidError` for a table without rows, and for `#` further down.
+    """
+    is_open = text.comment is None
+    table = open_table(spec, replace(text, comment="#") if is_open else text)
+    if is_open and isinstance(table, TextTable):
+        later = table.file.profile.comments - table.file.dialect["comment_lines"]
+        if later:
+            raise InvalidError(
+                f"`{spec.path}`: {later:,} lines below the first row start with `#`: comments, or "
+                "names that start so\nhint: say which: `--comment '#'` skips such lines, "
+                "`--comment ''` reads them"
+            )
+    require_rows(table)
+    return table
 
 
 def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
