@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
-from outercore.sources.rows import Reading, RowSource, open_rows
-from outercore.sources.table import FileSpec, exactly
+from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.sources.table import FileSpec, Table, exactly
 from outercore.sources.unchanged import FileState
 
 WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 """The edge arrays that options make; in a batch they are `edge_weight` and so on."""
+
+_EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
+"""What a column of edge ids is called, besides `IDS`."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ def edge_arrays(
         else:
             found = _file(sources, text, name, reading)
             arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
+            notes += [f"{note}; row i is edge i" for note in found.notes]
     ignored = [name for source in sources for name in source.others if name not in taken]
     if ignored:
         listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
@@ -122,12 +127,38 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
             f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
             f"{listed}"
         ) from None
+    if not is_array(spec):
+        _refuse_ids(option, spec, open_node_table(spec, reading))
     source = open_rows(spec, reading)
     if name == TIME and source.dtype.kind not in "iu":
         raise _no_times(f"{option}: `{text}`", source.dtype)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
     return source
+
+
+def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
+    """Errors: `InvalidError` for a file that says by columns of ids which edges its rows are for.
+
+    Its rows may be in any order, and nodes with several edges cannot say it.
+    """
+    others = [column for column in table.names if column not in spec.columns]
+    ids = [column for column in others if table.is_named and _is_id(column)]
+    if not ids:
+        return
+    listed = ", ".join(f"`{column}`" for column in ids)
+    way = "leave the ids out"
+    if len(ids) > 1:
+        way = f"import `{spec.path}` itself as the edge list, or leave the ids out"
+    raise InvalidError(
+        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in {listed}\n"
+        f"hint: {way}, with a row for each edge in the order of the edge list"
+    )
+
+
+def _is_id(column: str) -> bool:
+    letters = "".join(letter for letter in column.lower() if letter.isalnum())
+    return letters in IDS or letters in _EDGE_IDS or plain(column) in SOURCES | TARGETS
 
 
 def _no_times(where: str, dtype: np.dtype) -> InvalidError:
