@@ -294,6 +294,7 @@ def import_(
         edge_values=EdgeChoice(weight, edge_time, edge_features),
         text=text,
         fill=None if keeps_gaps else fill,
+        keeps_gaps=keeps_gaps,
         memory=parse_size(memory),
         task=task,
     )

@@ -93,7 +93,7 @@ class NamedInputs:
         """
         _refuse_options(inputs)
         self._inputs = inputs
-        self._reading = Reading(inputs.text, inputs.fill, inputs.memory // 4)
+        self._reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
         self._edges = [_open_edges(text, inputs) for text in inputs.edges]
         self._rows = self._open_rows()
         out = Path(out)

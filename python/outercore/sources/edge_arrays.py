@@ -66,7 +66,7 @@ def edge_arrays(
         columns = text.split(",")
         if _in_all(sources, columns):
             taken.update(columns)
-            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading.fill)))
+            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading)))
         else:
             found = _file(sources, text, name, reading)
             arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
@@ -86,7 +86,7 @@ def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
 
 
 def _columns(
-    sources: list[EdgeSource], columns: list[str], name: str, fill: float | None
+    sources: list[EdgeSource], columns: list[str], name: str, reading: Reading
 ) -> Callable[[bool], RowSource]:
     values = [source.values(columns) for source in sources if source.values is not None]
     dtype = values[0].dtype
@@ -100,13 +100,15 @@ def _columns(
 
     def rows(mirrored: bool) -> RowSource:
         def chunks() -> Iterator[NDArray[Any]]:
-            first = 0
-            for one in values:
+            for source, one in zip(sources, values, strict=True):
+                first = 0
                 for chunk in one.chunks(mirrored):
-                    part = exactly(chunk, dtype, named, first)
+                    part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
+                    if dtype.kind == "f" and not reading.keeps_gaps:
+                        # Entries of symmetric files are counted twice.
+                        row = None if source.own_weight is not None else first
+                        part = _without_gaps(part, reading.fill, source.name, columns, row)
                     first += len(part)
-                    if fill is not None and dtype.kind == "f":
-                        part = np.where(np.isnan(part), np.array(fill, dtype), part)
                     yield np.ascontiguousarray(part[:, 0]) if width is None else part
 
         listed = ", ".join(f"`{column}`" for column in columns)
@@ -116,11 +118,39 @@ def _columns(
     return rows
 
 
+def _without_gaps(
+    values: NDArray[Any], fill: float | None, source: str, columns: list[str], first: int | None
+) -> NDArray[Any]:
+    """`values` with `fill` for NaN; `first` is the row of the first one in its file, where known.
+
+    Errors: `InvalidError` with the row of a missing value where nothing fills it.
+    """
+    gaps = np.isnan(values)
+    if not gaps.any():
+        return values
+    if fill is None:
+        row, place = np.argwhere(gaps)[0]
+        where = "" if first is None else f"row {first + int(row)}: "
+        raise InvalidError(
+            f"`{source}`: {where}column `{columns[place]}` has no value\n"
+            "hint: `--fill VALUE` fills missing values, `--fill nan` keeps them"
+        )
+    return np.where(gaps, np.array(fill, values.dtype), values)
+
+
 def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> RowSource:
     option = {WEIGHT: "--weight", TIME: "--edge-time", FEATURES: "--edge-features"}[name]
     try:
         spec = FileSpec.parse(text)
     except NotFoundError:
+        columns = text.split(",")
+        having = [source for source in sources if set(columns) <= set(source.others)]
+        if having:
+            lacking = next(source for source in sources if source not in having)
+            raise NotFoundError(
+                f"{option}: `{lacking.name}` has no column `{text}`, as `{having[0].name}` has\n"
+                "hint: every edge list needs the column; or give a file with a row for each edge"
+            ) from None
         known = dict.fromkeys(other for source in sources for other in source.others)
         listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
         raise NotFoundError(

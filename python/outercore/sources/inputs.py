@@ -38,6 +38,8 @@ class Inputs:
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
+    keeps_gaps: bool = False
+    """Whether missing features and values of edges stay NaN."""
     task: str | None = None
     """What the labels are for; by their values where it is not said."""
     memory: int = 1 << 30
@@ -49,7 +51,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
-    reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
+    reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
     given = _arrays(inputs, reading)
     taken = {(array.role, array.name) for array in given}

@@ -69,6 +69,8 @@ class Reading:
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     """What stands for missing features."""
+    keeps_gaps: bool = False
+    """Whether missing values stay missing, as NaN."""
     memory: int = 256 << 20
     """Bytes for rows that are put into the order of the nodes."""
     nodes: int | None = None
