@@ -32,7 +32,7 @@ from outercore.sources.edge_arrays import edge_arrays
 from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, reading_of, require_once, without_label
+from outercore.sources.inputs import Inputs, array_name, reading_of, require_once, without_label
 from outercore.sources.named import is_named
 from outercore.sources.npz import NpzMember, open_member
 from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
@@ -208,24 +208,21 @@ class NamedInputs:
             wanted.append(("features", "x", self._inputs.features))
         if self._inputs.labels is not None:
             wanted.append(("labels", "y", self._inputs.labels))
-        for option, role, texts in (
-            ("--array", "array", self._inputs.arrays),
-            ("--split", "split", self._inputs.splits.single),
-        ):
-            for text in texts:
-                name, equals, file = text.partition("=")
-                if not equals or not name:
-                    raise InvalidError(f"{option}: expected NAME=FILE, found `{text}`")
-                chosen = normal_split(name) if role == "split" else name
-                wanted.append((role, chosen, file))  # type: ignore[arg-type]
+        for text in self._inputs.arrays:
+            wanted.append(("array", *array_name(text, self._inputs)))
+        for text in self._inputs.splits.single:
+            name, equals, file = text.partition("=")
+            if not equals or not name:
+                raise InvalidError(f"--split: expected NAME=FILE, found `{text}`")
+            wanted.append(("split", normal_split(name), file))
+        for option, role in (("--array", "array"), ("--split", "split")):
+            require_once(option, [name for kind, name, _ in wanted if kind == role])
         found = [self._keyed(*one) for one in wanted]
         archive = self._inputs.splits.archive
         if archive is not None:
             given = [rows.name for rows in found if rows.role == "split"]
             members = split_members(archive)
             found += [_names_in(name, member) for name, member in members if name not in given]
-        for option, role in (("--array", "array"), ("--split", "split")):
-            require_once(option, [rows.name for rows in found if rows.role == role])
         return found
 
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:

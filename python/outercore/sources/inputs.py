@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
@@ -51,11 +52,16 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
+    if inputs.nodes is not None and inputs.nodes < 0:
+        raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
     reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4, inputs.nodes)
     source = _edges(inputs)
     given = _arrays(inputs, reading)
     taken = {(array.role, array.name) for array in given}
     kept = [array for array in source.arrays if (array.role, array.name) not in taken]
+    for array in given:
+        if array.role == "array" and array.name in {one.name for one in kept}:
+            raise InvalidError(f"--array: `{array.name}` is in `{inputs.edges[0]}` already")
     nodes = inputs.nodes if inputs.nodes is not None else source.nodes
     from_edges, notes = edge_arrays(source.edges, inputs.edge_values, reading)
     named = {array.name for array in from_edges}
@@ -104,6 +110,29 @@ def _edges(inputs: Inputs) -> GraphSource:
     return GraphSource([open_edges(text, kind, inputs.text) for text in inputs.edges])
 
 
+def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
+    """Name and file of `NAME=FILE`.
+
+    Errors: `InvalidError` for another form, and for names that batches use themselves.
+    """
+    name, equals, file = text.partition("=")
+    if not equals or not name:
+        raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
+    roles = {"x": ("--features", inputs.features), "y": ("--labels", inputs.labels)}
+    if name in roles:
+        option, given = roles[name]
+        if given is not None:
+            raise InvalidError(
+                f"--array: `{name}` is what {option} makes\nhint: choose another name for `{file}`"
+            )
+    elif name in RESERVED:
+        raise InvalidError(
+            f"--array: a batch has something else under the name `{name}`\n"
+            f"hint: choose another name for `{file}`"
+        )
+    return name, file
+
+
 def without_label(task: str | None) -> tuple[Missing, float]:
     """What an empty cell, and a node without a row, stand for among labels.
 
@@ -121,6 +150,7 @@ def require_once(option: str, names: list[str]) -> None:
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
     arrays = []
+    require_once("--array", [array_name(text, inputs)[0] for text in inputs.arrays])
     if inputs.features is not None:
         arrays.append(NodeArray("features", "x", open_rows(inputs.features, reading)))
     if inputs.labels is not None:
@@ -129,11 +159,8 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         rows = open_rows(inputs.labels, plain, missing=missing, absent=absent)
         arrays.append(NodeArray("labels", "y", rows))
     for text in inputs.arrays:
-        name, equals, file = text.partition("=")
-        if not equals or not name:
-            raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
+        name, file = array_name(text, inputs)
         arrays.append(NodeArray("array", name, open_rows(file, reading)))
-    require_once("--array", [array.name for array in arrays if array.role == "array"])
     if inputs.splits.archive is not None:
         found = open_splits(inputs.splits.archive, reading)
         arrays.extend(NodeArray("split", name, rows) for name, rows in found)
