@@ -58,17 +58,21 @@ class GraphSource:
         ]
         return [state for files in sources for state in files]
 
+    def stated_nodes(self, said: int | None = None) -> int | None:
+        """The number of nodes that the user has `said`, or that the inputs state."""
+        if said is not None or self.nodes is not None:
+            return said if said is not None else self.nodes
+        # Another edge list may have nodes that the matrix does not know.
+        stated = [edge.nodes or 0 for edge in self.edges]
+        return max(stated) if stated and all(stated) else None
+
     def node_count(self) -> int | None:
         """The number of nodes that the arrays imply; nodes without an edge count too.
 
         Cost: reads features or labels once where only reading tells.
         """
-        if self.nodes is not None:
-            return self.nodes
-        # Another edge list may have nodes that the matrix does not know.
-        stated = [edge.nodes for edge in self.edges]
-        if (most := max((nodes or 0 for nodes in stated), default=0)) and all(stated):
-            return most
+        if (stated := self.stated_nodes()) is not None:
+            return stated
         for array in self.arrays:
             if array.role in ("features", "labels", "array"):
                 return count_rows(array.rows)

@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from outercore._native import Role
 from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources import ogb
@@ -17,9 +18,9 @@ from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
 from outercore.sources.edges import EdgeFormat, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
-from outercore.sources.rows import Reading, open_rows
+from outercore.sources.rows import Reading, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
-from outercore.sources.table import Missing, is_parquet
+from outercore.sources.table import FileSpec, Missing, is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
@@ -54,9 +55,9 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     """
     if inputs.nodes is not None and inputs.nodes < 0:
         raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
-    reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4, inputs.nodes)
+    reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
     source = _edges(inputs)
-    given = _arrays(inputs, reading)
+    given = _arrays(inputs, replace(reading, nodes=source.stated_nodes(inputs.nodes)))
     taken = {(array.role, array.name) for array in given}
     kept = [array for array in source.arrays if (array.role, array.name) not in taken]
     for array in given:
@@ -149,18 +150,15 @@ def require_once(option: str, names: list[str]) -> None:
 
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
-    arrays = []
-    require_once("--array", [array_name(text, inputs)[0] for text in inputs.arrays])
+    wanted: list[tuple[Role, str, str]] = []
     if inputs.features is not None:
-        arrays.append(NodeArray("features", "x", open_rows(inputs.features, reading)))
+        wanted.append(("features", "x", inputs.features))
     if inputs.labels is not None:
-        plain = replace(reading, fill=None)
-        missing, absent = without_label(inputs.task)
-        rows = open_rows(inputs.labels, plain, missing=missing, absent=absent)
-        arrays.append(NodeArray("labels", "y", rows))
-    for text in inputs.arrays:
-        name, file = array_name(text, inputs)
-        arrays.append(NodeArray("array", name, open_rows(file, reading)))
+        wanted.append(("labels", "y", inputs.labels))
+    named = [array_name(text, inputs) for text in inputs.arrays]
+    require_once("--array", [name for name, _ in named])
+    wanted += [("array", name, file) for name, file in named]
+    arrays, reading = _in_order(inputs, wanted, reading)
     if inputs.splits.archive is not None:
         found = open_splits(inputs.splits.archive, reading)
         arrays.extend(NodeArray("split", name, rows) for name, rows in found)
@@ -170,3 +168,35 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))
     return arrays
+
+
+def _in_order(
+    inputs: Inputs, wanted: list[tuple[Role, str, str]], reading: Reading
+) -> tuple[list[NodeArray], Reading]:
+    """Opens node arrays, with the number of nodes that they imply together.
+
+    Rows in the order of the nodes say it, whatever ids other tables have; else the largest id.
+    """
+    opened: dict[tuple[str, str], NodeArray] = {}
+    # Arrays come first: they say at once how many rows they have.
+    for role, name, file in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one[2]))):
+        array = _node_array(inputs, role, name, file, reading)
+        opened[role, name] = array
+        if reading.nodes is None and array.rows.key is None:
+            reading = replace(reading, nodes=array.rows.count)
+    if reading.nodes is None:
+        counts = [array.rows.count or 0 for array in opened.values()]
+        reading = replace(reading, nodes=max(counts, default=None))
+    for role, name, file in wanted:
+        rows = opened[role, name].rows
+        if rows.key is not None and rows.count != reading.nodes:
+            opened[role, name] = _node_array(inputs, role, name, file, reading)
+    return [opened[role, name] for role, name, _ in wanted], reading
+
+
+def _node_array(inputs: Inputs, role: Role, name: str, file: str, reading: Reading) -> NodeArray:
+    if role != "labels":
+        return NodeArray(role, name, open_rows(file, reading))
+    missing, absent = without_label(inputs.task)
+    rows = open_rows(file, replace(reading, fill=None), missing=missing, absent=absent)
+    return NodeArray(role, name, rows)
