@@ -157,6 +157,28 @@ def test_edges_that_changed_since_a_stopped_import_are_not_taken_from_it(
     assert edges_by_id(outercore.open("graph")) == [[2, 1], [1, 0], [2, 0]]
 
 
+def test_triples_that_changed_since_a_stopped_import_are_not_taken_from_it(
+    tmp_path: Path, outcome: Any
+) -> None:
+    def write(heads: list[str]) -> None:
+        columns = {"head": heads, "relation": ["likes"] * 2, "tail": ["bob", "ann"]}
+        pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+
+    command = ["import", "train.parquet", "--triples", "--valid", "valid.tsv", "--out", "graph"]
+    write(["ann", "bob"])
+    (tmp_path / "valid.tsv").write_text("ann\tlikes\tbob\n" * 2500 + "ann\tlikes\n")
+    assert outcome(*command)[0] == 1
+    write(["carol", "bob"])
+    os.utime(tmp_path / "train.parquet", ns=(1, 1))
+    (tmp_path / "valid.tsv").write_text("bob\tlikes\tann\n")
+    code, _, err = outcome(*command)
+    assert code == 1
+    assert "--overwrite" in err
+    code, _, err = outcome(*command, "--overwrite")
+    assert code == 0, err
+    assert outercore.open("graph").entity_names() == ["ann", "bob", "carol"]
+
+
 def test_a_file_that_changes_between_the_passes_over_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any
 ) -> None:
