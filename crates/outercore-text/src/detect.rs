@@ -6,7 +6,7 @@ use std::path::Path;
 use outercore_core::{Bytes, Context, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Dialect, Format, Position, Separator};
+use crate::dialect::{Dialect, Format, Gaps, Position, Separator};
 use crate::fields::{Fields, shown, without_quotes};
 use crate::header::{First, Seen, Verdict, Words, judge};
 use crate::kind::Kind;
@@ -162,7 +162,7 @@ impl Detection<'_> {
                 ..Dialect::plain(Separator::Blanks, 3)
             });
         }
-        self.delimited(&lines)
+        self.delimited(&lines, sample)
     }
 
     fn matrix_market(&self, lines: &[Line<'_>]) -> Result<Dialect> {
@@ -210,7 +210,7 @@ impl Detection<'_> {
         })
     }
 
-    fn delimited(&self, lines: &[Line<'_>]) -> Result<Dialect> {
+    fn delimited(&self, lines: &[Line<'_>], sample: &Sample) -> Result<Dialect> {
         let mut dialect = Dialect::plain(Separator::Comma, 0);
         dialect.first_id = u64::from(self.options.one_based);
         dialect.comments = match &self.options.comment {
@@ -218,6 +218,11 @@ impl Detection<'_> {
             Some(mark) => vec![mark.clone()],
             None if self.purpose.holds_names() => Vec::new(),
             None => dialect.comments,
+        };
+        dialect.gaps = match (self.purpose, &self.options.comment) {
+            (Purpose::Table, None) => Gaps::None,
+            (Purpose::Table, Some(_)) => Gaps::Comments,
+            _ => Gaps::Any,
         };
         // In names `#` may mean anything: above the data it marks comments, below it is unclear.
         let leading = if self.options.comment.is_none() && self.purpose.holds_names() {
@@ -247,12 +252,21 @@ impl Detection<'_> {
             ))
             .hint("say which: `--comment '#'` skips such lines, `--comment ''` reads them"));
         }
+        if dialect.gaps == Gaps::None
+            && let Some(line) = comments.iter().find(|line| is_spreadsheet_error(line.text))
+        {
+            let error = dialect.unclear_comment(line.text.trim_ascii_start());
+            return Err(error.context(format!("line {}", line.end.lines)));
+        }
         let has_header = self.has_header(&data, &dialect)?;
         let first = data[0];
         if has_header {
             dialect.header = self.names(first, &dialect)?;
         }
         dialect.start = Position { entries: 0, ..if has_header { first.end } else { first.start } };
+        if dialect.gaps != Gaps::Any && !has_header {
+            dialect.start = empty_rows_above(first, sample, &dialect).unwrap_or(dialect.start);
+        }
         let early = comments.iter().filter(|line| line.start.offset < dialect.start.offset).count();
         dialect.comment_lines = (above.len() + early) as u64;
         dialect.kinds = kinds(&data[usize::from(has_header)..], &dialect);
@@ -406,6 +420,28 @@ impl Detection<'_> {
         }
         Ok(Some(names))
     }
+}
+
+/// Where blank lines directly above the `first` row begin, if they may be rows without values.
+fn empty_rows_above(first: Line<'_>, sample: &Sample, dialect: &Dialect) -> Option<Position> {
+    let mut start = None;
+    for line in sample.lines().take_while(|line| line.start.offset < first.start.offset) {
+        let has_tab = dialect.separator == Separator::Tab && line.text.contains(&b'\t');
+        if !line.text.trim_ascii().is_empty() {
+            start = None;
+        } else if has_tab || dialect.columns == 1 {
+            start.get_or_insert(line.start);
+        }
+    }
+    start
+}
+
+/// Whether a line starts with what spreadsheets show for a cell without a value.
+fn is_spreadsheet_error(line: &[u8]) -> bool {
+    const ERRORS: [&[u8]; 7] =
+        [b"#N/A", b"#NULL!", b"#DIV/0!", b"#VALUE!", b"#REF!", b"#NAME?", b"#NUM!"];
+    let line = line.trim_ascii_start();
+    ERRORS.iter().any(|error| line.starts_with(error))
 }
 
 /// How well a separator fits a sample.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-use crate::dialect::{Dialect, Position};
+use crate::dialect::{Dialect, Gap, Position, blank_among_rows};
 use crate::fields::{Fields, shown, without_quotes};
 use crate::kind::{Kind, boolean, is_integer, is_missing};
 use crate::parse::require_columns;
@@ -98,6 +98,8 @@ pub struct Table {
     lines: u64,
     rows: u64,
     comments: u64,
+    /// The first of the blank lines read last, where a row must not follow.
+    blank: Option<u64>,
 }
 
 impl Table {
@@ -121,6 +123,7 @@ impl Table {
             fields: Fields::default(),
             lines,
             rows: 0,
+            blank: None,
         })
     }
 
@@ -142,7 +145,8 @@ impl Table {
     /// The `columns` of the next rows; nothing at the end.
     ///
     /// # Errors
-    /// `Invalid`: a line with another number of fields, or a value that cannot be read as `cells`
+    /// `Invalid`: a line with another number of fields, a blank line or comment where
+    /// [`Gaps`](crate::Gaps) allows none, or a value that cannot be read as `cells`
     /// without change, named by line and column. As [`ByteStream::read`].
     #[allow(clippy::should_implement_trait, reason = "what it reads is the caller's to say")]
     pub fn next(&mut self, columns: &[usize], cells: Cells) -> Result<Option<Rows>> {
@@ -213,18 +217,27 @@ impl Table {
         }
         for line in self.bytes.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
-            let start = line.trim_ascii_start();
-            if self.dialect.is_comment_or_blank(start) {
-                self.comments += u64::from(!start.is_empty());
-                continue;
+            let at =
+                |number: u64| format!("{} `{}`: line {number}", self.kind, self.path.display());
+            match self.dialect.gap(line).with_context(|| at(self.lines))? {
+                Gap::Data => {}
+                Gap::Skipped => {
+                    self.comments += u64::from(!line.trim_ascii_start().is_empty());
+                    continue;
+                }
+                Gap::Blank => {
+                    self.blank.get_or_insert(self.lines);
+                    continue;
+                }
+            }
+            if let Some(blank) = self.blank {
+                return Err(blank_among_rows().context(at(blank)));
             }
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             require_columns(line, &self.dialect, &mut self.fields)
                 .and_then(|()| take(line, &self.fields, &self.dialect))
-                .with_context(|| {
-                    format!("{} `{}`: line {}", self.kind, self.path.display(), self.lines)
-                })?;
+                .with_context(|| at(self.lines))?;
             self.rows += 1;
         }
         Ok(true)
@@ -311,6 +324,58 @@ fn text(field: &[u8]) -> Result<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Purpose, TextOptions, detect};
+
+    fn numbers(text: &str, options: &TextOptions) -> Result<Vec<f64>> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.csv");
+        std::fs::write(&path, text).unwrap();
+        let dialect = detect(&path, Purpose::Table, options, Bytes::mib(16))?;
+        let columns: Vec<usize> = (0..dialect.columns).collect();
+        let mut table = Table::open("table", &path, dialect, Bytes::mib(16))?;
+        let mut all = Vec::new();
+        while let Some(Rows::Floats(rows)) = table.next(&columns, Cells::Floats)? {
+            all.extend(rows.into_iter().map(|value| if value.is_nan() { -1.0 } else { value }));
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn no_line_of_a_table_vanishes_between_its_rows() {
+        let plain = TextOptions::default();
+        for (text, line) in [
+            ("x\n5\n\n7\n", 3),
+            ("5\n\n7\n", 2),
+            ("5\n \r\n\n7\n", 2),
+            ("\n5\n7\n", 1),
+            ("# a\n\n5\n7\n", 2),
+            ("a,b\n5,1\n\n7,2\n", 3),
+            ("x\n5\n#N/A\n7\n", 3),
+            ("#N/A\n5\n7\n", 1),
+            ("5,1\n% half\n7,2\n", 2),
+            ("5\n7\n# end\n", 3),
+        ] {
+            let error = numbers(text, &plain).unwrap_err().to_string();
+            assert!(error.contains(&format!("line {line}: ")), "{text:?}: {error}");
+            let hint = if error.contains("is blank") { "write `NA`" } else { "--comment ''" };
+            assert!(error.contains(hint), "{text:?}: {error}");
+        }
+        for (text, expected) in [
+            ("5\n7\n\n \n", &[5.0, 7.0][..]),
+            ("# a\n\nx\n5\n7", &[5.0, 7.0]),
+            ("\n5,1\n7,2\n", &[5.0, 1.0, 7.0, 2.0]),
+            ("5\n\"\"\nNA\n7\n", &[5.0, -1.0, -1.0, 7.0]),
+            ("5\t1\n\t\n7\t2\n\t\n", &[5.0, 1.0, -1.0, -1.0, 7.0, 2.0, -1.0, -1.0]),
+            ("\t\n7\t2\n", &[-1.0, -1.0, 7.0, 2.0]),
+        ] {
+            assert_eq!(numbers(text, &plain).unwrap(), expected, "{text:?}");
+        }
+        let comment = |mark: &str| TextOptions { comment: Some(mark.into()), ..plain.clone() };
+        assert_eq!(numbers("5\n# a\n7\n", &comment("#")).unwrap(), [5.0, 7.0]);
+        let error = numbers("5\n#N/A\n7\n", &comment("")).unwrap_err().to_string();
+        assert!(error.contains("found `#N/A`, expected a number"), "{error}");
+        assert!(numbers("5\n# a\n\n7\n", &comment("#")).is_err());
+    }
 
     #[test]
     fn numbers_arrive_unchanged_or_are_refused() {
