@@ -29,7 +29,7 @@ pub use kind::Kind;
 pub use market::Market;
 pub use parse::out_of_range;
 pub use stream::{ByteStream, LineBlocks};
-pub use table::{Cells, Column, Rows, Table, Texts};
+pub use table::{Cells, Column, Rows, Table, Texts, is_changed};
 
 /// Ids of nodes are below this: positions of nodes are 63-bit everywhere.
 pub const MAX_NODES: u64 = (1 << 63) - 1;

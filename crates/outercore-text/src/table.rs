@@ -266,9 +266,6 @@ fn integer(field: &[u8], missing: Option<i64>) -> Result<i64> {
     })
 }
 
-/// Whole numbers of at most so many digits are exact as `f64`.
-const EXACT_DIGITS: usize = 15;
-
 fn float(field: &[u8]) -> Result<f64> {
     let field = without_quotes(field);
     if is_missing(field) {
@@ -281,13 +278,7 @@ fn float(field: &[u8]) -> Result<f64> {
             None => Err(Error::invalid(format!("found `{}`, expected a number", shown(field)))),
         };
     };
-    let changed = if field.len() > EXACT_DIGITS && is_integer(field) {
-        !is_exact(field, value)
-    } else {
-        value == 0.0 && field.iter().any(|byte| (b'1'..=b'9').contains(byte)) && has_mantissa(field)
-            || value.is_infinite() && field.iter().any(u8::is_ascii_digit)
-    };
-    if changed {
+    if is_changed(field, value) {
         return Err(Error::invalid(format!(
             "`{}` would become {value:?} as a 64-bit float",
             shown(field)
@@ -297,16 +288,40 @@ fn float(field: &[u8]) -> Result<f64> {
     Ok(value)
 }
 
+/// Whether the number in `field` is not the same as `value`, the float nearest to it: it has become 0,
+/// infinite or another whole number. Fractions are rounded.
+pub fn is_changed(field: &[u8], value: f64) -> bool {
+    // All whole numbers up to 2^53 are floats, and most numbers are smaller.
+    const ALL_WHOLE: f64 = 9_007_199_254_740_992.0;
+    if value == 0.0 {
+        return field.iter().any(|byte| (b'1'..=b'9').contains(byte)) && has_mantissa(field);
+    }
+    if value.is_nan() || value.abs() < ALL_WHOLE {
+        return false;
+    }
+    if value.is_infinite() {
+        return field.iter().any(u8::is_ascii_digit);
+    }
+    whole_digits(field).is_some_and(|digits| digits.parse::<i128>() != Ok(value as i128))
+}
+
+/// The digits of a whole number, such as `12`, `12.0` or `1.2e1`; nothing where some are missing, as
+/// in `1e30`, or where a fraction follows.
+fn whole_digits(field: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(field).ok()?;
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<usize>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (moved, rest) = fraction.split_at_checked(exponent)?;
+    rest.bytes().all(|digit| digit == b'0').then(|| format!("{whole}{moved}"))
+}
+
 /// Whether any digit before the exponent is not 0.
 fn has_mantissa(field: &[u8]) -> bool {
     let mantissa = field.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
     mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte))
-}
-
-fn is_exact(integer: &[u8], value: f64) -> bool {
-    let text = std::str::from_utf8(integer).ok();
-    let whole: Option<i128> = text.and_then(|text| text.parse().ok());
-    whole.is_some_and(|whole| value as i128 == whole)
 }
 
 fn text(field: &[u8]) -> Result<&[u8]> {
@@ -388,11 +403,30 @@ mod tests {
             ("0.000", 0.0),
             ("true", 1.0),
             ("-inf", f64::NEG_INFINITY),
+            ("9007199254740992.0", 9_007_199_254_740_992.0),
+            ("-9007199254740994.00", -9_007_199_254_740_994.0),
+            ("9.007199254740994e15", 9_007_199_254_740_994.0),
+            ("9007199254740993.5", 9_007_199_254_740_994.0),
+            ("1e23", 1e23),
+            ("9.999999999999999161e+22", 1e23),
+            ("1.5e300", 1.5e300),
         ] {
             assert_eq!(float(field.as_bytes()).unwrap(), expected, "{field}");
         }
         assert!(float(b"NA").unwrap().is_nan());
-        for field in ["9007199254740993", "1e-400", "1e999", "a", "1,5", "99999999999999999999"] {
+        for field in [
+            "9007199254740993",
+            "9007199254740993.0",
+            "-9007199254740993.",
+            "+9007199254740993.00",
+            "9.007199254740993e15",
+            "9.0071992547409930E+15",
+            "1e-400",
+            "1e999",
+            "a",
+            "1,5",
+            "99999999999999999999",
+        ] {
             assert!(float(field.as_bytes()).is_err(), "{field}");
         }
         assert_eq!(integer(b"9007199254740993", None).unwrap(), 9_007_199_254_740_993);
