@@ -381,7 +381,8 @@ impl Detection<'_> {
         for line in &data[1..] {
             if fields.cut(line.text, dialect).is_ok_and(|found| found == count) {
                 for (place, seen) in seen.iter_mut().enumerate() {
-                    seen.add(fields.get(line.text, place), fields.is_quoted(place));
+                    let quoted = fields.is_quoted(place);
+                    seen.add(fields.get(line.text, place), quoted, &first[place]);
                 }
             }
         }
