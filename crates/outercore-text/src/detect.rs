@@ -6,7 +6,7 @@ use std::path::Path;
 use outercore_core::{Bytes, Context, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Dialect, Format, Gaps, Position, Separator};
+use crate::dialect::{Dialect, Format, Gaps, Position, Quotes, Separator};
 use crate::fields::{Fields, shown, without_quotes};
 use crate::header::{First, Seen, Verdict, Words, judge};
 use crate::kind::Kind;
@@ -240,6 +240,7 @@ impl Detection<'_> {
         }
         let (separator, columns) = self.separator(&data)?;
         (dialect.separator, dialect.columns) = (separator, columns);
+        dialect.quotes = quotes(separator, &data);
         let names_marked = |line: &&Line<'_>| line.text.trim_ascii_start().starts_with(b"#");
         if self.options.comment.is_none()
             && self.purpose.holds_names()
@@ -445,6 +446,56 @@ fn is_spreadsheet_error(line: &[u8]) -> bool {
     ERRORS.iter().any(|error| line.starts_with(error))
 }
 
+/// What quotes mean in lines that are cut at tabs or blanks.
+///
+/// They enclose fields if all lines can be read so, and if in each column either all texts stand in
+/// quotes, as R writes them, or only those that need it. Else they belong to names, such as
+/// `"Heroes"` beside `Low`. The first line may be a header that is written in another way.
+fn quotes(separator: Separator, data: &[Line<'_>]) -> Quotes {
+    let has_quotes = |line: &Line<'_>| memchr::memchr(b'"', line.text).is_some();
+    let is_clear = !matches!(separator, Separator::Tab | Separator::Blanks);
+    if is_clear || !data.iter().any(has_quotes) {
+        return Quotes::Plain;
+    }
+    let needs_quotes = |byte: &u8| match separator.byte() {
+        Some(separator) => *byte == separator || *byte == b'"',
+        None => byte.is_ascii_whitespace() || *byte == b'"',
+    };
+    let mut fields = Fields::default();
+    let mut is_first_quoted = false;
+    let (mut is_quoted, mut is_bare, mut columns) = (false, false, Vec::new());
+    for (row, line) in data.iter().enumerate() {
+        let Ok(count) = fields.split(line.text, separator, Quotes::Enclosing) else {
+            return Quotes::Plain;
+        };
+        if row == 0 && data.len() > 1 {
+            let is_quote = |place: &usize| fields.is_quoted(*place);
+            is_first_quoted = (0..count).all(|place| is_quote(&place));
+            is_quoted = (0..count)
+                .filter(is_quote)
+                .any(|place| fields.get(line.text, place).iter().any(needs_quotes));
+            continue;
+        }
+        columns.resize(columns.len().max(count), (false, false));
+        for (place, (needless, bare)) in columns[..count].iter_mut().enumerate() {
+            let field = fields.get(line.text, place);
+            if fields.is_quoted(place) {
+                is_quoted = true;
+                *needless |= !field.is_empty() && !field.iter().any(needs_quotes);
+            } else if Kind::of(field) == Kind::Text {
+                is_bare = true;
+                *bare = true;
+            }
+        }
+    }
+    let is_mixed = columns.iter().any(|(needless, bare)| *needless && *bare);
+    if !is_mixed && (is_quoted || is_first_quoted && !is_bare) {
+        Quotes::Enclosing
+    } else {
+        Quotes::Plain
+    }
+}
+
 /// How well a separator fits a sample.
 struct Fit {
     separator: Separator,
@@ -458,11 +509,12 @@ struct Fit {
 
 impl Fit {
     fn of(separator: Separator, data: &[Line<'_>]) -> Self {
+        let quotes = quotes(separator, data);
         let mut fields = Fields::default();
         let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
         let mut ids = 0;
         for line in data {
-            let count = fields.split(line.text, separator).unwrap_or(0);
+            let count = fields.split(line.text, separator, quotes).unwrap_or(0);
             *counts.entry(count).or_default() += 1;
             let is_id =
                 |place| Kind::of(without_quotes(fields.get(line.text, place))) == Kind::Integer;
@@ -561,6 +613,27 @@ mod tests {
         }
         let error = detected("e", b"\xFF\xFE0\0", Edges, &TextOptions::default()).unwrap_err();
         assert!(error.to_string().contains("iconv -f UTF-16"), "{error}");
+    }
+
+    #[test]
+    fn quotes_enclose_fields_between_tabs_and_blanks_where_all_lines_agree() {
+        use Purpose::{Edges, NamedEdges, Triples};
+        use Quotes::{Enclosing, Plain};
+        for (text, purpose, quotes, columns) in [
+            ("\"alice\"\t\"bob\"\n\"bob\"\t\"carol\"\n", NamedEdges, Enclosing, 2),
+            ("\"Al B\" \"bob\"\n\"bob\" \"C\"\n", NamedEdges, Enclosing, 2),
+            ("src\tdst\n\"alice\"\t\"bob\"\n\"bob\"\t\"al\"\n", NamedEdges, Enclosing, 2),
+            ("\"a\" \"r\" 0.5\n\"b\" \"s t\" 1\n", NamedEdges, Enclosing, 3),
+            ("\"a node\" \"dst\"\n0 1\n2 3\n", Edges, Enclosing, 2),
+            ("a\tr\t\"5\"\" disk\"\na\tr\tb\n", Triples, Enclosing, 3),
+            ("\"Heroes\"\tby\tBowie\nLow\tby\tBowie\n\"Low\"\tby\tAl\n", Triples, Plain, 3),
+            ("\"Al\" B\tby\tC\n\"D\"\tby\tC\n", Triples, Plain, 3),
+            ("5\" disk\tr\tb\n3\" disk\tr\tb\n", Triples, Plain, 3),
+            ("5\t1\n2\t3\n", Edges, Plain, 2),
+        ] {
+            let found = plainly(text, purpose).unwrap();
+            assert_eq!((found.quotes, found.columns), (quotes, columns), "{text:?}");
+        }
     }
 
     #[test]

@@ -136,6 +136,18 @@ pub enum Gaps {
     None,
 }
 
+/// Whether fields between tabs or blanks may stand in quotes; between other separators they always
+/// may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quotes {
+    /// A quote is a character like any other.
+    #[default]
+    Plain,
+    /// A field that begins with a quote ends with one, and has two for each quote inside.
+    Enclosing,
+}
+
 /// How a text is written; every line after `start` follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,6 +156,9 @@ pub struct Dialect {
     pub format: Format,
     /// What separates fields.
     pub separator: Separator,
+    /// What quotes mean between tabs or blanks.
+    #[serde(default)]
+    pub quotes: Quotes,
     /// A line that starts with one of these, after blanks, is a comment.
     pub comments: Vec<String>,
     /// Names of the columns where a header gives them.
@@ -169,6 +184,7 @@ impl Dialect {
         Self {
             format: Format::Delimited,
             separator,
+            quotes: Quotes::Plain,
             comments: vec!["#".to_owned(), "%".to_owned()],
             header: None,
             columns,

@@ -21,7 +21,7 @@ mod stream;
 mod table;
 
 pub use detect::{Convention, Purpose, TextOptions, detect};
-pub use dialect::{Dialect, Format, Gaps, Mirror, Position, Separator};
+pub use dialect::{Dialect, Format, Gaps, Mirror, Position, Quotes, Separator};
 pub use dimacs::Dimacs;
 pub use edges::{EdgeBlock, EdgeLayout, EdgeSettings, read_edges};
 pub use fields::{Fields, shown};
