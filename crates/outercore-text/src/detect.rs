@@ -259,6 +259,7 @@ impl Detection<'_> {
             let error = dialect.unclear_comment(line.text.trim_ascii_start());
             return Err(error.context(format!("line {}", line.end.lines)));
         }
+        self.refuse_short_header(&data, &dialect)?;
         let has_header = self.has_header(&data, &dialect)?;
         let first = data[0];
         if has_header {
@@ -361,6 +362,38 @@ impl Detection<'_> {
             .max_by_key(|fit| (fit.lines * usize::from(fit.columns > 1), fit.lines));
         best.map(|fit| (fit.separator, fit.columns))
             .ok_or_else(|| Error::internal("there are separators"))
+    }
+
+    /// Refuses a header with one name less than the rows have fields: which column has no name?
+    fn refuse_short_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<()> {
+        let mut fields = Fields::default();
+        let Ok(names) = fields.cut(data[0].text, dialect) else { return Ok(()) };
+        let is_text =
+            |place| Kind::of(without_quotes(fields.get(data[0].text, place))) == Kind::Text;
+        let is_header = self.options.header.unwrap_or((0..names).all(is_text));
+        if !is_header || names + 1 != dialect.columns || data.len() < 2 {
+            return Ok(());
+        }
+        let mut ends_empty = true;
+        for line in &data[1..] {
+            if !fields.cut(line.text, dialect).is_ok_and(|count| count == dialect.columns) {
+                return Ok(());
+            }
+            ends_empty &= fields.get(line.text, names).is_empty();
+        }
+        let counted = if names == 1 { "1 name" } else { &format!("{names} names") };
+        let what = format!(
+            "line {}: the header has {counted}, the rows have {} fields",
+            data[0].end.lines,
+            names + 1
+        );
+        Err(if ends_empty {
+            Error::invalid(format!("{what}: each row ends with a separator"))
+                .hint("end the header with one, too, or take it off the rows")
+        } else {
+            Error::invalid(format!("{what}: R writes row names"))
+                .hint("write with `row.names=FALSE`, or give every column a name")
+        })
     }
 
     fn has_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<bool> {
@@ -605,6 +638,20 @@ mod tests {
             ("e.csv", "a,b\n#c,d\n", NamedEdges, "--comment"),
             ("e.csv", "src,src\n0,1\n", Edges, "two columns are called `src`"),
             ("e.csv", "name 1\n0 1\n2 3\n", Edges, "has names in some columns and numbers"),
+            (
+                "e.csv",
+                "src,dst\n0,1,\n4,2,\n",
+                Edges,
+                "the rows have 3 fields: each row ends with a",
+            ),
+            (
+                "e.txt",
+                "\"src\" \"dst\"\n\"1\" 0 1\n\"2\" 4 2\n",
+                Edges,
+                "line 1: the header has 2 names, the rows have 3 fields: R writes row names",
+            ),
+            ("e.txt", "from to\na ann bob\n", NamedEdges, "write with `row.names=FALSE`"),
+            ("x.csv", "a\n1,5\n", Table, "the header has 1 name, the rows have 2 fields"),
             ("e.txt", "7\n8\n", Edges, "found one column, expected at least two"),
         ] {
             let options = TextOptions::default();
@@ -644,6 +691,10 @@ mod tests {
             let found = detected("e.csv", text, Purpose::Edges, &options).unwrap();
             assert_eq!(found.start.lines, lines);
         }
+        let options = TextOptions { header: Some(true), ..TextOptions::default() };
+        let short = b"1 2\n1 0 1\n2 4 2\n";
+        let error = detected("e.txt", short, Purpose::Edges, &options).unwrap_err().to_string();
+        assert!(error.contains("the header has 2 names, the rows have 3 fields"), "{error}");
         let options = TextOptions { comment: Some(String::new()), ..TextOptions::default() };
         let found = detected("e.csv", b"a,b\n#c,d\n", Purpose::NamedEdges, &options).unwrap();
         assert!(found.comments.is_empty());
