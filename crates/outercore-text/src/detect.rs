@@ -684,6 +684,21 @@ mod tests {
     }
 
     #[test]
+    fn line_ends_of_old_macs_are_refused_for_every_purpose() {
+        use Purpose::{Edges, NamedEdges, Table, Triples};
+        for purpose in [Edges, NamedEdges, Triples, Table] {
+            for (text, line) in [("5 1\r2 3\r4 5\r", 1), ("a b c\nd\re f\n", 2)] {
+                let error = plainly(text, purpose).unwrap_err().to_string();
+                assert!(error.contains(&format!("line {line}: a carriage return")), "{error}");
+                assert!(error.contains("tr '\\r' '\\n'"), "{error}");
+            }
+        }
+        for text in ["5 1\r\n2 3\r\n", "5 1\r\r\n2 3\r\r\n", "5 1\n2 3\r"] {
+            assert_eq!(plainly(text, Edges).unwrap().columns, 2, "{text:?}");
+        }
+    }
+
+    #[test]
     fn options_decide() {
         let text = b"0,1\n4,2\n";
         for (header, lines) in [(true, 1), (false, 0)] {

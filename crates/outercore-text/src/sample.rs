@@ -47,6 +47,7 @@ impl Sample {
             lines += memchr::memchr_iter(b'\n', &bytes[filled..]).count();
         }
         refuse_other_encodings(&bytes).with_context(place)?;
+        refuse_other_line_ends(&bytes).with_context(place)?;
         if !ended {
             let Some(last) = memchr::memrchr(b'\n', &bytes) else {
                 return Err(Error::invalid(format!(
@@ -73,6 +74,18 @@ impl Sample {
             Line { text: text.strip_suffix(b"\r").unwrap_or(text), start, end: at }
         })
     }
+}
+
+/// Refuses line ends of old Macs. Such a byte before a line feed or at the end does no harm.
+fn refuse_other_line_ends(bytes: &[u8]) -> Result<()> {
+    let is_alone = |at: &usize| !matches!(bytes.get(at + 1), None | Some(b'\n' | b'\r'));
+    let Some(at) = memchr::memchr_iter(b'\r', bytes).find(is_alone) else { return Ok(()) };
+    let line = 1 + memchr::memchr_iter(b'\n', &bytes[..at]).count();
+    Err(Error::invalid(format!(
+        "line {line}: a carriage return (CR) without a line feed (LF): are these the line ends of \
+         old Macs?"
+    ))
+    .hint("convert them: `tr '\\r' '\\n' < FILE > NEW`"))
 }
 
 fn refuse_other_encodings(bytes: &[u8]) -> Result<()> {
