@@ -660,6 +660,12 @@ mod tests {
         }
         let error = detected("e", b"\xFF\xFE0\0", Edges, &TextOptions::default()).unwrap_err();
         assert!(error.to_string().contains("iconv -f UTF-16"), "{error}");
+        for (text, order) in [(b"0\0,\x001\0\n\0", "LE"), (b"\x000\0,\x001\0\n", "BE")] {
+            let error = detected("e", text, Edges, &TextOptions::default()).unwrap_err();
+            assert!(error.to_string().contains(&format!("iconv -f UTF-16{order} ")), "{error}");
+        }
+        let error = detected("e", b"0 1\n2\0 3\n", Edges, &TextOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("byte 5 is 0"), "{error}");
     }
 
     #[test]
