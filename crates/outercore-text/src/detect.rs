@@ -11,6 +11,7 @@ use crate::fields::{Fields, shown, without_quotes};
 use crate::header::{First, Seen, Verdict, Words, judge};
 use crate::kind::Kind;
 use crate::sample::{Line, Sample};
+use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
 /// What a text is read for; it decides how an unclear one is understood.
@@ -425,14 +426,36 @@ impl Detection<'_> {
         let pandas = dialect.separator != Separator::Blanks && (count > 1 || tabular);
         match judge(&first, &seen, data.len() - 1, self.purpose.words(), pandas) {
             Verdict::Names => Ok(true),
-            Verdict::Data => Ok(false),
-            Verdict::Unclear(why) => Err(Error::invalid(format!(
-                "line {}: `{}` {why}",
-                data[0].end.lines,
-                shown(data[0].text)
-            ))
-            .hint("say which: `--header` if it names the columns, `--no-header` if it is data")),
+            Verdict::Data => match self.unlike_names(&first, &seen, &data[1..], dialect) {
+                Some(why) => Err(unclear_header(data[0], why)),
+                None => Ok(false),
+            },
+            Verdict::Unclear(why) => Err(unclear_header(data[0], &why)),
         }
+    }
+
+    /// Why the `first` line of names may be a header, if it may.
+    fn unlike_names(
+        &self,
+        first: &[First],
+        seen: &[Seen],
+        lines: &[Line<'_>],
+        dialect: &Dialect,
+    ) -> Option<&'static str> {
+        let are_names = first.iter().all(|field| Kind::of(&field.text) == Kind::Text)
+            && seen.iter().all(|seen| seen.kind == Kind::Text);
+        if !self.purpose.holds_names() || !are_names {
+            return None;
+        }
+        let mut fields = Fields::default();
+        let mut names = Names::default();
+        for line in lines {
+            if fields.cut(line.text, dialect).is_ok_and(|count| count == first.len()) {
+                names.add((0..first.len()).map(|place| fields.get(line.text, place)));
+            }
+        }
+        let first: Vec<&[u8]> = first.iter().map(|field| &field.text[..]).collect();
+        names.unlike(&first)
     }
 
     /// The names in a header; none where it has another number of fields than the rows.
@@ -455,6 +478,11 @@ impl Detection<'_> {
         }
         Ok(Some(names))
     }
+}
+
+fn unclear_header(line: Line<'_>, why: &str) -> Error {
+    Error::invalid(format!("line {}: `{}` {why}", line.end.lines, shown(line.text)))
+        .hint("say which: `--header` if it names the columns, `--no-header` if it is data")
 }
 
 /// Where blank lines directly above the `first` row begin, if they may be rows without values.
@@ -636,6 +664,8 @@ mod tests {
             ("e.csv", "a;b,c;d\ne;f,g;h\n", NamedEdges, "--separator"),
             ("x.csv", "0,5;1\n0,25;2\n", Table, "by commas (2 columns) or by semicolons"),
             ("e.csv", "a,b\n#c,d\n", NamedEdges, "--comment"),
+            ("e.csv", "user,item\nann,book\n", NamedEdges, "`user,item` may name the columns"),
+            ("e.csv", "drug,interaction,target\na,r,b\n", Purpose::Triples, "--no-header"),
             ("e.csv", "src,src\n0,1\n", Edges, "two columns are called `src`"),
             ("e.csv", "name 1\n0 1\n2 3\n", Edges, "has names in some columns and numbers"),
             (

@@ -19,6 +19,7 @@ mod parse;
 mod sample;
 mod stream;
 mod table;
+mod words;
 
 pub use detect::{Convention, Purpose, TextOptions, detect};
 pub use dialect::{Dialect, Format, Gaps, Mirror, Position, Quotes, Separator};
