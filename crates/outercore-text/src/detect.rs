@@ -59,6 +59,9 @@ pub struct TextOptions {
     pub separator: Option<Separator>,
     /// Whether the first line names the columns.
     pub header: Option<bool>,
+    /// Whether the caller chooses columns by name: then there is a header, unless `header` says that
+    /// there is none.
+    pub by_name: bool,
     /// How comment lines begin; empty where there are none.
     pub comment: Option<String>,
     /// Whether ids count from 1.
@@ -277,6 +280,11 @@ impl Detection<'_> {
         Ok(dialect)
     }
 
+    /// Whether the caller says that there is a header, or needs one.
+    fn expects_header(&self) -> bool {
+        self.options.header.unwrap_or(self.options.by_name)
+    }
+
     fn without_data(&self, mut dialect: Dialect, lines: &[Line<'_>]) -> Result<Dialect> {
         dialect.columns = self.options.columns.unwrap_or(2);
         dialect.separator = self.options.separator.unwrap_or(Separator::Comma);
@@ -314,7 +322,7 @@ impl Detection<'_> {
     /// What separates fields, and how many there are on most lines.
     fn separator(&self, data: &[Line<'_>]) -> Result<(Separator, usize)> {
         // A header may have another number of fields than the rows.
-        let skip = usize::from(self.options.header == Some(true) && data.len() > 1);
+        let skip = usize::from(self.expects_header() && data.len() > 1);
         let data = &data[skip..];
         if let Some(separator) = self.options.separator {
             let fit = Fit::of(separator, data);
@@ -371,7 +379,8 @@ impl Detection<'_> {
         let Ok(names) = fields.cut(data[0].text, dialect) else { return Ok(()) };
         let is_text =
             |place| Kind::of(without_quotes(fields.get(data[0].text, place))) == Kind::Text;
-        let is_header = self.options.header.unwrap_or((0..names).all(is_text));
+        let may_be = self.options.by_name || (0..names).all(is_text);
+        let is_header = self.options.header.unwrap_or(may_be);
         if !is_header || names + 1 != dialect.columns || data.len() < 2 {
             return Ok(());
         }
@@ -402,7 +411,22 @@ impl Detection<'_> {
             return Ok(header);
         }
         let mut fields = Fields::default();
-        let Ok(count) = fields.cut(data[0].text, dialect) else { return Ok(false) };
+        let Ok(count) = fields.cut(data[0].text, dialect) else { return Ok(self.options.by_name) };
+        if self.options.by_name {
+            let is_number = |place| Kind::of(fields.get(data[0].text, place)).is_numeric();
+            if !(0..count).all(is_number) {
+                return Ok(true);
+            }
+            return Err(Error::invalid(format!(
+                "line {}: `{}`: columns are chosen by name, and this line has numbers",
+                data[0].end.lines,
+                shown(data[0].text)
+            ))
+            .hint(
+                "say which: `--header` if it names the columns, `--no-header` if it is data: \
+                 columns are then called `column 1`, `column 2`",
+            ));
+        }
         if count != dialect.columns {
             return Ok(false);
         }
@@ -741,6 +765,18 @@ mod tests {
             let options = TextOptions { header: Some(header), ..TextOptions::default() };
             let found = detected("e.csv", text, Purpose::Edges, &options).unwrap();
             assert_eq!(found.start.lines, lines);
+        }
+        let options = TextOptions { by_name: true, ..TextOptions::default() };
+        let named = |text: &[u8]| detected("h.csv", text, Purpose::Edges, &options);
+        assert_eq!(named(b"a,b\n0,1\n").unwrap().header.unwrap(), ["a", "b"]);
+        assert_eq!(named(b"a,1\n0,1\n").unwrap().header.unwrap(), ["a", "1"]);
+        let error = named(b"1,2,5\n0,1,5\n").unwrap_err().to_string();
+        assert!(error.contains("line 1: `1,2,5`: columns are chosen by name"), "{error}");
+        assert!(error.contains("--no-header"), "{error}");
+        for header in [true, false] {
+            let options = TextOptions { header: Some(header), ..options.clone() };
+            let found = detected("h.csv", b"1,2,5\n0,1,5\n", Purpose::Edges, &options).unwrap();
+            assert_eq!(found.header.is_some(), header);
         }
         let options = TextOptions { header: Some(true), ..TextOptions::default() };
         let short = b"1 2\n1 0 1\n2 4 2\n";
