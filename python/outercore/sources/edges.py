@@ -113,10 +113,13 @@ def open_edges(
 def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
     """Edges of a text, read by the core; its other columns are read from the file again."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
-    header = True if spec.columns else None
     files = states(spec.path)
     file = TextFile.detect(
-        spec.path, "edges", options, header=header, convention=conventions.get(kind)
+        spec.path,
+        "edges",
+        options,
+        by_name=bool(spec.columns),
+        convention=conventions.get(kind),
     )
     table = TextTable(file)
     for name in spec.columns:
