@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import outercore
 from outercore import _core
+from outercore.sources.text import TextFile
 from test_import_cases import edges_by_id
 
 pytestmark = pytest.mark.skipif(
@@ -129,17 +131,20 @@ def test_other_labels_after_refused_ones_go_on_with_the_edges(tmp_path: Path, ou
     assert outcome("check", "graph")[0] == 0
 
 
-@pytest.mark.parametrize("kind", ["parquet", "npz", "npy", "txt"])
+@pytest.mark.parametrize("kind", ["parquet", "npz", "npy", "txt", "scipy", "names"])
 def test_edges_that_changed_since_a_stopped_import_are_not_taken_from_it(
     tmp_path: Path, outcome: Any, kind: str
 ) -> None:
     def write(edges: list[list[int]]) -> Path:
-        path = tmp_path / f"edges.{kind}"
+        path = tmp_path / f"edges.{ {'scipy': 'npz', 'names': 'txt'}.get(kind, kind) }"
         array = np.array(edges, np.int64)
         if kind == "parquet":
             pq.write_table(pa.table({"src": array[:, 0], "dst": array[:, 1]}), path)
         elif kind == "npz":
             np.savez(path, edges=array)
+        elif kind == "scipy":
+            values = {"row": array[:, 0], "col": array[:, 1], "data": np.ones(len(array))}
+            np.savez(path, format=b"coo", shape=(3, 3), **values)
         elif kind == "npy":
             np.save(path, np.asfortranarray(array))
         else:
@@ -147,18 +152,63 @@ def test_edges_that_changed_since_a_stopped_import_are_not_taken_from_it(
         return path
 
     path = write([[0, 1], [1, 2], [0, 2]])
-    np.save(tmp_path / "short.npy", np.zeros(2, np.int64))
-    np.save(tmp_path / "right.npy", np.zeros(3, np.int64))
-    command = ["import", path, "--nodes", "3", "--out", "graph", "--labels"]
-    assert outcome(*command, "short.npy")[0] == 1
+    (tmp_path / "wrong.csv").write_text("id,label\n0,0\n1,0\n1,0\n2,0\n")
+    (tmp_path / "right.csv").write_text("id,label\n0,0\n1,0\n2,0\n")
+    how = ["--ids", "dictionary"] if kind == "names" else ["--nodes", "3"]
+    command = ["import", path, *how, "--out", "graph", "--labels"]
+    assert outcome(*command, "wrong.csv")[0] == 1
     write([[2, 1], [1, 0], [2, 0]])
     os.utime(path, ns=(1, 1))
-    code, _, err = outcome(*command, "right.npy")
+    code, _, err = outcome(*command, "right.csv")
     assert code == 1
     assert "--overwrite" in err
-    code, _, err = outcome(*command, "right.npy", "--overwrite")
+    code, _, err = outcome(*command, "right.csv", "--overwrite")
     assert code == 0, err
     assert edges_by_id(outercore.open("graph")) == [[2, 1], [1, 0], [2, 0]]
+
+
+def test_triples_that_changed_since_a_stopped_import_are_not_taken_from_it(
+    tmp_path: Path, outcome: Any
+) -> None:
+    def write(heads: list[str]) -> None:
+        columns = {"head": heads, "relation": ["likes"] * 2, "tail": ["bob", "ann"]}
+        pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+
+    command = ["import", "train.parquet", "--triples", "--valid", "valid.tsv", "--out", "graph"]
+    write(["ann", "bob"])
+    (tmp_path / "valid.tsv").write_text("ann\tlikes\tbob\n" * 2500 + "ann\tlikes\n")
+    assert outcome(*command)[0] == 1
+    write(["carol", "bob"])
+    os.utime(tmp_path / "train.parquet", ns=(1, 1))
+    (tmp_path / "valid.tsv").write_text("bob\tlikes\tann\n")
+    code, _, err = outcome(*command)
+    assert code == 1
+    assert "--overwrite" in err
+    code, _, err = outcome(*command, "--overwrite")
+    assert code == 0, err
+    assert outercore.open("graph").entity_names() == ["ann", "bob", "carol"]
+
+
+def test_a_file_that_changes_between_the_passes_over_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any
+) -> None:
+    path = tmp_path / "edges.csv"
+    path.write_text("src,dst,w\n0,1,0.5\n1,2,1.5\n")
+    floats = TextFile.floats
+
+    def changed(file: TextFile, columns: list[int]) -> Any:
+        path.write_text("src,dst,w\n2,1,5.5\n1,0,15.5\n")
+        os.utime(path, ns=(1, 1))
+        return floats(file, columns)
+
+    monkeypatch.setattr(TextFile, "floats", changed)
+    for how in ([], ["--ids", "dictionary"]):
+        code, _, err = outcome("import", path, *how, "--weight", "w", "--out", "graph")
+        assert code == 1
+        assert "edges.csv` changed during the import" in err
+        assert not (tmp_path / "graph" / "graph.json").exists()
+        shutil.rmtree(tmp_path / "graph", ignore_errors=True)
+        os.utime(path, ns=(2, 2))
 
 
 def test_another_import_after_a_refused_one_is_told_a_command_that_works(

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use outercore_core::{Error, ErrorKind, Result};
 use crate::Checksum;
+use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, keys, npy, validate};

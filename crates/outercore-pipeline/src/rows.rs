@@ -66,8 +66,8 @@ impl RowArena {
     /// other type arrives exactly.
     ///
     /// # Errors
-    /// `Invalid` with the column: a whole number that `float32` does not hold, or a `float64` that
-    /// would become infinite or 0.
+    /// `Invalid` with the column: a whole number that `float32` does not hold, or one that would
+    /// become infinite or 0.
     ///
     /// # Panics
     /// If `out` is not one row long.
@@ -165,7 +165,7 @@ trait Narrow: Copy + std::fmt::Debug {
     /// The nearest `float32`.
     fn nearest(self) -> f32;
 
-    /// Whether that is the same whole number, or a rounded one that is neither infinite nor 0.
+    /// Whether that is the same whole number, or a rounded fraction that is neither infinite nor 0.
     fn fits(self) -> bool;
 }
 
@@ -192,7 +192,11 @@ impl Narrow for f64 {
 
     fn fits(self) -> bool {
         let rounded = self as f32;
-        rounded.is_finite() == self.is_finite() && (rounded == 0.0) == (self == 0.0)
+        // Beyond 2^53 all floats are whole, whatever they stand for.
+        let may_round = self.fract() != 0.0 || self.abs() >= (1u64 << 53) as f64;
+        rounded.is_finite() == self.is_finite()
+            && (rounded == 0.0) == (self == 0.0)
+            && (may_round || !self.is_finite() || f64::from(rounded) == self)
     }
 }
 
@@ -266,6 +270,7 @@ mod tests {
             refused(DType::U32, little_endian(&[0, u32::MAX])),
             refused(DType::F64, little_endian(&[0.1, 1e300])),
             refused(DType::F64, little_endian(&[0.1, 1e-60])),
+            refused(DType::F64, little_endian(&[0.1, beyond as f64])),
         ] {
             assert!(message.starts_with("column 1: "), "{message}");
         }

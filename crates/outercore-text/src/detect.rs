@@ -6,11 +6,12 @@ use std::path::Path;
 use outercore_core::{Bytes, Context, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Dialect, Format, Position, Separator};
+use crate::dialect::{Dialect, Format, Gaps, Position, Quotes, Separator};
 use crate::fields::{Fields, shown, without_quotes};
 use crate::header::{First, Seen, Verdict, Words, judge};
 use crate::kind::Kind;
 use crate::sample::{Line, Sample};
+use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
 /// What a text is read for; it decides how an unclear one is understood.
@@ -58,6 +59,9 @@ pub struct TextOptions {
     pub separator: Option<Separator>,
     /// Whether the first line names the columns.
     pub header: Option<bool>,
+    /// Whether the caller chooses columns by name: then there is a header, unless `header` says that
+    /// there is none.
+    pub by_name: bool,
     /// How comment lines begin; empty where there are none.
     pub comment: Option<String>,
     /// Whether ids count from 1.
@@ -162,7 +166,7 @@ impl Detection<'_> {
                 ..Dialect::plain(Separator::Blanks, 3)
             });
         }
-        self.delimited(&lines)
+        self.delimited(&lines, sample)
     }
 
     fn matrix_market(&self, lines: &[Line<'_>]) -> Result<Dialect> {
@@ -210,7 +214,7 @@ impl Detection<'_> {
         })
     }
 
-    fn delimited(&self, lines: &[Line<'_>]) -> Result<Dialect> {
+    fn delimited(&self, lines: &[Line<'_>], sample: &Sample) -> Result<Dialect> {
         let mut dialect = Dialect::plain(Separator::Comma, 0);
         dialect.first_id = u64::from(self.options.one_based);
         dialect.comments = match &self.options.comment {
@@ -218,6 +222,11 @@ impl Detection<'_> {
             Some(mark) => vec![mark.clone()],
             None if self.purpose.holds_names() => Vec::new(),
             None => dialect.comments,
+        };
+        dialect.gaps = match (self.purpose, &self.options.comment) {
+            (Purpose::Table, None) => Gaps::None,
+            (Purpose::Table, Some(_)) => Gaps::Comments,
+            _ => Gaps::Any,
         };
         // In names `#` may mean anything: above the data it marks comments, below it is unclear.
         let leading = if self.options.comment.is_none() && self.purpose.holds_names() {
@@ -235,6 +244,7 @@ impl Detection<'_> {
         }
         let (separator, columns) = self.separator(&data)?;
         (dialect.separator, dialect.columns) = (separator, columns);
+        dialect.quotes = quotes(separator, &data);
         let names_marked = |line: &&Line<'_>| line.text.trim_ascii_start().starts_with(b"#");
         if self.options.comment.is_none()
             && self.purpose.holds_names()
@@ -247,17 +257,32 @@ impl Detection<'_> {
             ))
             .hint("say which: `--comment '#'` skips such lines, `--comment ''` reads them"));
         }
+        if dialect.gaps == Gaps::None
+            && let Some(line) = comments.iter().find(|line| is_spreadsheet_error(line.text))
+        {
+            let error = dialect.unclear_comment(line.text.trim_ascii_start());
+            return Err(error.context(format!("line {}", line.end.lines)));
+        }
+        self.refuse_short_header(&data, &dialect)?;
         let has_header = self.has_header(&data, &dialect)?;
         let first = data[0];
         if has_header {
             dialect.header = self.names(first, &dialect)?;
         }
         dialect.start = Position { entries: 0, ..if has_header { first.end } else { first.start } };
+        if dialect.gaps != Gaps::Any && !has_header {
+            dialect.start = empty_rows_above(first, sample, &dialect).unwrap_or(dialect.start);
+        }
         let early = comments.iter().filter(|line| line.start.offset < dialect.start.offset).count();
         dialect.comment_lines = (above.len() + early) as u64;
         dialect.kinds = kinds(&data[usize::from(has_header)..], &dialect);
         self.require_columns(&dialect, first)?;
         Ok(dialect)
+    }
+
+    /// Whether the caller says that there is a header, or needs one.
+    fn expects_header(&self) -> bool {
+        self.options.header.unwrap_or(self.options.by_name)
     }
 
     fn without_data(&self, mut dialect: Dialect, lines: &[Line<'_>]) -> Result<Dialect> {
@@ -297,7 +322,7 @@ impl Detection<'_> {
     /// What separates fields, and how many there are on most lines.
     fn separator(&self, data: &[Line<'_>]) -> Result<(Separator, usize)> {
         // A header may have another number of fields than the rows.
-        let skip = usize::from(self.options.header == Some(true) && data.len() > 1);
+        let skip = usize::from(self.expects_header() && data.len() > 1);
         let data = &data[skip..];
         if let Some(separator) = self.options.separator {
             let fit = Fit::of(separator, data);
@@ -348,12 +373,60 @@ impl Detection<'_> {
             .ok_or_else(|| Error::internal("there are separators"))
     }
 
+    /// Refuses a header with one name less than the rows have fields: which column has no name?
+    fn refuse_short_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<()> {
+        let mut fields = Fields::default();
+        let Ok(names) = fields.cut(data[0].text, dialect) else { return Ok(()) };
+        let is_text =
+            |place| Kind::of(without_quotes(fields.get(data[0].text, place))) == Kind::Text;
+        let may_be = self.options.by_name || (0..names).all(is_text);
+        let is_header = self.options.header.unwrap_or(may_be);
+        if !is_header || names + 1 != dialect.columns || data.len() < 2 {
+            return Ok(());
+        }
+        let mut ends_empty = true;
+        for line in &data[1..] {
+            if !fields.cut(line.text, dialect).is_ok_and(|count| count == dialect.columns) {
+                return Ok(());
+            }
+            ends_empty &= fields.get(line.text, names).is_empty();
+        }
+        let counted = if names == 1 { "1 name" } else { &format!("{names} names") };
+        let what = format!(
+            "line {}: the header has {counted}, the rows have {} fields",
+            data[0].end.lines,
+            names + 1
+        );
+        Err(if ends_empty {
+            Error::invalid(format!("{what}: each row ends with a separator"))
+                .hint("end the header with one, too, or take it off the rows")
+        } else {
+            Error::invalid(format!("{what}: R writes row names"))
+                .hint("write with `row.names=FALSE`, or give every column a name")
+        })
+    }
+
     fn has_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<bool> {
         if let Some(header) = self.options.header {
             return Ok(header);
         }
         let mut fields = Fields::default();
-        let Ok(count) = fields.cut(data[0].text, dialect) else { return Ok(false) };
+        let Ok(count) = fields.cut(data[0].text, dialect) else { return Ok(self.options.by_name) };
+        if self.options.by_name {
+            let is_number = |place| Kind::of(fields.get(data[0].text, place)).is_numeric();
+            if !(0..count).all(is_number) {
+                return Ok(true);
+            }
+            return Err(Error::invalid(format!(
+                "line {}: `{}`: columns are chosen by name, and this line has numbers",
+                data[0].end.lines,
+                shown(data[0].text)
+            ))
+            .hint(
+                "say which: `--header` if it names the columns, `--no-header` if it is data: \
+                 columns are then called `column 1`, `column 2`",
+            ));
+        }
         if count != dialect.columns {
             return Ok(false);
         }
@@ -367,7 +440,8 @@ impl Detection<'_> {
         for line in &data[1..] {
             if fields.cut(line.text, dialect).is_ok_and(|found| found == count) {
                 for (place, seen) in seen.iter_mut().enumerate() {
-                    seen.add(fields.get(line.text, place), fields.is_quoted(place));
+                    let quoted = fields.is_quoted(place);
+                    seen.add(fields.get(line.text, place), quoted, &first[place]);
                 }
             }
         }
@@ -376,14 +450,36 @@ impl Detection<'_> {
         let pandas = dialect.separator != Separator::Blanks && (count > 1 || tabular);
         match judge(&first, &seen, data.len() - 1, self.purpose.words(), pandas) {
             Verdict::Names => Ok(true),
-            Verdict::Data => Ok(false),
-            Verdict::Unclear(why) => Err(Error::invalid(format!(
-                "line {}: `{}` {why}",
-                data[0].end.lines,
-                shown(data[0].text)
-            ))
-            .hint("say which: `--header` if it names the columns, `--no-header` if it is data")),
+            Verdict::Data => match self.unlike_names(&first, &seen, &data[1..], dialect) {
+                Some(why) => Err(unclear_header(data[0], why)),
+                None => Ok(false),
+            },
+            Verdict::Unclear(why) => Err(unclear_header(data[0], &why)),
         }
+    }
+
+    /// Why the `first` line of names may be a header, if it may.
+    fn unlike_names(
+        &self,
+        first: &[First],
+        seen: &[Seen],
+        lines: &[Line<'_>],
+        dialect: &Dialect,
+    ) -> Option<&'static str> {
+        let are_names = first.iter().all(|field| Kind::of(&field.text) == Kind::Text)
+            && seen.iter().all(|seen| seen.kind == Kind::Text);
+        if !self.purpose.holds_names() || !are_names {
+            return None;
+        }
+        let mut fields = Fields::default();
+        let mut names = Names::default();
+        for line in lines {
+            if fields.cut(line.text, dialect).is_ok_and(|count| count == first.len()) {
+                names.add((0..first.len()).map(|place| fields.get(line.text, place)));
+            }
+        }
+        let first: Vec<&[u8]> = first.iter().map(|field| &field.text[..]).collect();
+        names.unlike(&first)
     }
 
     /// The names in a header; none where it has another number of fields than the rows.
@@ -408,6 +504,83 @@ impl Detection<'_> {
     }
 }
 
+fn unclear_header(line: Line<'_>, why: &str) -> Error {
+    Error::invalid(format!("line {}: `{}` {why}", line.end.lines, shown(line.text)))
+        .hint("say which: `--header` if it names the columns, `--no-header` if it is data")
+}
+
+/// Where blank lines directly above the `first` row begin, if they may be rows without values.
+fn empty_rows_above(first: Line<'_>, sample: &Sample, dialect: &Dialect) -> Option<Position> {
+    let mut start = None;
+    for line in sample.lines().take_while(|line| line.start.offset < first.start.offset) {
+        let has_tab = dialect.separator == Separator::Tab && line.text.contains(&b'\t');
+        if !line.text.trim_ascii().is_empty() {
+            start = None;
+        } else if has_tab || dialect.columns == 1 {
+            start.get_or_insert(line.start);
+        }
+    }
+    start
+}
+
+/// Whether a line starts with what spreadsheets show for a cell without a value.
+fn is_spreadsheet_error(line: &[u8]) -> bool {
+    const ERRORS: [&[u8]; 7] =
+        [b"#N/A", b"#NULL!", b"#DIV/0!", b"#VALUE!", b"#REF!", b"#NAME?", b"#NUM!"];
+    let line = line.trim_ascii_start();
+    ERRORS.iter().any(|error| line.starts_with(error))
+}
+
+/// What quotes mean in lines that are cut at tabs or blanks.
+///
+/// They enclose fields if all lines can be read so, and if in each column either all texts stand in
+/// quotes, as R writes them, or only those that need it. Else they belong to names, such as
+/// `"Heroes"` beside `Low`. The first line may be a header that is written in another way.
+fn quotes(separator: Separator, data: &[Line<'_>]) -> Quotes {
+    let has_quotes = |line: &Line<'_>| memchr::memchr(b'"', line.text).is_some();
+    let is_clear = !matches!(separator, Separator::Tab | Separator::Blanks);
+    if is_clear || !data.iter().any(has_quotes) {
+        return Quotes::Plain;
+    }
+    let needs_quotes = |byte: &u8| match separator.byte() {
+        Some(separator) => *byte == separator || *byte == b'"',
+        None => byte.is_ascii_whitespace() || *byte == b'"',
+    };
+    let mut fields = Fields::default();
+    let mut is_first_quoted = false;
+    let (mut is_quoted, mut is_bare, mut columns) = (false, false, Vec::new());
+    for (row, line) in data.iter().enumerate() {
+        let Ok(count) = fields.split(line.text, separator, Quotes::Enclosing) else {
+            return Quotes::Plain;
+        };
+        if row == 0 && data.len() > 1 {
+            let is_quote = |place: &usize| fields.is_quoted(*place);
+            is_first_quoted = (0..count).all(|place| is_quote(&place));
+            is_quoted = (0..count)
+                .filter(is_quote)
+                .any(|place| fields.get(line.text, place).iter().any(needs_quotes));
+            continue;
+        }
+        columns.resize(columns.len().max(count), (false, false));
+        for (place, (needless, bare)) in columns[..count].iter_mut().enumerate() {
+            let field = fields.get(line.text, place);
+            if fields.is_quoted(place) {
+                is_quoted = true;
+                *needless |= !field.is_empty() && !field.iter().any(needs_quotes);
+            } else if Kind::of(field) == Kind::Text {
+                is_bare = true;
+                *bare = true;
+            }
+        }
+    }
+    let is_mixed = columns.iter().any(|(needless, bare)| *needless && *bare);
+    if !is_mixed && (is_quoted || is_first_quoted && !is_bare) {
+        Quotes::Enclosing
+    } else {
+        Quotes::Plain
+    }
+}
+
 /// How well a separator fits a sample.
 struct Fit {
     separator: Separator,
@@ -421,11 +594,12 @@ struct Fit {
 
 impl Fit {
     fn of(separator: Separator, data: &[Line<'_>]) -> Self {
+        let quotes = quotes(separator, data);
         let mut fields = Fields::default();
         let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
         let mut ids = 0;
         for line in data {
-            let count = fields.split(line.text, separator).unwrap_or(0);
+            let count = fields.split(line.text, separator, quotes).unwrap_or(0);
             *counts.entry(count).or_default() += 1;
             let is_id =
                 |place| Kind::of(without_quotes(fields.get(line.text, place))) == Kind::Integer;
@@ -514,8 +688,24 @@ mod tests {
             ("e.csv", "a;b,c;d\ne;f,g;h\n", NamedEdges, "--separator"),
             ("x.csv", "0,5;1\n0,25;2\n", Table, "by commas (2 columns) or by semicolons"),
             ("e.csv", "a,b\n#c,d\n", NamedEdges, "--comment"),
+            ("e.csv", "user,item\nann,book\n", NamedEdges, "`user,item` may name the columns"),
+            ("e.csv", "drug,interaction,target\na,r,b\n", Purpose::Triples, "--no-header"),
             ("e.csv", "src,src\n0,1\n", Edges, "two columns are called `src`"),
             ("e.csv", "name 1\n0 1\n2 3\n", Edges, "has names in some columns and numbers"),
+            (
+                "e.csv",
+                "src,dst\n0,1,\n4,2,\n",
+                Edges,
+                "the rows have 3 fields: each row ends with a",
+            ),
+            (
+                "e.txt",
+                "\"src\" \"dst\"\n\"1\" 0 1\n\"2\" 4 2\n",
+                Edges,
+                "line 1: the header has 2 names, the rows have 3 fields: R writes row names",
+            ),
+            ("e.txt", "from to\na ann bob\n", NamedEdges, "write with `row.names=FALSE`"),
+            ("x.csv", "a\n1,5\n", Table, "the header has 1 name, the rows have 2 fields"),
             ("e.txt", "7\n8\n", Edges, "found one column, expected at least two"),
         ] {
             let options = TextOptions::default();
@@ -524,6 +714,48 @@ mod tests {
         }
         let error = detected("e", b"\xFF\xFE0\0", Edges, &TextOptions::default()).unwrap_err();
         assert!(error.to_string().contains("iconv -f UTF-16"), "{error}");
+        for (text, order) in [(b"0\0,\x001\0\n\0", "LE"), (b"\x000\0,\x001\0\n", "BE")] {
+            let error = detected("e", text, Edges, &TextOptions::default()).unwrap_err();
+            assert!(error.to_string().contains(&format!("iconv -f UTF-16{order} ")), "{error}");
+        }
+        let error = detected("e", b"0 1\n2\0 3\n", Edges, &TextOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("byte 5 is 0"), "{error}");
+    }
+
+    #[test]
+    fn quotes_enclose_fields_between_tabs_and_blanks_where_all_lines_agree() {
+        use Purpose::{Edges, NamedEdges, Triples};
+        use Quotes::{Enclosing, Plain};
+        for (text, purpose, quotes, columns) in [
+            ("\"alice\"\t\"bob\"\n\"bob\"\t\"carol\"\n", NamedEdges, Enclosing, 2),
+            ("\"Al B\" \"bob\"\n\"bob\" \"C\"\n", NamedEdges, Enclosing, 2),
+            ("src\tdst\n\"alice\"\t\"bob\"\n\"bob\"\t\"al\"\n", NamedEdges, Enclosing, 2),
+            ("\"a\" \"r\" 0.5\n\"b\" \"s t\" 1\n", NamedEdges, Enclosing, 3),
+            ("\"a node\" \"dst\"\n0 1\n2 3\n", Edges, Enclosing, 2),
+            ("a\tr\t\"5\"\" disk\"\na\tr\tb\n", Triples, Enclosing, 3),
+            ("\"Heroes\"\tby\tBowie\nLow\tby\tBowie\n\"Low\"\tby\tAl\n", Triples, Plain, 3),
+            ("\"Al\" B\tby\tC\n\"D\"\tby\tC\n", Triples, Plain, 3),
+            ("5\" disk\tr\tb\n3\" disk\tr\tb\n", Triples, Plain, 3),
+            ("5\t1\n2\t3\n", Edges, Plain, 2),
+        ] {
+            let found = plainly(text, purpose).unwrap();
+            assert_eq!((found.quotes, found.columns), (quotes, columns), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_ends_of_old_macs_are_refused_for_every_purpose() {
+        use Purpose::{Edges, NamedEdges, Table, Triples};
+        for purpose in [Edges, NamedEdges, Triples, Table] {
+            for (text, line) in [("5 1\r2 3\r4 5\r", 1), ("a b c\nd\re f\n", 2)] {
+                let error = plainly(text, purpose).unwrap_err().to_string();
+                assert!(error.contains(&format!("line {line}: a carriage return")), "{error}");
+                assert!(error.contains("tr '\\r' '\\n'"), "{error}");
+            }
+        }
+        for text in ["5 1\r\n2 3\r\n", "5 1\r\r\n2 3\r\r\n", "5 1\n2 3\r"] {
+            assert_eq!(plainly(text, Edges).unwrap().columns, 2, "{text:?}");
+        }
     }
 
     #[test]
@@ -534,6 +766,22 @@ mod tests {
             let found = detected("e.csv", text, Purpose::Edges, &options).unwrap();
             assert_eq!(found.start.lines, lines);
         }
+        let options = TextOptions { by_name: true, ..TextOptions::default() };
+        let named = |text: &[u8]| detected("h.csv", text, Purpose::Edges, &options);
+        assert_eq!(named(b"a,b\n0,1\n").unwrap().header.unwrap(), ["a", "b"]);
+        assert_eq!(named(b"a,1\n0,1\n").unwrap().header.unwrap(), ["a", "1"]);
+        let error = named(b"1,2,5\n0,1,5\n").unwrap_err().to_string();
+        assert!(error.contains("line 1: `1,2,5`: columns are chosen by name"), "{error}");
+        assert!(error.contains("--no-header"), "{error}");
+        for header in [true, false] {
+            let options = TextOptions { header: Some(header), ..options.clone() };
+            let found = detected("h.csv", b"1,2,5\n0,1,5\n", Purpose::Edges, &options).unwrap();
+            assert_eq!(found.header.is_some(), header);
+        }
+        let options = TextOptions { header: Some(true), ..TextOptions::default() };
+        let short = b"1 2\n1 0 1\n2 4 2\n";
+        let error = detected("e.txt", short, Purpose::Edges, &options).unwrap_err().to_string();
+        assert!(error.contains("the header has 2 names, the rows have 3 fields"), "{error}");
         let options = TextOptions { comment: Some(String::new()), ..TextOptions::default() };
         let found = detected("e.csv", b"a,b\n#c,d\n", Purpose::NamedEdges, &options).unwrap();
         assert!(found.comments.is_empty());

@@ -5,6 +5,7 @@ use outercore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::dimacs::Dimacs;
+use crate::fields::shown;
 use crate::kind::Kind;
 use crate::market::Market;
 
@@ -121,6 +122,32 @@ pub enum Mirror {
     Negated,
 }
 
+/// What may lie between two data lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gaps {
+    /// Blank lines and comments: each data line says by itself what it is about.
+    #[default]
+    Any,
+    /// Comments, which the caller has described. A row stands for a node by its place, so that a
+    /// blank line may be a row without values.
+    Comments,
+    /// Nothing. A line that starts like a comment may be a value, such as `#N/A`.
+    None,
+}
+
+/// Whether fields between tabs or blanks may stand in quotes; between other separators they always
+/// may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quotes {
+    /// A quote is a character like any other.
+    #[default]
+    Plain,
+    /// A field that begins with a quote ends with one, and has two for each quote inside.
+    Enclosing,
+}
+
 /// How a text is written; every line after `start` follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +156,9 @@ pub struct Dialect {
     pub format: Format,
     /// What separates fields.
     pub separator: Separator,
+    /// What quotes mean between tabs or blanks.
+    #[serde(default)]
+    pub quotes: Quotes,
     /// A line that starts with one of these, after blanks, is a comment.
     pub comments: Vec<String>,
     /// Names of the columns where a header gives them.
@@ -141,6 +171,9 @@ pub struct Dialect {
     pub start: Position,
     /// Comment lines before `start`.
     pub comment_lines: u64,
+    /// What may lie between two data lines; blank lines may always follow the last one.
+    #[serde(default)]
+    pub gaps: Gaps,
     /// What the sample holds in each column.
     pub kinds: Vec<Kind>,
 }
@@ -151,12 +184,14 @@ impl Dialect {
         Self {
             format: Format::Delimited,
             separator,
+            quotes: Quotes::Plain,
             comments: vec!["#".to_owned(), "%".to_owned()],
             header: None,
             columns,
             first_id: 0,
             start: Position::default(),
             comment_lines: 0,
+            gaps: Gaps::Any,
             kinds: vec![Kind::Empty; columns],
         }
     }
@@ -197,6 +232,39 @@ impl Dialect {
         }
     }
 
+    /// [`Dialect::is_comment_or_blank`] for a line that may be skipped only at the end.
+    ///
+    /// # Errors
+    /// `Invalid`: it may be a row.
+    pub(crate) fn gap(&self, line: &[u8]) -> Result<Gap> {
+        let start = line.trim_ascii_start();
+        if !self.is_comment_or_blank(start) {
+            return Ok(Gap::Data);
+        }
+        // Between tabs the fields of a row may all be empty.
+        let has_tab = || self.separator == Separator::Tab && line.contains(&b'\t');
+        match self.gaps {
+            Gaps::Any => Ok(Gap::Skipped),
+            _ if start.is_empty() && has_tab() => Ok(Gap::Data),
+            _ if start.is_empty() => Ok(Gap::Blank),
+            Gaps::Comments => Ok(Gap::Skipped),
+            Gaps::None => Err(self.unclear_comment(start)),
+        }
+    }
+
+    /// The error for a line that may be a comment or data.
+    pub(crate) fn unclear_comment(&self, line: &[u8]) -> Error {
+        let mark = self.comments.iter().find(|mark| line.starts_with(mark.as_bytes()));
+        let mark = mark.map_or("#", String::as_str);
+        Error::invalid(format!(
+            "`{}` may be a comment, or a row that starts with `{mark}`",
+            shown(line)
+        ))
+        .hint(format!(
+            "say which: `--comment '{mark}'` skips such lines, `--comment ''` reads them"
+        ))
+    }
+
     /// The name of a column for messages: its header, or its place counted from 1.
     pub fn column_name(&self, place: usize) -> String {
         match self.header.as_ref().and_then(|names| names.get(place)) {
@@ -204,6 +272,23 @@ impl Dialect {
             None => format!("{}", place + 1),
         }
     }
+}
+
+/// What a line is to a reader of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// None: it has data.
+    Data,
+    /// A line to pass over.
+    Skipped,
+    /// A blank line that only blank lines may follow.
+    Blank,
+}
+
+/// The error for a blank line among rows that stand for nodes by their place.
+pub(crate) fn blank_among_rows() -> Error {
+    Error::invalid("the line is blank: a row without values, or no row?")
+        .hint("an empty value? write `NA`; else take the line out")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::Separator;
+use crate::dialect::{Quotes, Separator};
 use crate::fields::{Fields, shown};
 
 /// What a DIMACS file says of itself.
@@ -48,7 +48,7 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
 /// The sizes in the `p` line.
 pub(crate) fn parse_problem(line: &[u8]) -> Result<Dimacs> {
     let mut fields = Fields::default();
-    let count = fields.split(line, Separator::Blanks)?;
+    let count = fields.split(line, Separator::Blanks, Quotes::Plain)?;
     let number = |place: usize| -> Option<u64> {
         std::str::from_utf8(fields.get(line, place)).ok()?.parse().ok()
     };

@@ -1,6 +1,6 @@
 use outercore_core::{Error, Result};
 
-use crate::dialect::{Dialect, Format, Separator};
+use crate::dialect::{Dialect, Format, Quotes, Separator};
 use crate::ntriples;
 
 /// Where one field lies, in the line or in the text without quotes.
@@ -41,9 +41,11 @@ impl Fields {
     /// `Invalid`: quotes that do not close, or a line that is no N-Triples statement.
     pub fn cut(&mut self, line: &[u8], dialect: &Dialect) -> Result<usize> {
         match dialect.format {
-            Format::Delimited | Format::MatrixMarket(_) => self.split(line, dialect.separator),
+            Format::Delimited | Format::MatrixMarket(_) => {
+                self.split(line, dialect.separator, dialect.quotes)
+            }
             Format::Dimacs(dimacs) => {
-                self.split(line, dialect.separator)?;
+                self.split(line, dialect.separator, dialect.quotes)?;
                 if dimacs.has_letter(self.places.first().map(|at| &line[at.start..at.end])) {
                     self.places.remove(0);
                 }
@@ -79,9 +81,20 @@ impl Fields {
     }
 
     /// [`Fields::cut`] by a separator alone.
-    pub(crate) fn split(&mut self, line: &[u8], separator: Separator) -> Result<usize> {
+    pub(crate) fn split(
+        &mut self,
+        line: &[u8],
+        separator: Separator,
+        quotes: Quotes,
+    ) -> Result<usize> {
         self.clear();
+        let may_enclose =
+            quotes == Quotes::Enclosing || !matches!(separator, Separator::Tab | Separator::Blanks);
+        let has_quotes = may_enclose && memchr::memchr(b'"', line).is_some();
         let Some(byte) = separator.byte() else {
+            if has_quotes {
+                return self.split_quoted_at_blanks(line);
+            }
             let mut at = 0;
             for field in line.split(u8::is_ascii_whitespace) {
                 if !field.is_empty() {
@@ -91,8 +104,7 @@ impl Fields {
             }
             return Ok(self.places.len());
         };
-        // Files with tabs have quotes as part of names, and seldom around fields.
-        if separator != Separator::Tab && memchr::memchr(b'"', line).is_some() {
+        if has_quotes {
             return self.split_quoted(line, byte);
         }
         let mut start = 0;
@@ -117,8 +129,7 @@ impl Fields {
                 let after = &rest[blanks + 1 + length..];
                 let gap = blanks_at_start(after, separator);
                 if after.get(gap).is_some_and(|byte| *byte != separator) {
-                    let text = shown(line);
-                    return Err(Error::invalid(format!("`{text}`: text after a closing quote")));
+                    return Err(text_after_quote(line));
                 }
                 rest.len() - after.len() + gap
             } else {
@@ -132,6 +143,30 @@ impl Fields {
             }
             rest = &rest[end + 1..];
         }
+    }
+
+    /// [`Fields::split_quoted`], with any number of blanks between two fields.
+    fn split_quoted_at_blanks(&mut self, line: &[u8]) -> Result<usize> {
+        self.is_unquoted = true;
+        let mut rest = line.trim_ascii_start();
+        while let Some(first) = rest.first() {
+            let start = self.unquoted.len();
+            let quoted = *first == b'"';
+            let end = if quoted {
+                let end = 1 + self.unquote(&rest[1..])?;
+                if rest.get(end).is_some_and(|byte| !byte.is_ascii_whitespace()) {
+                    return Err(text_after_quote(line));
+                }
+                end
+            } else {
+                let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+                self.unquoted.extend_from_slice(&rest[..end]);
+                end
+            };
+            self.places.push(Place { start, end: self.unquoted.len(), quoted });
+            rest = rest[end..].trim_ascii_start();
+        }
+        Ok(self.places.len())
     }
 
     /// Appends what comes before the closing quote; how many bytes that and the quote are.
@@ -151,6 +186,10 @@ impl Fields {
             at += 1;
         }
     }
+}
+
+fn text_after_quote(line: &[u8]) -> Error {
+    Error::invalid(format!("`{}`: text after a closing quote", shown(line)))
 }
 
 fn blanks_at_start(text: &[u8], separator: u8) -> usize {
@@ -200,8 +239,12 @@ mod tests {
     use super::*;
 
     fn fields(line: &str, separator: Separator) -> Result<Vec<String>> {
+        fields_with(line, separator, Quotes::Plain)
+    }
+
+    fn fields_with(line: &str, separator: Separator, quotes: Quotes) -> Result<Vec<String>> {
         let mut fields = Fields::default();
-        let count = fields.split(line.as_bytes(), separator)?;
+        let count = fields.split(line.as_bytes(), separator, quotes)?;
         let text = |place| String::from_utf8(fields.get(line.as_bytes(), place).to_vec()).unwrap();
         Ok((0..count).map(text).collect())
     }
@@ -221,6 +264,25 @@ mod tests {
             ("\"7\"", Comma, vec!["7"]),
         ] {
             assert_eq!(fields(line, separator).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn quotes_between_tabs_and_blanks_enclose_fields_where_the_dialect_says_so() {
+        use Separator::{Blanks, Tab};
+        for (line, separator, expected) in [
+            ("\"a b\"\t\"c\"", Tab, vec!["a b", "c"]),
+            ("\"a\tb\"\tsay \"\"yes\"\"\t \"\"", Tab, vec!["a\tb", "say \"\"yes\"\"", ""]),
+            (" \"Al B\"  \"bob\" ", Blanks, vec!["Al B", "bob"]),
+            ("\"5\"\" disk\" 5\" \"\"", Blanks, vec!["5\" disk", "5\"", ""]),
+        ] {
+            let found = fields_with(line, separator, Quotes::Enclosing).unwrap();
+            assert_eq!(found, expected, "{line}");
+        }
+        for line in ["\"a\"b\tc", "\"a\"b c", "a \"b"] {
+            let separator = if line.contains('\t') { Tab } else { Blanks };
+            assert!(fields_with(line, separator, Quotes::Enclosing).is_err(), "{line}");
+            assert!(fields_with(line, separator, Quotes::Plain).is_ok(), "{line}");
         }
     }
 

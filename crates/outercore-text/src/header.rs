@@ -13,15 +13,18 @@ pub(crate) struct Seen {
     pub numbers: bool,
     /// Whether any field is in quotes.
     pub quoted: bool,
+    /// Whether any field is the same as the one of the first line.
+    pub comes_again: bool,
 }
 
 impl Seen {
-    pub fn add(&mut self, field: &[u8], quoted: bool) {
+    pub fn add(&mut self, field: &[u8], quoted: bool, first: &First) {
         let kind = Kind::of(without_quotes(field));
         self.kind = self.kind.with(kind);
         self.integers |= kind == Kind::Integer;
         self.numbers |= kind.is_numeric();
         self.quoted |= quoted;
+        self.comes_again |= !field.is_empty() && field == first.text;
     }
 }
 
@@ -54,7 +57,8 @@ const TARGETS: &[&str] =
     &["target", "dst", "destination", "to", "v", "tail", "object", "node2", "t", "o"];
 const RELATIONS: &[&str] =
     &["relation", "rel", "r", "predicate", "p", "property", "label", "type", "edge"];
-const TABLES: &[&str] = &["", "node", "name", "entity", "key", "label", "target", "class", "y"];
+const TABLES: &[&str] =
+    &["", "node", "vertex", "name", "entity", "key", "label", "target", "class", "y"];
 
 /// Judges the `first` line by what the other lines hold; `rows` is how many those are.
 ///
@@ -71,8 +75,10 @@ pub(crate) fn judge(
         first.iter().map(|field| Kind::of(without_quotes(&field.text))).collect();
     let all_numbers = kinds.iter().all(|kind| kind.is_numeric());
     if rows == 0 {
-        let names =
-            kinds.contains(&Kind::Text) && (words == Words::Table || has_words(first, words));
+        // No line below tells names of columns from data, so that only known words are names.
+        let names = kinds.contains(&Kind::Text)
+            && !kinds.iter().any(|kind| kind.is_numeric())
+            && has_words(first, words);
         return if names { Verdict::Names } else { Verdict::Data };
     }
     let pairs = || kinds.iter().zip(seen);
@@ -109,6 +115,12 @@ pub(crate) fn judge(
     let all_text = seen.iter().all(|seen| matches!(seen.kind, Kind::Text | Kind::Empty));
     if !(all_text && has_words(first, words)) {
         return Verdict::Data;
+    }
+    if words == Words::Table
+        && let Some(word) = first.iter().zip(seen).find(|(_, seen)| seen.comes_again)
+    {
+        let word = String::from_utf8_lossy(without_quotes(&word.0.text)).into_owned();
+        return Verdict::Unclear(format!("may name the columns, or be data: `{word}` comes again"));
     }
     if words == Words::Edges && first.iter().all(|field| field.text.len() == 1) {
         return Verdict::Unclear("may name the columns, or two nodes".to_owned());
@@ -152,8 +164,8 @@ mod tests {
             .collect();
         let mut seen = vec![Seen::default(); first.len()];
         for line in &lines[1..] {
-            for (seen, field) in seen.iter_mut().zip(line.split(',')) {
-                seen.add(field.as_bytes(), field.starts_with('"'));
+            for ((seen, field), first) in seen.iter_mut().zip(line.split(',')).zip(&first) {
+                seen.add(field.as_bytes(), field.starts_with('"'), first);
             }
         }
         judge(&first, &seen, lines.len() - 1, words, true)
@@ -178,6 +190,13 @@ mod tests {
             (&["head,likes,tail", "a,r,b"], Triples, Verdict::Data),
             (&["subject,object,predicate", "a,r,b"], Triples, Verdict::Names),
             (&["node_id", "alice", "bob"], Table, Verdict::Names),
+            (&["carol"], Table, Verdict::Data),
+            (&["carol,paris"], Table, Verdict::Data),
+            (&["carol,3"], Table, Verdict::Data),
+            (&["name"], Table, Verdict::Names),
+            (&["node_id"], Table, Verdict::Names),
+            (&["id,class"], Table, Verdict::Names),
+            (&["node", "alice", "bob"], Table, Verdict::Names),
         ] {
             assert_eq!(judged(lines, words), expected, "{lines:?}");
         }
@@ -187,6 +206,7 @@ mod tests {
             (&["name,1", "0,1"], Edges),
             (&["u,v", "alice,bob"], Edges),
             (&["0", "3", "1"], Table),
+            (&["name", "alice", "name"], Table),
         ] {
             let verdict = judged(lines, words);
             assert!(matches!(verdict, Verdict::Unclear(_)), "{lines:?}: {verdict:?}");

@@ -19,9 +19,10 @@ mod parse;
 mod sample;
 mod stream;
 mod table;
+mod words;
 
 pub use detect::{Convention, Purpose, TextOptions, detect};
-pub use dialect::{Dialect, Format, Mirror, Position, Separator};
+pub use dialect::{Dialect, Format, Gaps, Mirror, Position, Quotes, Separator};
 pub use dimacs::Dimacs;
 pub use edges::{EdgeBlock, EdgeLayout, EdgeSettings, read_edges};
 pub use fields::{Fields, shown};
@@ -29,7 +30,7 @@ pub use kind::Kind;
 pub use market::Market;
 pub use parse::out_of_range;
 pub use stream::{ByteStream, LineBlocks};
-pub use table::{Cells, Column, Rows, Table, Texts};
+pub use table::{Cells, Column, Rows, Table, Texts, is_changed};
 
 /// Ids of nodes are below this: positions of nodes are 63-bit everywhere.
 pub const MAX_NODES: u64 = (1 << 63) - 1;

@@ -3,7 +3,7 @@
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Mirror, Separator};
+use crate::dialect::{Mirror, Quotes, Separator};
 use crate::fields::{Fields, shown};
 
 /// What the entries of a matrix are.
@@ -111,7 +111,7 @@ pub(crate) fn parse_banner(line: &[u8]) -> Result<(Field, Symmetry)> {
 /// The header with the sizes in `line`.
 pub(crate) fn parse_sizes(line: &[u8], (field, symmetry): (Field, Symmetry)) -> Result<Market> {
     let mut fields = Fields::default();
-    let count = fields.split(line, Separator::Blanks)?;
+    let count = fields.split(line, Separator::Blanks, Quotes::Plain)?;
     let number = |place| std::str::from_utf8(fields.get(line, place)).ok()?.parse::<u64>().ok();
     let numbers: Option<Vec<u64>> = (0..count).map(number).collect();
     let Some(&[rows, columns, entries]) = numbers.as_deref() else {

@@ -1,7 +1,7 @@
 use outercore_core::Error;
 
 use crate::MAX_NODES;
-use crate::dialect::{Dialect, Format, Mirror};
+use crate::dialect::{Dialect, Format, Mirror, Quotes};
 use crate::edges::EdgeLayout;
 use crate::fields::{Fields, shown, without_quotes};
 
@@ -67,6 +67,7 @@ pub(crate) fn parse_lines(
     let mirrored = layout.mirrored && dialect.mirror() != Mirror::No;
     let usual = dialect.format != Format::NTriples && (layout.source, layout.target) == (0, 1);
     let separator = dialect.separator.byte();
+    let enclosing = dialect.quotes == Quotes::Enclosing;
     let mut fields = Fields::default();
     let mut counts = Counts::default();
     let mut at = 0;
@@ -74,7 +75,9 @@ pub(crate) fn parse_lines(
         let start = at;
         at = skip_blanks(bytes, at);
         let edge = if usual && bytes[at].is_ascii_digit() {
-            usual_edge(bytes, at, separator, dialect.columns, range)
+            usual_edge(bytes, at, separator, dialect.columns, range).filter(|(_, _, next)| {
+                !enclosing || memchr::memchr(b'"', &bytes[at..*next]).is_none()
+            })
         } else {
             None
         };

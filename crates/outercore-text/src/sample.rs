@@ -47,6 +47,7 @@ impl Sample {
             lines += memchr::memchr_iter(b'\n', &bytes[filled..]).count();
         }
         refuse_other_encodings(&bytes).with_context(place)?;
+        refuse_other_line_ends(&bytes).with_context(place)?;
         if !ended {
             let Some(last) = memchr::memrchr(b'\n', &bytes) else {
                 return Err(Error::invalid(format!(
@@ -75,10 +76,38 @@ impl Sample {
     }
 }
 
+/// Refuses line ends of old Macs. Such a byte before a line feed or at the end does no harm.
+fn refuse_other_line_ends(bytes: &[u8]) -> Result<()> {
+    let is_alone = |at: &usize| !matches!(bytes.get(at + 1), None | Some(b'\n' | b'\r'));
+    let Some(at) = memchr::memchr_iter(b'\r', bytes).find(is_alone) else { return Ok(()) };
+    let line = 1 + memchr::memchr_iter(b'\n', &bytes[..at]).count();
+    Err(Error::invalid(format!(
+        "line {line}: a carriage return (CR) without a line feed (LF): are these the line ends of \
+         old Macs?"
+    ))
+    .hint("convert them: `tr '\\r' '\\n' < FILE > NEW`"))
+}
+
+/// The byte order of UTF-16 without a mark: the higher bytes of most Western letters are 0.
+fn wide_order(bytes: &[u8]) -> Option<&'static str> {
+    let start = &bytes[..bytes.len().min(256) / 2 * 2];
+    let zeros = |first: usize| start.iter().skip(first).step_by(2).filter(|b| **b == 0).count();
+    let (even, odd, half) = (zeros(0), zeros(1), start.len() / 2);
+    match () {
+        () if half > 1 && odd == half && even == 0 => Some("LE"),
+        () if half > 1 && even == half && odd == 0 => Some("BE"),
+        () => None,
+    }
+}
+
 fn refuse_other_encodings(bytes: &[u8]) -> Result<()> {
     if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
         return Err(Error::invalid("the text is UTF-16, expected UTF-8")
             .hint("convert it: `iconv -f UTF-16 -t UTF-8 FILE > NEW`"));
+    }
+    if let Some(order) = wide_order(bytes) {
+        return Err(Error::invalid("every second byte is 0: the text is UTF-16, expected UTF-8")
+            .hint(format!("convert it: `iconv -f UTF-16{order} -t UTF-8 FILE > NEW`")));
     }
     if let Some(at) = memchr::memchr(0, bytes) {
         return Err(Error::invalid(format!("byte {at} is 0: this is no text"))

@@ -1,11 +1,11 @@
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 
@@ -80,7 +80,7 @@ impl ByteStream {
         let inner: Box<dyn Read + Send> = match coding {
             Coding::Plain => Box::new(counted),
             Coding::Gzip => {
-                Box::new(MultiGzDecoder::new(BufReader::with_capacity(256 << 10, counted)))
+                Box::new(GzipMembers::new(BufReader::with_capacity(256 << 10, counted)))
             }
             Coding::Zstd => {
                 let mut decoder =
@@ -161,6 +161,52 @@ impl ByteStream {
             bytes -= step as u64;
         }
         Ok(())
+    }
+}
+
+/// The members of a gzip file, one after the other. As `gzip` does, it passes over zeros behind a
+/// member, with which tapes and some writers fill a block.
+struct GzipMembers<R: BufRead> {
+    /// `None` at the end.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    fn new(packed: R) -> Self {
+        Self { member: Some(GzDecoder::new(packed)) }
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let Some(mut packed) = self.member.take().map(GzDecoder::into_inner) else { break };
+            if skip_zeros(&mut packed)? {
+                self.member = Some(GzDecoder::new(packed));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Whether anything but zeros follows.
+fn skip_zeros(packed: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = match packed.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let (is_end, is_more) = (bytes.is_empty(), zeros < bytes.len());
+        packed.consume(zeros);
+        if is_end || is_more {
+            return Ok(is_more);
+        }
     }
 }
 
@@ -301,6 +347,8 @@ mod tests {
             text.clone(),
             gzip(&text),
             [gzip(left), gzip(right)].concat(),
+            [gzip(&text), vec![0; 700]].concat(),
+            [gzip(left), vec![0; 3], gzip(right), vec![0; 300_000]].concat(),
             zstd(&text),
             [zstd(left), zstd(right)].concat(),
             skippable,
@@ -343,6 +391,15 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             let expected = format!("ends at byte {half}, in the middle of its {coding} data");
             assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_follows_a_gzip_member_and_is_no_other_one_is_corrupt() {
+        let text = b"1 2\n3 4\n";
+        for rest in [&b"x"[..], b"\0\0x", b"\x1F\x8B", b"\x1F\x8B\x08\0"] {
+            let error = lines_of(&[&gzip(text)[..], rest].concat(), 0, 16).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{rest:?}: {error}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-use crate::dialect::{Dialect, Position};
+use crate::dialect::{Dialect, Gap, Position, blank_among_rows};
 use crate::fields::{Fields, shown, without_quotes};
 use crate::kind::{Kind, boolean, is_integer, is_missing};
 use crate::parse::require_columns;
@@ -98,6 +98,8 @@ pub struct Table {
     lines: u64,
     rows: u64,
     comments: u64,
+    /// The first of the blank lines read last, where a row must not follow.
+    blank: Option<u64>,
 }
 
 impl Table {
@@ -121,6 +123,7 @@ impl Table {
             fields: Fields::default(),
             lines,
             rows: 0,
+            blank: None,
         })
     }
 
@@ -142,7 +145,8 @@ impl Table {
     /// The `columns` of the next rows; nothing at the end.
     ///
     /// # Errors
-    /// `Invalid`: a line with another number of fields, or a value that cannot be read as `cells`
+    /// `Invalid`: a line with another number of fields, a blank line or comment where
+    /// [`Gaps`](crate::Gaps) allows none, or a value that cannot be read as `cells`
     /// without change, named by line and column. As [`ByteStream::read`].
     #[allow(clippy::should_implement_trait, reason = "what it reads is the caller's to say")]
     pub fn next(&mut self, columns: &[usize], cells: Cells) -> Result<Option<Rows>> {
@@ -213,18 +217,27 @@ impl Table {
         }
         for line in self.bytes.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
-            let start = line.trim_ascii_start();
-            if self.dialect.is_comment_or_blank(start) {
-                self.comments += u64::from(!start.is_empty());
-                continue;
+            let at =
+                |number: u64| format!("{} `{}`: line {number}", self.kind, self.path.display());
+            match self.dialect.gap(line).with_context(|| at(self.lines))? {
+                Gap::Data => {}
+                Gap::Skipped => {
+                    self.comments += u64::from(!line.trim_ascii_start().is_empty());
+                    continue;
+                }
+                Gap::Blank => {
+                    self.blank.get_or_insert(self.lines);
+                    continue;
+                }
+            }
+            if let Some(blank) = self.blank {
+                return Err(blank_among_rows().context(at(blank)));
             }
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             require_columns(line, &self.dialect, &mut self.fields)
                 .and_then(|()| take(line, &self.fields, &self.dialect))
-                .with_context(|| {
-                    format!("{} `{}`: line {}", self.kind, self.path.display(), self.lines)
-                })?;
+                .with_context(|| at(self.lines))?;
             self.rows += 1;
         }
         Ok(true)
@@ -253,9 +266,6 @@ fn integer(field: &[u8], missing: Option<i64>) -> Result<i64> {
     })
 }
 
-/// Whole numbers of at most so many digits are exact as `f64`.
-const EXACT_DIGITS: usize = 15;
-
 fn float(field: &[u8]) -> Result<f64> {
     let field = without_quotes(field);
     if is_missing(field) {
@@ -268,13 +278,7 @@ fn float(field: &[u8]) -> Result<f64> {
             None => Err(Error::invalid(format!("found `{}`, expected a number", shown(field)))),
         };
     };
-    let changed = if field.len() > EXACT_DIGITS && is_integer(field) {
-        !is_exact(field, value)
-    } else {
-        value == 0.0 && field.iter().any(|byte| (b'1'..=b'9').contains(byte)) && has_mantissa(field)
-            || value.is_infinite() && field.iter().any(u8::is_ascii_digit)
-    };
-    if changed {
+    if is_changed(field, value) {
         return Err(Error::invalid(format!(
             "`{}` would become {value:?} as a 64-bit float",
             shown(field)
@@ -284,16 +288,40 @@ fn float(field: &[u8]) -> Result<f64> {
     Ok(value)
 }
 
+/// Whether the number in `field` is not the same as `value`, the float nearest to it: it has become 0,
+/// infinite or another whole number. Fractions are rounded.
+pub fn is_changed(field: &[u8], value: f64) -> bool {
+    // All whole numbers up to 2^53 are floats, and most numbers are smaller.
+    const ALL_WHOLE: f64 = 9_007_199_254_740_992.0;
+    if value == 0.0 {
+        return field.iter().any(|byte| (b'1'..=b'9').contains(byte)) && has_mantissa(field);
+    }
+    if value.is_nan() || value.abs() < ALL_WHOLE {
+        return false;
+    }
+    if value.is_infinite() {
+        return field.iter().any(u8::is_ascii_digit);
+    }
+    whole_digits(field).is_some_and(|digits| digits.parse::<i128>() != Ok(value as i128))
+}
+
+/// The digits of a whole number, such as `12`, `12.0` or `1.2e1`; nothing where some are missing, as
+/// in `1e30`, or where a fraction follows.
+fn whole_digits(field: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(field).ok()?;
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<usize>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (moved, rest) = fraction.split_at_checked(exponent)?;
+    rest.bytes().all(|digit| digit == b'0').then(|| format!("{whole}{moved}"))
+}
+
 /// Whether any digit before the exponent is not 0.
 fn has_mantissa(field: &[u8]) -> bool {
     let mantissa = field.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
     mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte))
-}
-
-fn is_exact(integer: &[u8], value: f64) -> bool {
-    let text = std::str::from_utf8(integer).ok();
-    let whole: Option<i128> = text.and_then(|text| text.parse().ok());
-    whole.is_some_and(|whole| value as i128 == whole)
 }
 
 fn text(field: &[u8]) -> Result<&[u8]> {
@@ -311,6 +339,58 @@ fn text(field: &[u8]) -> Result<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Purpose, TextOptions, detect};
+
+    fn numbers(text: &str, options: &TextOptions) -> Result<Vec<f64>> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.csv");
+        std::fs::write(&path, text).unwrap();
+        let dialect = detect(&path, Purpose::Table, options, Bytes::mib(16))?;
+        let columns: Vec<usize> = (0..dialect.columns).collect();
+        let mut table = Table::open("table", &path, dialect, Bytes::mib(16))?;
+        let mut all = Vec::new();
+        while let Some(Rows::Floats(rows)) = table.next(&columns, Cells::Floats)? {
+            all.extend(rows.into_iter().map(|value| if value.is_nan() { -1.0 } else { value }));
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn no_line_of_a_table_vanishes_between_its_rows() {
+        let plain = TextOptions::default();
+        for (text, line) in [
+            ("x\n5\n\n7\n", 3),
+            ("5\n\n7\n", 2),
+            ("5\n \r\n\n7\n", 2),
+            ("\n5\n7\n", 1),
+            ("# a\n\n5\n7\n", 2),
+            ("a,b\n5,1\n\n7,2\n", 3),
+            ("x\n5\n#N/A\n7\n", 3),
+            ("#N/A\n5\n7\n", 1),
+            ("5,1\n% half\n7,2\n", 2),
+            ("5\n7\n# end\n", 3),
+        ] {
+            let error = numbers(text, &plain).unwrap_err().to_string();
+            assert!(error.contains(&format!("line {line}: ")), "{text:?}: {error}");
+            let hint = if error.contains("is blank") { "write `NA`" } else { "--comment ''" };
+            assert!(error.contains(hint), "{text:?}: {error}");
+        }
+        for (text, expected) in [
+            ("5\n7\n\n \n", &[5.0, 7.0][..]),
+            ("# a\n\nx\n5\n7", &[5.0, 7.0]),
+            ("\n5,1\n7,2\n", &[5.0, 1.0, 7.0, 2.0]),
+            ("5\n\"\"\nNA\n7\n", &[5.0, -1.0, -1.0, 7.0]),
+            ("5\t1\n\t\n7\t2\n\t\n", &[5.0, 1.0, -1.0, -1.0, 7.0, 2.0, -1.0, -1.0]),
+            ("\t\n7\t2\n", &[-1.0, -1.0, 7.0, 2.0]),
+        ] {
+            assert_eq!(numbers(text, &plain).unwrap(), expected, "{text:?}");
+        }
+        let comment = |mark: &str| TextOptions { comment: Some(mark.into()), ..plain.clone() };
+        assert_eq!(numbers("5\n# a\n7\n", &comment("#")).unwrap(), [5.0, 7.0]);
+        let error = numbers("5\n#N/A\n7\n", &comment("")).unwrap_err().to_string();
+        assert!(error.contains("found `#N/A`, expected a number"), "{error}");
+        assert!(numbers("5\n# a\n\n7\n", &comment("#")).is_err());
+    }
 
     #[test]
     fn numbers_arrive_unchanged_or_are_refused() {
@@ -323,11 +403,30 @@ mod tests {
             ("0.000", 0.0),
             ("true", 1.0),
             ("-inf", f64::NEG_INFINITY),
+            ("9007199254740992.0", 9_007_199_254_740_992.0),
+            ("-9007199254740994.00", -9_007_199_254_740_994.0),
+            ("9.007199254740994e15", 9_007_199_254_740_994.0),
+            ("9007199254740993.5", 9_007_199_254_740_994.0),
+            ("1e23", 1e23),
+            ("9.999999999999999161e+22", 1e23),
+            ("1.5e300", 1.5e300),
         ] {
             assert_eq!(float(field.as_bytes()).unwrap(), expected, "{field}");
         }
         assert!(float(b"NA").unwrap().is_nan());
-        for field in ["9007199254740993", "1e-400", "1e999", "a", "1,5", "99999999999999999999"] {
+        for field in [
+            "9007199254740993",
+            "9007199254740993.0",
+            "-9007199254740993.",
+            "+9007199254740993.00",
+            "9.007199254740993e15",
+            "9.0071992547409930E+15",
+            "1e-400",
+            "1e999",
+            "a",
+            "1,5",
+            "99999999999999999999",
+        ] {
             assert!(float(field.as_bytes()).is_err(), "{field}");
         }
         assert_eq!(integer(b"9007199254740993", None).unwrap(), 9_007_199_254_740_993);

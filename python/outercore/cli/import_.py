@@ -307,7 +307,9 @@ def import_(
         edge_values=EdgeChoice(weight, edge_time, edge_features),
         text=text,
         fill=None if keeps_gaps else fill,
+        keeps_gaps=keeps_gaps,
         memory=parse_size(memory),
+        task=task,
     )
     with console.bars(quiet=json) as progress:
         if ids == "dictionary":

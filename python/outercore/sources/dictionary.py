@@ -22,19 +22,25 @@ import outercore
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
 from outercore.mapped import blocks, forget, mapped
-from outercore.sources.columns import NodeColumns, edge_columns, id_column, node_columns
+from outercore.sources.columns import (
+    EdgeColumns,
+    NodeColumns,
+    edge_columns,
+    node_columns,
+)
 from outercore.sources.edge_arrays import edge_arrays
-from outercore.sources.edges import EdgeSource, pushed, stamp, table_values
+from outercore.sources.edges import EdgeSource, pushed, table_values
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.graph import GraphSource, NodeArray
-from outercore.sources.inputs import Inputs, reading_of, require_once
+from outercore.sources.inputs import Inputs, array_name, reading_of, require_once, without_label
 from outercore.sources.named import is_named
 from outercore.sources.npz import NpzMember, open_member
-from outercore.sources.rows import Reading, RowSource, described, table_rows
-from outercore.sources.splits import split_members
-from outercore.sources.table import FileSpec, Table, TextTable, is_parquet, open_table
-from outercore.sources.text import suffix_of
+from outercore.sources.rows import Reading, RowSource, described, require_rows, table_rows
+from outercore.sources.splits import SplitColumns, split_columns, split_members
+from outercore.sources.table import FileSpec, Missing, Table, TextTable, is_parquet, open_table
+from outercore.sources.text import TextOptions, suffix_of
 from outercore.sources.triples import names_of
+from outercore.sources.unchanged import FileState, states
 from outercore.split_names import normal_split
 
 _CHUNK = 1 << 20
@@ -52,6 +58,25 @@ class _Rows:
     spec: FileSpec
     table: Table | _NameArray
     columns: NodeColumns
+    files: tuple[FileState, ...]
+    split: SplitColumns | None = None
+    """How a table says which nodes belong to a split."""
+
+    def notes(self) -> list[str]:
+        """How a split is read."""
+        if self.split is None or isinstance(self.table, _NameArray):
+            return []
+        return [self.split.described(self.name, self.table)]
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """A table of edges by names."""
+
+    spec: FileSpec
+    table: Table
+    columns: EdgeColumns
+    files: tuple[FileState, ...]
 
 
 class NamedInputs:
@@ -68,7 +93,7 @@ class NamedInputs:
         """
         _refuse_options(inputs)
         self._inputs = inputs
-        self._reading = Reading(inputs.text, inputs.fill, inputs.memory // 4)
+        self._reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
         self._edges = [_open_edges(text, inputs) for text in inputs.edges]
         self._rows = self._open_rows()
         out = Path(out)
@@ -88,19 +113,17 @@ class NamedInputs:
         options = {
             "memory": self._inputs.memory,
             "unknown": "keep",
-            "inputs": [_as_it_is(spec) for spec, _ in self._edges]
-            + [f"{rows.columns.key}={_as_it_is(rows.spec)}" for rows in self._rows]
-            + [reading_of(self._inputs)],
+            "inputs": self._identity(),
             # Drops the dictionary of other inputs that an interrupted import left behind.
             "overwrite": True,
         }
         if _inputs_of(self._place) != options["inputs"]:
             with TripleImporter(self._place, options, progress) as importer:
                 self._is_ours = True
-                for spec, table in self._edges:
-                    ends = edge_columns(spec, table)
+                for edges in self._edges:
+                    spec, ends = edges.spec, edges.columns
                     row = 0
-                    for sources, targets in table.texts([ends.source, ends.target]):
+                    for sources, targets in edges.table.texts([ends.source, ends.target]):
                         names = _named(spec, ends.source, sources, row)
                         others = _named(spec, ends.target, targets, row)
                         importer.push("train", names, _one_name(len(sources)), others, None)
@@ -116,14 +139,22 @@ class NamedInputs:
         self._is_ours = True
         return self._source(outercore.open(self._place))
 
+    def _identity(self) -> list[str]:
+        """What decides the id of a name, and so the edges."""
+        edges = [" ".join([str(one.spec), *map(str, one.files)]) for one in self._edges]
+        rows = [
+            " ".join([f"{one.columns.key}={one.spec}", *map(str, one.files)]) for one in self._rows
+        ]
+        return [*edges, *rows, reading_of(self._inputs)]
+
     def _source(self, names: Any) -> GraphSource:
         triples = _array(names, "triples/train")
         edges: list[EdgeSource] = []
         first = 0
-        for spec, table in self._edges:
+        for one in self._edges:
+            spec, table, ends = one.spec, one.table, one.columns
             part = triples[first : first + table.rows]
             first += len(part)
-            ends = edge_columns(spec, table)
             edges.append(
                 pushed(
                     str(spec),
@@ -132,6 +163,7 @@ class NamedInputs:
                     others=tuple(ends.others),
                     values=table_values(table, ends),
                     notes=[f"{spec.path}: {described(table)}; nodes by a dictionary"],
+                    files=one.files,
                 )
             )
         values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)
@@ -147,7 +179,7 @@ class NamedInputs:
             arrays,
             int(names.num_nodes),
             edge_arrays=values,
-            reading=reading_of(self._inputs) + " by a dictionary",
+            reading="\n".join(self._identity()) + " by a dictionary",
             notes=shown + notes,
         )
 
@@ -161,17 +193,12 @@ class NamedInputs:
                 continue
             reading = replace(self._reading, nodes=int(names.num_nodes), ids=_sliced(ids))
             assert not isinstance(rows.table, _NameArray)
-            labels = rows.role == "labels"
-            if labels:
+            gaps: tuple[Missing, float | None] = ("nan", None)
+            if rows.role == "labels":
                 reading = replace(reading, fill=None)
-            source = table_rows(
-                rows.spec,
-                rows.table,
-                rows.columns,
-                reading,
-                "minus_one" if labels else "nan",
-                -1 if labels else None,
-            )
+                gaps = without_label(self._inputs.task)
+            source = table_rows(rows.spec, rows.table, rows.columns, reading, *gaps)
+            source = replace(source, files=rows.files)
             found.append(NodeArray(rows.role, rows.name, source))
         return found
 
@@ -181,24 +208,21 @@ class NamedInputs:
             wanted.append(("features", "x", self._inputs.features))
         if self._inputs.labels is not None:
             wanted.append(("labels", "y", self._inputs.labels))
-        for option, role, texts in (
-            ("--array", "array", self._inputs.arrays),
-            ("--split", "split", self._inputs.splits.single),
-        ):
-            for text in texts:
-                name, equals, file = text.partition("=")
-                if not equals or not name:
-                    raise InvalidError(f"{option}: expected NAME=FILE, found `{text}`")
-                chosen = normal_split(name) if role == "split" else name
-                wanted.append((role, chosen, file))  # type: ignore[arg-type]
+        for text in self._inputs.arrays:
+            wanted.append(("array", *array_name(text, self._inputs)))
+        for text in self._inputs.splits.single:
+            name, equals, file = text.partition("=")
+            if not equals or not name:
+                raise InvalidError(f"--split: expected NAME=FILE, found `{text}`")
+            wanted.append(("split", normal_split(name), file))
+        for option, role in (("--array", "array"), ("--split", "split")):
+            require_once(option, [name for kind, name, _ in wanted if kind == role])
         found = [self._keyed(*one) for one in wanted]
         archive = self._inputs.splits.archive
         if archive is not None:
             given = [rows.name for rows in found if rows.role == "split"]
             members = split_members(archive)
             found += [_names_in(name, member) for name, member in members if name not in given]
-        for option, role in (("--array", "array"), ("--split", "split")):
-            require_once(option, [rows.name for rows in found if rows.role == role])
         return found
 
     def _keyed(self, role: Role, name: str, text: str) -> _Rows:
@@ -211,23 +235,19 @@ class NamedInputs:
                 f"`{spec}`: rows of an array are for nodes 0, 1, ..., and nodes with names have no "
                 "order\nhint: write a table with a column `id` that has the names"
             )
-        table = open_table(spec, self._inputs.text)
-        columns = node_columns(spec, table)
+        files = states(spec.path)
+        table = _open_nodes(spec, self._inputs.text)
         if role == "split":
-            key = spec.columns[0] if spec.columns else id_column(table) or table.names[0]
-            columns = NodeColumns(key, [key])
+            split = split_columns(name, spec, table)
+            columns = NodeColumns(split.ids, [split.mask] if split.mask else [])
+        else:
+            split, columns = None, node_columns(spec, table)
         if columns.key is None:
             raise InvalidError(
                 f"`{spec}`: no column of ids, and nodes with names have no order\n"
                 "hint: call the column with the names `id`"
             )
-        return _Rows(role, name, spec, table, columns)
-
-
-def _as_it_is(spec: FileSpec) -> str:
-    """The input with the size and the time of its file, which tell when it is another one."""
-    files = sorted(spec.path.iterdir()) if spec.path.is_dir() else [spec.path]
-    return " ".join([str(spec), *(stamp(path) for path in files)])
+        return _Rows(role, name, spec, table, columns, files, split)
 
 
 def _inputs_of(place: Path) -> list[str] | None:
@@ -253,12 +273,15 @@ def _refuse_options(inputs: Inputs) -> None:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")
 
 
-def _open_edges(text: str, inputs: Inputs) -> tuple[FileSpec, Table]:
+def _open_edges(text: str, inputs: Inputs) -> _Edges:
     """A table of edges by names.
 
     Errors: `InvalidError` for files whose format says what the ids are.
     """
-    what = "expected text or Parquet by `--ids dictionary`"
+    what = (
+        "expected text or Parquet by `--ids dictionary`\nhint: leave out `--ids dictionary`: the "
+        "ids are taken as they are"
+    )
     if is_named(text):
         raise InvalidError(f"`{text}`: its nodes have numbers from 0, {what}")
     spec = FileSpec.parse(text)
@@ -266,10 +289,31 @@ def _open_edges(text: str, inputs: Inputs) -> tuple[FileSpec, Table]:
     is_table = is_parquet(spec.path) or spec.path.is_file()
     if not is_table or suffix_of(spec.path) in _ARRAYS:
         raise InvalidError(f"`{spec.path}`: its nodes have numbers from 0, {what}")
+    files = states(spec.path)
     table = open_table(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
-    return spec, table
+    return _Edges(spec, table, edge_columns(spec, table), files)
+
+
+def _open_nodes(spec: FileSpec, text: TextOptions) -> Table:
+    """A table of nodes by names, with the rule for comments that edges by names have: lines with
+    `#` above the rows are comments, further down they are unclear.
+
+    Errors: `InvalidError` for a table without rows, and for `#` further down.
+    """
+    is_open = text.comment is None
+    table = open_table(spec, replace(text, comment="#") if is_open else text)
+    if is_open and isinstance(table, TextTable):
+        later = table.file.profile.comments - table.file.dialect["comment_lines"]
+        if later:
+            raise InvalidError(
+                f"`{spec.path}`: {later:,} lines below the first row start with `#`: comments, or "
+                "names that start so\nhint: say which: `--comment '#'` skips such lines, "
+                "`--comment ''` reads them"
+            )
+    require_rows(table)
+    return table
 
 
 def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
@@ -311,7 +355,8 @@ def _names_in(name: str, member: NpzMember) -> _Rows:
         )
     spec = FileSpec(member.archive, (member.name.rpartition(":")[2],))
     key = spec.columns[0]
-    return _Rows("split", name, spec, _NameArray(member), NodeColumns(key, [key]))
+    columns = NodeColumns(key, [key])
+    return _Rows("split", name, spec, _NameArray(member), columns, states(member.archive))
 
 
 def _one_name(rows: int) -> Names:
@@ -348,11 +393,32 @@ def _sliced(ids: NDArray[np.int64]) -> Any:
 
 
 def _ids(rows: _Rows, ids: NDArray[np.int64]) -> RowSource:
-    def chunks() -> Iterator[NDArray[np.int64]]:
-        for _, block in blocks(ids, _CHUNK):
-            yield np.array(block)
+    """The ids of a split, in the order of its rows."""
+    mask = rows.split.mask if rows.split is not None else None
 
-    return RowSource(str(rows.spec), np.dtype(np.int64), None, len(ids), chunks)
+    def chunks() -> Iterator[NDArray[np.int64]]:
+        if mask is None or isinstance(rows.table, _NameArray):
+            for _, block in blocks(ids, _CHUNK):
+                yield np.array(block)
+            return
+        dtype = rows.table.dtype(mask)
+        assert dtype is not None
+        first = 0
+        for flags in rows.table.numbers([mask], dtype, "nan"):
+            yield np.array(ids[first : first + len(flags)])[flags[:, 0] != 0]
+            first += len(flags)
+            forget(ids)
+
+    count = len(ids) if mask is None else None
+    return RowSource(
+        str(rows.spec),
+        np.dtype(np.int64),
+        None,
+        count,
+        chunks,
+        files=rows.files,
+        notes=rows.notes(),
+    )
 
 
 def _stored(names: Any, key: str) -> RowSource:

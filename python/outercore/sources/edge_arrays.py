@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.sources.columns import IDS, SOURCES, TARGETS, plain
 from outercore.sources.edges import EdgeSource
-from outercore.sources.rows import Reading, RowSource, open_rows
-from outercore.sources.table import FileSpec, exactly
+from outercore.sources.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.sources.table import FileSpec, Table, exactly
+from outercore.sources.unchanged import FileState
 
 WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 """The edge arrays that options make; in a batch they are `edge_weight` and so on."""
+
+_EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
+"""What a column of edge ids is called, besides `IDS`."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class EdgeArray:
     name: str
     rows: Callable[[bool], RowSource]
     """Called with whether entries of symmetric files are mirrored."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from besides the edge lists."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,11 @@ def edge_arrays(
         columns = text.split(",")
         if _in_all(sources, columns):
             taken.update(columns)
-            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading.fill)))
+            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading)))
         else:
-            arrays.append(EdgeArray(name, _file(sources, text, name, reading)))
+            found = _file(sources, text, name, reading)
+            arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
+            notes += [f"{note}; row i is edge i" for note in found.notes]
     ignored = [name for source in sources for name in source.others if name not in taken]
     if ignored:
         listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
@@ -77,7 +86,7 @@ def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
 
 
 def _columns(
-    sources: list[EdgeSource], columns: list[str], name: str, fill: float | None
+    sources: list[EdgeSource], columns: list[str], name: str, reading: Reading
 ) -> Callable[[bool], RowSource]:
     values = [source.values(columns) for source in sources if source.values is not None]
     dtype = values[0].dtype
@@ -91,13 +100,15 @@ def _columns(
 
     def rows(mirrored: bool) -> RowSource:
         def chunks() -> Iterator[NDArray[Any]]:
-            first = 0
-            for one in values:
+            for source, one in zip(sources, values, strict=True):
+                first = 0
                 for chunk in one.chunks(mirrored):
-                    part = exactly(chunk, dtype, named, first)
+                    part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
+                    if dtype.kind == "f" and not reading.keeps_gaps:
+                        # Entries of symmetric files are counted twice.
+                        row = None if source.own_weight is not None else first
+                        part = _without_gaps(part, reading.fill, source.name, columns, row)
                     first += len(part)
-                    if fill is not None and dtype.kind == "f":
-                        part = np.where(np.isnan(part), np.array(fill, dtype), part)
                     yield np.ascontiguousarray(part[:, 0]) if width is None else part
 
         listed = ", ".join(f"`{column}`" for column in columns)
@@ -107,25 +118,77 @@ def _columns(
     return rows
 
 
-def _file(
-    sources: list[EdgeSource], text: str, name: str, reading: Reading
-) -> Callable[[bool], RowSource]:
+def _without_gaps(
+    values: NDArray[Any], fill: float | None, source: str, columns: list[str], first: int | None
+) -> NDArray[Any]:
+    """`values` with `fill` for NaN; `first` is the row of the first one in its file, where known.
+
+    Errors: `InvalidError` with the row of a missing value where nothing fills it.
+    """
+    gaps = np.isnan(values)
+    if not gaps.any():
+        return values
+    if fill is None:
+        row, place = np.argwhere(gaps)[0]
+        where = "" if first is None else f"row {first + int(row)}: "
+        raise InvalidError(
+            f"`{source}`: {where}column `{columns[place]}` has no value\n"
+            "hint: `--fill VALUE` fills missing values, `--fill nan` keeps them"
+        )
+    return np.where(gaps, np.array(fill, values.dtype), values)
+
+
+def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> RowSource:
     option = {WEIGHT: "--weight", TIME: "--edge-time", FEATURES: "--edge-features"}[name]
     try:
         spec = FileSpec.parse(text)
     except NotFoundError:
+        columns = text.split(",")
+        having = [source for source in sources if set(columns) <= set(source.others)]
+        if having:
+            lacking = next(source for source in sources if source not in having)
+            raise NotFoundError(
+                f"{option}: `{lacking.name}` has no column `{text}`, as `{having[0].name}` has\n"
+                "hint: every edge list needs the column; or give a file with a row for each edge"
+            ) from None
         known = dict.fromkeys(other for source in sources for other in source.others)
         listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
         raise NotFoundError(
             f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
             f"{listed}"
         ) from None
+    if not is_array(spec):
+        _refuse_ids(option, spec, open_node_table(spec, reading))
     source = open_rows(spec, reading)
     if name == TIME and source.dtype.kind not in "iu":
         raise _no_times(f"{option}: `{text}`", source.dtype)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
-    return lambda _mirrored: source
+    return source
+
+
+def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
+    """Errors: `InvalidError` for a file that says by columns of ids which edges its rows are for.
+
+    Its rows may be in any order, and nodes with several edges cannot say it.
+    """
+    others = [column for column in table.names if column not in spec.columns]
+    ids = [column for column in others if table.is_named and _is_id(column)]
+    if not ids:
+        return
+    listed = ", ".join(f"`{column}`" for column in ids)
+    way = "leave the ids out"
+    if len(ids) > 1:
+        way = f"import `{spec.path}` itself as the edge list, or leave the ids out"
+    raise InvalidError(
+        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in {listed}\n"
+        f"hint: {way}, with a row for each edge in the order of the edge list"
+    )
+
+
+def _is_id(column: str) -> bool:
+    letters = "".join(letter for letter in column.lower() if letter.isalnum())
+    return letters in IDS or letters in _EDGE_IDS or plain(column) in SOURCES | TARGETS
 
 
 def _no_times(where: str, dtype: np.dtype) -> InvalidError:

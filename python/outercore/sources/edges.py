@@ -21,7 +21,6 @@ from outercore.sources.rows import common_type, described
 from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
 from outercore.sources.table import (
     FileSpec,
-    ParquetTable,
     Table,
     TextTable,
     is_parquet,
@@ -29,6 +28,7 @@ from outercore.sources.table import (
     require_column,
 )
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
+from outercore.sources.unchanged import FileState, states
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
 EdgeShape = Literal["2,E", "E,2"]
@@ -68,19 +68,13 @@ class EdgeSource:
     """How many nodes the file itself says there are, where the core does not read that."""
     first_id: int | None = None
     """The number of the first node, where the format does not say it."""
-    files: tuple[Path, ...] = ()
-    """Files that the core does not read by itself, so that it does not know when they change."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from, as it was when it was opened."""
 
     @property
     def identity(self) -> str:
         """What tells that another import has other edges: the name, and the state of `files`."""
-        return " ".join([self.name, *(stamp(path) for path in self.files)])
-
-
-def stamp(path: Path) -> str:
-    """Size and time of a file, which tell when it is another one."""
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
+        return " ".join([self.name, *map(str, self.files)])
 
 
 def open_edges(
@@ -113,15 +107,19 @@ def open_edges(
             return _sparse(path)
         member = open_member(path, spec.columns or _edge_member(path))
         return replace(npz_edges(member, shape, first), notes=other_members(member))
-    return _table_edges(spec, open_table(spec), first)
+    return _table_edges(spec, first)
 
 
 def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
     """Edges of a text, read by the core; its other columns are read from the file again."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
-    header = True if spec.columns else None
+    files = states(spec.path)
     file = TextFile.detect(
-        spec.path, "edges", options, header=header, convention=conventions.get(kind)
+        spec.path,
+        "edges",
+        options,
+        by_name=bool(spec.columns),
+        convention=conventions.get(kind),
     )
     table = TextTable(file)
     for name in spec.columns:
@@ -139,6 +137,7 @@ def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) ->
         own if own in ends.others else None,
         [f"{spec.path}: {file.described()}"],
         first_id=first,
+        files=files,
     )
 
 
@@ -189,7 +188,7 @@ def _from_zero(
 
 
 def from_edge_index(
-    name: str, edge_index: NDArray, first_id: int = 0, files: tuple[Path, ...] = ()
+    name: str, edge_index: NDArray, first_id: int = 0, files: tuple[FileState, ...] = ()
 ) -> EdgeSource:
     """Edges of an array in memory; shape [2, E]."""
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
@@ -224,7 +223,7 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
             both = flat.reshape(-1, 2)
             yield both[:, 0], both[:, 1]
 
-    return pushed(member.name, rows if pairs else columns, first_id, files=(member.archive,))
+    return pushed(member.name, rows if pairs else columns, first_id, files=states(member.archive))
 
 
 def _oriented(
@@ -253,19 +252,24 @@ def _oriented(
 
 def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
     path = spec.path
+    files = states(path)
     array = open_npy(spec, "edge array")
     oriented = _oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
     if array.shape != (2, 2) and as_it_is:
         return EdgeSource(
-            str(path), lambda importer, _nodes: importer.edges_npy(path), first_id=first_id
+            str(path),
+            lambda importer, _nodes: importer.edges_npy(path),
+            first_id=first_id,
+            files=files,
         )
     columns = array if oriented == "2,E" else array.T
-    return from_edge_index(str(path), columns, first_id, (path,))
+    return from_edge_index(str(path), columns, first_id, files)
 
 
 def _sparse(path: Path) -> EdgeSource:
+    files = states(path)
     found = sparse_edges(path)
 
     def values(names: list[str]) -> EdgeValues:
@@ -280,11 +284,13 @@ def _sparse(path: Path) -> EdgeSource:
         notes=[f"{path}: SciPy {found.format} matrix of {found.nodes:,} nodes"],
         nodes=found.nodes,
         first_id=None,
-        files=(path,),
+        files=files,
     )
 
 
-def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
+def _table_edges(spec: FileSpec, first_id: int) -> EdgeSource:
+    files = states(spec.path)
+    table = open_table(spec)
     ends = edge_columns(spec, table)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
@@ -307,7 +313,7 @@ def _table_edges(spec: FileSpec, table: Table, first_id: int) -> EdgeSource:
         others=tuple(ends.others),
         values=table_values(table, ends),
         notes=[f"{spec.path}: {described(table)}"],
-        files=tuple(table.files) if isinstance(table, ParquetTable) else (spec.path,),
+        files=files,
     )
 
 

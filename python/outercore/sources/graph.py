@@ -16,6 +16,7 @@ from outercore.sizes import parse_size
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import EdgeSource
 from outercore.sources.rows import RowSource, count_rows
+from outercore.sources.unchanged import FileState, require_unchanged
 
 FeatureType = Literal["float32", "float16", "bfloat16"]
 
@@ -48,17 +49,30 @@ class GraphSource:
         """The names of all inputs, for the provenance."""
         return [edge.name for edge in self.edges] + [array.rows.name for array in self.arrays]
 
+    def files(self) -> list[FileState]:
+        """What everything is read from, as it was when it was opened."""
+        sources = [
+            *(edge.files for edge in self.edges),
+            *(array.rows.files for array in self.arrays),
+            *(array.files for array in self.edge_arrays),
+        ]
+        return [state for files in sources for state in files]
+
+    def stated_nodes(self, said: int | None = None) -> int | None:
+        """The number of nodes that the user has `said`, or that the inputs state."""
+        if said is not None or self.nodes is not None:
+            return said if said is not None else self.nodes
+        # Another edge list may have nodes that the matrix does not know.
+        stated = [edge.nodes or 0 for edge in self.edges]
+        return max(stated) if stated and all(stated) else None
+
     def node_count(self) -> int | None:
         """The number of nodes that the arrays imply; nodes without an edge count too.
 
         Cost: reads features or labels once where only reading tells.
         """
-        if self.nodes is not None:
-            return self.nodes
-        # Another edge list may have nodes that the matrix does not know.
-        stated = [edge.nodes for edge in self.edges]
-        if (most := max((nodes or 0 for nodes in stated), default=0)) and all(stated):
-            return most
+        if (stated := self.stated_nodes()) is not None:
+            return stated
         for array in self.arrays:
             if array.role in ("features", "labels", "array"):
                 return count_rows(array.rows)
@@ -156,6 +170,7 @@ def import_graph(
         for edge_array in source.edge_arrays:
             rows = edge_array.rows(not undirected)
             _feed(importer, NodeArray("edge", edge_array.name, rows), options, progress)
+        require_unchanged(source.files())
         return importer.finish()
 
 

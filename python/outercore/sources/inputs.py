@@ -8,15 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
+from outercore._native import Role
+from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
 from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
 from outercore.sources.named import is_named, open_named
-from outercore.sources.rows import Reading, open_rows
+from outercore.sources.rows import Reading, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
-from outercore.sources.table import is_parquet
+from outercore.sources.table import FileSpec, Missing, is_parquet
 from outercore.sources.text import TextOptions
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
@@ -41,6 +45,10 @@ class Inputs:
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
+    keeps_gaps: bool = False
+    """Whether missing features and values of edges stay NaN."""
+    task: str | None = None
+    """What the labels are for; by their values where it is not said."""
     memory: int = 1 << 30
     """The budget of the import, in bytes."""
 
@@ -50,11 +58,16 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
-    reading = Reading(inputs.text, inputs.fill, inputs.memory // 4, inputs.nodes)
+    if inputs.nodes is not None and inputs.nodes < 0:
+        raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
+    reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
     source = _edges(inputs)
-    given = _arrays(inputs, reading)
+    given = _arrays(inputs, replace(reading, nodes=source.stated_nodes(inputs.nodes)))
     taken = {(array.role, array.name) for array in given}
     kept = [array for array in source.arrays if (array.role, array.name) not in taken]
+    for array in given:
+        if array.role == "array" and array.name in {one.name for one in kept}:
+            raise InvalidError(f"--array: `{array.name}` is in `{inputs.edges[0]}` already")
     nodes = inputs.nodes if inputs.nodes is not None else source.nodes
     from_edges, notes = edge_arrays(source.edges, inputs.edge_values, reading)
     named = {array.name for array in from_edges}
@@ -77,9 +90,8 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 def reading_of(inputs: Inputs) -> str:
     """What makes another import of the same files."""
-    return json.dumps(
-        [inputs.text.native(), inputs.fill, inputs.edge_shape, vars(inputs.edge_values)]
-    )
+    chosen = [inputs.edge_shape, vars(inputs.edge_values), inputs.task]
+    return json.dumps([inputs.text.native(), inputs.fill, *chosen])
 
 
 def _edges(inputs: Inputs) -> GraphSource:
@@ -104,6 +116,37 @@ def _edges(inputs: Inputs) -> GraphSource:
     return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
 
 
+def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
+    """Name and file of `NAME=FILE`.
+
+    Errors: `InvalidError` for another form, and for names that batches use themselves.
+    """
+    name, equals, file = text.partition("=")
+    if not equals or not name:
+        raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
+    roles = {"x": ("--features", inputs.features), "y": ("--labels", inputs.labels)}
+    if name in roles:
+        option, given = roles[name]
+        if given is not None:
+            raise InvalidError(
+                f"--array: `{name}` is what {option} makes\nhint: choose another name for `{file}`"
+            )
+    elif name in RESERVED:
+        raise InvalidError(
+            f"--array: a batch has something else under the name `{name}`\n"
+            f"hint: choose another name for `{file}`"
+        )
+    return name, file
+
+
+def without_label(task: str | None) -> tuple[Missing, float]:
+    """What an empty cell, and a node without a row, stand for among labels.
+
+    Among numbers to learn -1 is a number as any other.
+    """
+    return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
+
+
 def require_once(option: str, names: list[str]) -> None:
     """Errors: `InvalidError` for a name that comes twice."""
     for name, count in Counter(names).items():
@@ -112,19 +155,15 @@ def require_once(option: str, names: list[str]) -> None:
 
 
 def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
-    arrays = []
+    wanted: list[tuple[Role, str, str]] = []
     if inputs.features is not None:
-        arrays.append(NodeArray("features", "x", open_rows(inputs.features, reading)))
+        wanted.append(("features", "x", inputs.features))
     if inputs.labels is not None:
-        plain = replace(reading, fill=None)
-        rows = open_rows(inputs.labels, plain, missing="minus_one", absent=-1)
-        arrays.append(NodeArray("labels", "y", rows))
-    for text in inputs.arrays:
-        name, equals, file = text.partition("=")
-        if not equals or not name:
-            raise InvalidError(f"--array: expected NAME=FILE, found `{text}`")
-        arrays.append(NodeArray("array", name, open_rows(file, reading)))
-    require_once("--array", [array.name for array in arrays if array.role == "array"])
+        wanted.append(("labels", "y", inputs.labels))
+    named = [array_name(text, inputs) for text in inputs.arrays]
+    require_once("--array", [name for name, _ in named])
+    wanted += [("array", name, file) for name, file in named]
+    arrays, reading = _in_order(inputs, wanted, reading)
     if inputs.splits.archive is not None:
         found = open_splits(inputs.splits.archive, reading)
         arrays.extend(NodeArray("split", name, rows) for name, rows in found)
@@ -134,3 +173,35 @@ def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
         arrays = [array for array in arrays if (array.role, array.name) != ("split", name)]
         arrays.append(NodeArray("split", name, rows))
     return arrays
+
+
+def _in_order(
+    inputs: Inputs, wanted: list[tuple[Role, str, str]], reading: Reading
+) -> tuple[list[NodeArray], Reading]:
+    """Opens node arrays, with the number of nodes that they imply together.
+
+    Rows in the order of the nodes say it, whatever ids other tables have; else the largest id.
+    """
+    opened: dict[tuple[str, str], NodeArray] = {}
+    # Arrays come first: they say at once how many rows they have.
+    for role, name, file in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one[2]))):
+        array = _node_array(inputs, role, name, file, reading)
+        opened[role, name] = array
+        if reading.nodes is None and array.rows.key is None:
+            reading = replace(reading, nodes=array.rows.count)
+    if reading.nodes is None:
+        counts = [array.rows.count or 0 for array in opened.values()]
+        reading = replace(reading, nodes=max(counts, default=None))
+    for role, name, file in wanted:
+        rows = opened[role, name].rows
+        if rows.key is not None and rows.count != reading.nodes:
+            opened[role, name] = _node_array(inputs, role, name, file, reading)
+    return [opened[role, name] for role, name, _ in wanted], reading
+
+
+def _node_array(inputs: Inputs, role: Role, name: str, file: str, reading: Reading) -> NodeArray:
+    if role != "labels":
+        return NodeArray(role, name, open_rows(file, reading))
+    missing, absent = without_label(inputs.task)
+    rows = open_rows(file, replace(reading, fill=None), missing=missing, absent=absent)
+    return NodeArray(role, name, rows)

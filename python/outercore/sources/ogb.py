@@ -18,6 +18,7 @@ from outercore.sources.npz import member_names, open_member, read_member
 from outercore.sources.rows import RowSource, npz_rows
 from outercore.sources.table import FileSpec, exactly
 from outercore.sources.text import TextFile, TextOptions
+from outercore.sources.unchanged import states
 
 _SPLITS = ("train", "valid", "test")
 _PLAIN = TextOptions(separator="comma", header=False, comment="")
@@ -115,7 +116,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
         found = _numbers(edge_features)
-        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found))
+        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
@@ -153,7 +154,7 @@ def _numbers(path: Path) -> RowSource:
             yield exactly(rows, np.dtype(np.float32), f"`{path}`", first)
             first += len(rows)
 
-    return RowSource(str(path), np.dtype(np.float32), width, None, chunks)
+    return RowSource(str(path), np.dtype(np.float32), width, None, chunks, files=states(path))
 
 
 def _labels(path: Path) -> RowSource:
@@ -165,7 +166,7 @@ def _labels(path: Path) -> RowSource:
         for rows in file.floats(list(range(file.width))):
             yield rows[:, 0].copy() if width is None else rows
 
-    return RowSource(str(path), np.dtype(np.float64), width, None, chunks)
+    return RowSource(str(path), np.dtype(np.float64), width, None, chunks, files=states(path))
 
 
 def _archives(raw: Path, undirected: bool | None) -> GraphSource:
@@ -181,7 +182,7 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
         arrays.append(NodeArray("features", "x", npz_rows(open_member(data, ("node_feat",)))))
     if "edge_feat" in names:
         found = npz_rows(open_member(data, ("edge_feat",)))
-        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found))
+        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
     labels = raw / "node-label.npz"
     if labels.exists():
         arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
@@ -224,4 +225,4 @@ def _ids(path: Path) -> RowSource:
             for rows in file.integers([0]):
                 yield rows[:, 0].copy()
 
-    return RowSource(str(path), np.dtype(np.int64), None, None, chunks)
+    return RowSource(str(path), np.dtype(np.int64), None, None, chunks, files=states(path))

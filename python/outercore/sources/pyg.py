@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.batch_arrays import RESERVED
 from outercore.errors import InvalidError
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import from_edge_index
@@ -68,6 +69,11 @@ def open_data(
             found.append(NodeArray(role, name, _rows(f"data.{name}", value)))  # type: ignore[arg-type]
     taken = {array_name for array_name, _ in _EDGE_ATTRIBUTES}
     for name in arrays:
+        if name in RESERVED:
+            raise InvalidError(
+                f"data.{name}: batches have something else under this name\n"
+                "hint: `x` and `y` are taken without being named; rename other attributes"
+            )
         value = getattr(data, name, None)
         if value is None:
             raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from outercore.errors import InvalidError
 from outercore.sources.columns import NodeColumns, node_columns
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.keyed import KeyedRows, NodeIds, numbered
-from outercore.sources.lists import is_list, list_rows
+from outercore.sources.lists import Batches, is_list, list_rows
 from outercore.sources.no_numbers import no_numbers
 from outercore.sources.npy import open_npy, require_numbers
 from outercore.sources.npz import NpzMember, open_member
@@ -24,10 +24,13 @@ from outercore.sources.table import (
     Missing,
     ParquetTable,
     Table,
+    TextTable,
+    exactly,
     is_parquet,
     open_table,
 )
 from outercore.sources.text import TextOptions, suffix_of
+from outercore.sources.unchanged import FileState, states
 
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
@@ -57,6 +60,8 @@ class RowSource:
     """How the file was understood, to be shown once."""
     typed: bool = True
     """Whether the file says the type of its numbers; text does not."""
+    files: tuple[FileState, ...] = ()
+    """What it is read from, as it was when it was opened."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ class Reading:
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
     """What stands for missing features."""
+    keeps_gaps: bool = False
+    """Whether missing values stay missing, as NaN."""
     memory: int = 256 << 20
     """Bytes for rows that are put into the order of the nodes."""
     nodes: int | None = None
@@ -100,15 +107,47 @@ def open_rows(
         return _npy(spec)
     if suffix == ".npz":
         return npz_rows(open_member(spec.path, spec.columns))
-    if not is_parquet(spec.path) and suffix not in _TEXTS:
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    return replace(rows, files=files)
+
+
+def is_array(spec: FileSpec) -> bool:
+    """Whether a file holds arrays of NumPy, and no table."""
+    return suffix_of(spec.path) in (".npy", ".npz")
+
+
+def _require_table(spec: FileSpec) -> None:
+    if not is_parquet(spec.path) and suffix_of(spec.path) not in _TEXTS:
         raise InvalidError(
             f"file `{spec.path}`: expected .npy, .npz, .parquet, or text (.csv, .tsv, .txt; also "
             "packed: .gz, .zst, .xz, .bz2)"
         )
+
+
+def require_rows(table: Table) -> None:
+    """Errors: `InvalidError` for a table without rows."""
+    if table.rows:
+        return
+    if isinstance(table, TextTable) and table.is_named:
+        raise InvalidError(
+            f"file `{table.path}`: no rows below the header {', '.join(table.names)}\n"
+            "hint: if that line is data, write a header above it, or say `--no-header`"
+        )
+    raise InvalidError(f"file `{table.path}`: no rows\nhint: is it the right file?")
+
+
+def open_node_table(spec: FileSpec, reading: Reading) -> Table:
+    """A text or Parquet file with rows for nodes.
+
+    Errors: as `open_rows`.
+    """
+    refuse_foreign(spec.path)
+    _require_table(spec)
     table = open_table(spec, reading.text)
-    if table.rows == 0:
-        raise InvalidError(f"file `{spec.path}`: no rows\nhint: is it the right file?")
-    return table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
+    require_rows(table)
+    return table
 
 
 def table_rows(
@@ -128,10 +167,15 @@ def table_rows(
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
+    # Whole numbers have no NaN for the nodes without a row.
+    is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and isinstance(table, ParquetTable) and is_list(table, values[0]):
         width, dtype, source = list_rows(spec, table, values[0], _CHUNK_BYTES)
+        if is_float and dtype.kind in "iub":
+            source, dtype = _as_floats(spec, source), np.dtype(np.float64)
     else:
         dtype = common_type(table, values, missing)
+        dtype = np.dtype(np.float64) if is_float and dtype.kind in "iub" else dtype
         whole = _whole_columns(table, values, dtype)
 
         def source() -> Iterator[NDArray]:
@@ -176,6 +220,16 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
     )
+
+
+def _as_floats(spec: FileSpec, source: Batches) -> Batches:
+    def chunks() -> Iterator[NDArray]:
+        first = 0
+        for rows in source():
+            yield exactly(rows, np.dtype(np.float64), f"`{spec}`", first)
+            first += len(rows)
+
+    return chunks
 
 
 def _whole_columns(table: Table, columns: list[str], dtype: np.dtype) -> tuple[int, ...]:
@@ -248,7 +302,9 @@ def npz_rows(member: NpzMember) -> RowSource:
         for flat in member.values(step * (width or 1)):
             yield flat if width is None else flat.reshape(-1, width)
 
-    return RowSource(name, member.dtype.newbyteorder("="), width, member.shape[0], chunks)
+    dtype = member.dtype.newbyteorder("=")
+    files = states(member.archive)
+    return RowSource(name, dtype, width, member.shape[0], chunks, files=files)
 
 
 def count_rows(source: RowSource) -> int:
@@ -259,6 +315,7 @@ def count_rows(source: RowSource) -> int:
 
 
 def _npy(spec: FileSpec) -> RowSource:
+    files = states(spec.path)
     array = open_npy(spec, "array")
     where = f"array `{spec.path}`"
     require_numbers(where, array.dtype)
@@ -282,7 +339,7 @@ def _npy(spec: FileSpec) -> RowSource:
             yield part if width is None else part.reshape(-1, width)
 
     path = spec.path if in_order else None
-    return RowSource(str(spec.path), dtype, width, count, chunks, path=path)
+    return RowSource(str(spec.path), dtype, width, count, chunks, path=path, files=files)
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

@@ -10,9 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.sources.columns import NodeColumns, id_column
 from outercore.sources.npz import NpzMember, member_names, open_member
-from outercore.sources.rows import Reading, RowSource, npz_rows, open_rows
-from outercore.sources.table import exactly
+from outercore.sources.rows import (
+    Reading,
+    RowSource,
+    described,
+    is_array,
+    npz_rows,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
+from outercore.sources.table import FileSpec, Table, exactly
+from outercore.sources.unchanged import states
 from outercore.split_names import normal_split
 from outercore.storage import missing_file
 
@@ -60,13 +71,99 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
         raise InvalidError(
             f"--split: expected NAME=FILE, such as `train=train.npy`, found `{text}`"
         )
-    rows = open_rows(file, reading)
-    if rows.key is not None and rows.dtype.kind != "b":
+    reading = reading or Reading()
+    spec = FileSpec.parse(file)
+    if is_array(spec):
+        return normal_split(name), as_ids(open_rows(spec, reading), reading)
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    columns = split_columns(name, spec, table)
+    taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
+    # A node without a row is not in the split.
+    rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
+    rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
+    return normal_split(name), replace(rows, files=files, notes=[columns.described(name, table)])
+
+
+@dataclass(frozen=True)
+class SplitColumns:
+    """What a table says about a split."""
+
+    ids: str | None
+    """The column of ids; `None`: row i is node i."""
+    mask: str | None
+    """The column that says which nodes belong to the split; `None`: all of `ids`."""
+
+    def described(self, name: str, table: Table) -> str:
+        """How the table is read, in words."""
+        how = f"ids in column `{self.ids}`"
+        if self.mask is not None:
+            order = f", nodes by column `{self.ids}`" if self.ids else ""
+            how = f"true and false in column `{self.mask}`{order}"
+        return f"{table.path}: {described(table)}; split `{name}`: {how}"
+
+
+def split_columns(name: str, spec: FileSpec, table: Table) -> SplitColumns:
+    """The columns of split `name`: those that `spec` chooses, else the only ones that fit.
+
+    Cost: a column that may be a mask of 0 and 1 is read.
+    Errors: `InvalidError` for a table that can be read in two ways.
+    """
+    key = id_column(table)
+    chosen = list(spec.columns)
+    if len(chosen) > 1:
+        raise InvalidError(f"`{spec}`: expected one column for a split, found {len(chosen)}")
+    others = [column for column in chosen or table.names if column != key]
+    called = [column for column in others if _is_called(column, name)]
+    is_single = len(table.names) == 1
+    if len(called or others) == 1 and (chosen or key or is_single):
+        (column,) = called or others
+        # Ids are rarely just 0 and 1, but without a column of ids they may be.
+        counts = bool(called or chosen) if key else column.lower().endswith("mask")
+        if table.dtype(column) == np.bool_ or (counts and _is_zero_or_one(table, column)):
+            _require_whole(table, column)
+            return SplitColumns(key, column)
+    if chosen or is_single:
+        return SplitColumns((chosen or table.names)[0], None)
+    what = f"true and false for the ids in column `{key}`" if key else "a column `id` with a mask"
+    raise InvalidError(
+        f"`{spec}`: expected one column of node ids, or {what}; found "
+        f"{', '.join(f'`{column}`' for column in table.names)}\n"
+        f"hint: choose the column of ids: `--split {name}={spec}:{key or 'COLUMN'}`"
+    )
+
+
+def _is_called(column: str, split: str) -> bool:
+    """Whether a column is called like the split, `train`, `is_train` or `train_mask`, or `mask`."""
+    letters = "".join(letter for letter in column.lower() if letter.isalnum())
+    short = letters.removesuffix("mask").removeprefix("is").removeprefix("in")
+    return not short or normal_split(short) == normal_split(split)
+
+
+def _require_whole(table: Table, column: str) -> None:
+    """Errors: `InvalidError` for a mask with gaps."""
+    if missing := table.missing(column):
         raise InvalidError(
-            f"`{file}`: expected one column of node ids, or true and false for the ids in column "
-            f"`{rows.key}`\nhint: choose the column of ids: `--split {name}={file}:{rows.key}`"
+            f"`{table.path}`: column `{column}` has no value in {missing:,} rows, expected true or "
+            "false"
         )
-    return normal_split(name), as_ids(rows, reading)
+
+
+def _is_zero_or_one(table: Table, column: str) -> bool:
+    dtype = table.dtype(column)
+    if dtype is None or dtype.kind not in "iu" or table.missing(column):
+        return False
+    return all(bool(np.isin(rows, (0, 1)).all()) for rows in table.numbers([column], dtype, "nan"))
+
+
+def _as_mask(source: RowSource) -> RowSource:
+    """0 and 1 as Booleans."""
+
+    def chunks() -> Iterator[NDArray]:
+        for chunk in source.chunks():
+            yield chunk.astype(np.bool_)
+
+    return replace(source, dtype=np.dtype(np.bool_), chunks=chunks)
 
 
 def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, RowSource]]:

@@ -111,8 +111,8 @@ def open_table(
     if is_parquet(spec.path):
         table: Table = ParquetTable(spec.path)
     else:
-        header = True if spec.columns else None
-        table = TextTable(TextFile.detect(spec.path, purpose, options, header=header))
+        by_name = bool(spec.columns)
+        table = TextTable(TextFile.detect(spec.path, purpose, options, by_name=by_name))
     for name in spec.columns:
         require_column(table, name)
     return table

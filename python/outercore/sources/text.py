@@ -109,12 +109,13 @@ class TextFile:
         options: TextOptions | None = None,
         *,
         columns: int | None = None,
-        header: bool | None = None,
+        by_name: bool = False,
         convention: Convention | None = None,
     ) -> TextFile:
         """Finds out how `path` is written, from its first 2,000 lines.
 
-        `header` wins over `options.header`; `columns` is the number of fields, where known.
+        `by_name` says that columns are chosen by their names, so that the first line has them;
+        `columns` is the number of fields, where known.
 
         Errors: `InvalidError` for a file that can be read in two ways; the hint names the option
         that decides.
@@ -122,8 +123,7 @@ class TextFile:
         said = (options or TextOptions()).native()
         said["columns"] = columns
         said["convention"] = convention or _CONVENTIONS.get(suffix_of(path))
-        if header is not None:
-            said["header"] = header
+        said["by_name"] = by_name
         found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
         return cls(path, json.loads(found))
 

@@ -13,9 +13,18 @@ import numpy as np
 from outercore._native import Names, Progress, TripleImporter
 from outercore.errors import InvalidError
 from outercore.sizes import parse_size
+from outercore.sources.columns import SOURCES, TARGETS, plain
 from outercore.sources.foreign import refuse_foreign
-from outercore.sources.table import FileSpec, Table, is_parquet, open_table
+from outercore.sources.table import FileSpec, ParquetTable, Table, is_parquet, open_table
 from outercore.sources.text import TextFile, TextOptions, suffix_of
+from outercore.sources.unchanged import require_unchanged, states
+
+_WORDS = {
+    "h": SOURCES | {"h", "s"},
+    "r": {"relation", "rel", "r", "predicate", "property", "p", "relationtype", "edgetype"},
+    "t": TARGETS | {"t", "o"},
+}
+"""What head, relation and tail are called, as `plain` writes it."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +94,19 @@ def import_triples(
     """
     options = options or TripleOptions()
     trains = train if isinstance(train, list) else [train]
-    files = [("train", str(text)) for text in trains]
-    files += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
-    specs = [(part, FileSpec.parse(text)) for part, text in files]
+    given = [("train", str(text)) for text in trains]
+    given += [(part, str(text)) for part, text in (("valid", valid), ("test", test)) if text]
+    specs = [(part, FileSpec.parse(text)) for part, text in given]
     said = TextOptions(options.separator, options.header, options.comment)
+    # The core knows by itself whether a text that it reads is another one.
+    before = {spec: states(spec.path) for _, spec in specs}
     texts = {spec: text for _, spec in specs if (text := _text(spec, said, options.columns))}
+    for _, spec in specs:
+        if not spec.columns:
+            _require_order(spec, _names(spec, texts.get(spec)), options.columns)
     for spec, text in texts.items():
         note(f"{spec.path}: {text.described()}")
+    pushed = {spec: files for spec, files in before.items() if spec not in texts}
     with TripleImporter(
         Path(out),
         {
@@ -101,7 +116,10 @@ def import_triples(
             "duplicates": options.duplicates,
             "overwrite": options.overwrite,
             "command": options.command,
-            "inputs": [f"{part}={spec}" for part, spec in specs],
+            "inputs": [
+                " ".join([f"{part}={spec}", *map(str, pushed.get(spec, ()))])
+                for part, spec in specs
+            ],
         },
         progress,
     ) as importer:
@@ -117,6 +135,8 @@ def import_triples(
                     raise InvalidError(f"`{spec}`: {error}") from None
                 done += len(heads[0]) - 1
                 progress("read", done, 0, "triples")
+        for files in before.values():
+            require_unchanged(files)
         return importer.finish()
 
 
@@ -138,6 +158,36 @@ def _text(spec: FileSpec, said: TextOptions, letters: str) -> TextFile | None:
     if spec.columns or is_parquet(spec.path):
         return None
     return TextFile.detect(spec.path, "triples", said, columns=len(letters))
+
+
+def _names(spec: FileSpec, text: TextFile | None) -> list[str]:
+    """What the columns are called; nothing where the file does not say it."""
+    if text is not None:
+        return text.names or []
+    return ParquetTable(spec.path).names
+
+
+def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
+    """Errors: `InvalidError` where the names of the columns say another order than `letters`."""
+    if len(names) != len(letters):
+        return
+    roles = [
+        next((role for role, words in _WORDS.items() if plain(name) in words), None)
+        for name in names
+    ]
+    wrong = [
+        place
+        for place, (role, letter) in enumerate(zip(roles, letters, strict=False))
+        if role is not None and letter in _WORDS and role != letter
+    ]
+    if not wrong:
+        return
+    found = [names[roles.index(role)] if role in roles else role.upper() for role in _WORDS]
+    kinds = {"h": "head", "r": "relation", "t": "tail"}
+    raise InvalidError(
+        f"`{spec.path}`: column `{names[wrong[0]]}` would be taken as {kinds[letters[wrong[0]]]}\n"
+        f"hint: choose head, relation and tail: `{spec.path}:{','.join(found)}`"
+    )
 
 
 def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch]:

@@ -174,14 +174,23 @@ impl Matrix {
     }
 }
 
+/// All whole numbers below this are floats of 64 bits.
+const ALL_WHOLE: f64 = 9_007_199_254_740_992.0;
+
 /// The place of the first whole number that its conversion changed, or number that became 0.
+///
+/// Whether a float counts something shows in its value: beyond 2^53 every float is whole, so that a
+/// larger one is rounded like a fraction.
 fn first_changed(from: DType, to: DType, bytes: &[u8], stored: &[u8]) -> Option<(u64, Number)> {
     let pairs = bytes.chunks_exact(from.size()).zip(stored.chunks_exact(to.size()));
     for (place, (before, after)) in (0..).zip(pairs) {
         let (before, after) = (number(from, before), float(to, after));
         let changed = match before {
             Number::Int(value) => after.is_finite() && after as i128 != value,
-            Number::Float(value) => value != 0.0 && after == 0.0,
+            Number::Float(value) => {
+                let is_whole = value.abs() < ALL_WHOLE && (value as i64) as f64 == value;
+                value != 0.0 && after == 0.0 || is_whole && after.is_finite() && after != value
+            }
         };
         if changed {
             return Some((place, before));

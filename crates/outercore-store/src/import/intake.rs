@@ -109,12 +109,17 @@ impl Intake {
             self.settle(position, on_progress(report))
         })?;
         if let Some(entries) = dialect.entries().filter(|&entries| entries != position.entries) {
-            return Err(Error::corrupt(format!(
+            let error = Error::corrupt(format!(
                 "edge list `{}`: found {} entries, but its header says {entries}",
                 path.display(),
                 position.entries,
-            ))
-            .hint("the copy was cut short; copy it again"));
+            ));
+            return Err(error.hint(if position.entries < entries {
+                "the copy was cut short; copy it again"
+            } else {
+                "there are more lines than the header says; correct the header, or take out what \
+                 was added"
+            }));
         }
         self.end(position)
     }

@@ -24,10 +24,11 @@ pub fn put_as_written(root: &Path, key: &str, offset: u64, bytes: &[u8]) {
     edit(root, |json| json["arrays"][key]["checksum"] = json!(checksum));
 }
 
-/// Changes the manifest.
+/// Changes the manifest, which has no checksum then.
 pub fn edit(root: &Path, change: impl FnOnce(&mut Value)) {
     let path = root.join("graph.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json.as_object_mut().unwrap().remove("checksum");
     change(&mut json);
     fs::write(path, json.to_string()).unwrap();
 }

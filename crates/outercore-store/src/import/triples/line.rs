@@ -1,7 +1,7 @@
 //! One line of text becomes the fields of a triple.
 
 use outercore_core::{Error, Result};
-use outercore_text::{Dialect, Fields, Format, shown};
+use outercore_text::{Dialect, Fields, Format, is_changed, shown};
 
 use super::options::{Column, Columns};
 
@@ -89,7 +89,8 @@ fn parse_weight(text: &[u8]) -> Result<f32> {
         return Err(Error::invalid(format!("the weight is `{}`, expected a number", shown(text))));
     };
     let weight = number as f32;
-    let changed = number.fract() == 0.0 && f64::from(weight) != number
+    let changed = is_changed(text, number)
+        || number.fract() == 0.0 && f64::from(weight) != number
         || number.is_finite() && weight.is_infinite()
         || number != 0.0 && weight == 0.0;
     if changed {
@@ -150,6 +151,8 @@ mod tests {
             ("a\tr\tb\tc", Tab, "hrtw", "the weight is `c`, expected a number"),
             ("a\tr\tb\tNaN", Tab, "hrtw", "the weight is NaN"),
             ("a\tr\tb\t-1", Tab, "hrtw", "the weight is -1"),
+            ("a\tr\tb\t16777217.0", Tab, "hrtw", "would become 16777216.0"),
+            ("a\tr\tb\t9007199254740993.0", Tab, "hrtw", "would become 9007199000000000.0"),
             (&long, Tab, "hrt", "the head has 32769 bytes"),
         ] {
             let error = read(line, separator, columns).unwrap_err().to_string();
