@@ -1,10 +1,11 @@
-"""Train on a graph whose features are nine times larger than the memory budget.
+"""Train on a graph whose features are nine times larger than the budget, and serve predictions.
 
     python examples/demo.py [--small] [--directory demo-data]
 
 Generates a graph with planted communities, trains a network that sees the features alone and
-GraphSAGE, which sees the graph too, and prints what that took. Everything goes through the public
-command line. What is there already is reused; what was interrupted goes on where it stopped.
+GraphSAGE, which sees the graph too, serves the second within the same budget and asks it for
+predictions. Prints what that took. Everything goes through the public command line. What is there
+already is reused; what was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +65,7 @@ def main() -> None:
     outercore("report", *(home / model for model in MODELS), "--out", report)
 
     summarise(scale, {model: _record(home / model) for model in MODELS})
+    ask(scale, home / "graph", home / "sage", [7, 9])
     print(f"\nreport: {report}")
     print(f"that took {time.monotonic() - started:.0f} s; `rm -r {home}` frees the space")
 
@@ -112,6 +116,35 @@ def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
             f"{title:<16}{accuracy:>10.1%}{_read_per_epoch(record):>20}"
             f"{_hit_ratio(record):>8.0%}{record['peak_memory_bytes'] / MIB:>10,.0f} MiB"
         )
+
+
+def ask(scale: Scale, graph: Path, run: Path, nodes: list[int]) -> None:
+    """Serve a trained model and ask it about nodes, as any client of the protocol would."""
+    memory = f"{scale.memory_mib}MiB"
+    words = ["serve", str(graph), "--model", str(run), "--memory", memory, "--port", "0", "--json"]
+    print(f"\n$ outercore {' '.join(words)}", flush=True)
+    with subprocess.Popen([OUTERCORE, *words], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            ready = json.loads(server.stdout.readline() or "{}")
+            if "url" not in ready:
+                sys.exit(server.wait() or 1)
+            url = f"{ready['url']}/v2/models/{ready['model']}/infer"
+            ids = {"name": "node_ids", "datatype": "INT64", "shape": [len(nodes)], "data": nodes}
+            body = json.dumps({"inputs": [ids]})
+            print(f"$ curl -s {url} -d '{body}'")
+            started = time.monotonic()
+            with urllib.request.urlopen(url, body.encode(), timeout=60) as answer:
+                outputs = {output["name"]: output for output in json.load(answer)["outputs"]}
+            took = time.monotonic() - started
+            classes, chances = outputs["prediction"]["data"], outputs["probability"]
+            columns = chances["shape"][1]
+            for place, (node, predicted) in enumerate(zip(nodes, classes, strict=True)):
+                chance = chances["data"][place * columns + predicted]
+                print(f"node {node}: class {predicted}, probability {chance:.2f}")
+            print(f"answered in {took * 1000:.1f} ms, within {memory}")
+        finally:
+            server.send_signal(signal.SIGINT)
 
 
 def outercore(*arguments: object) -> None:

@@ -33,6 +33,7 @@ VERBS = [
     ["plan", "embed"],
     ["train"],
     ["evaluate"],
+    ["export-model"],
     ["embed"],
     ["tune"],
     ["jobs"],

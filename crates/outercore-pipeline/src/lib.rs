@@ -8,6 +8,7 @@
 
 mod arrays;
 mod config;
+mod degrees;
 mod far;
 mod features;
 mod fetch;
@@ -16,6 +17,7 @@ mod hot;
 mod loader;
 mod plan;
 mod prepare;
+mod requests;
 mod rows;
 mod sampling;
 mod share;
@@ -30,6 +32,7 @@ pub use far::FarPlan;
 pub use features::RowSource;
 pub use loader::{Advance, Batch, Counters, Epoch, Loader};
 pub use plan::{MemoryPlan, PlanInput, Split};
+pub use requests::{Degrees, Neighbourhood, RequestConfig, RequestCounters, Requests};
 pub use rows::RowArena;
 pub use spare::SpareIds;
 pub use spare_rows::{RowMemory, SpareRows};

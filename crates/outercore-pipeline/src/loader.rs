@@ -326,7 +326,7 @@ impl Loader {
 
 /// Distinct rows that several batches may need together: those of the constant part, and half of
 /// the dynamic slots, so that the next group can be fetched while this one is consumed.
-fn max_rows(plan: &MemoryPlan) -> u64 {
+pub fn max_rows(plan: &MemoryPlan) -> u64 {
     let constant = u64::from(plan.split.constant_slots);
     if constant == plan.num_rows {
         return u64::MAX;

@@ -79,6 +79,11 @@ impl Sampling {
         })
     }
 
+    /// How neighbours are drawn.
+    pub fn config(&self) -> &SampleConfig {
+        &self.config
+    }
+
     /// Batches per epoch.
     pub fn num_batches(&self) -> u64 {
         self.share.num_batches()

@@ -1,6 +1,6 @@
 //! The Python module `outercore._core`: convert, release the GIL, map errors; no logic.
 //!
-//! Layer 6. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions and
+//! Layer 7. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions and
 //! at memory that is used again (ids, feature rows).
 
 mod analytics;
@@ -12,6 +12,7 @@ mod far;
 mod far_connection;
 mod ids;
 mod import;
+mod infer;
 mod kernels;
 mod loader;
 mod memory_server;
@@ -19,6 +20,7 @@ mod process;
 mod progress;
 mod row_arrays;
 mod rows;
+mod server;
 mod text;
 mod tools;
 mod triples;
@@ -36,6 +38,8 @@ const _: () = {
     assert!(align_of::<import::Importer>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<far_connection::FarConnection>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<memory_server::MemoryServer>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<infer::Model>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<server::Server>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<text::TextTable>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
@@ -55,6 +59,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::TextTable>()?;
     module.add_function(wrap_pyfunction!(text::detect_text, module)?)?;
     module.add_class::<memory_server::MemoryServer>()?;
+    module.add_class::<server::Server>()?;
+    module.add_class::<infer::Model>()?;
     analytics::register(module)?;
     batches::register(module)?;
     embed::register(module)?;

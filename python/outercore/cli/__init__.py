@@ -13,6 +13,7 @@ from outercore.cli.check import check
 from outercore.cli.embed import embed
 from outercore.cli.embedding import embedding
 from outercore.cli.evaluate import evaluate
+from outercore.cli.export_model import export_model
 from outercore.cli.far import far
 from outercore.cli.generate import generate
 from outercore.cli.grid import grid
@@ -24,6 +25,7 @@ from outercore.cli.plan import plan
 from outercore.cli.probe import probe
 from outercore.cli.report import report
 from outercore.cli.run_ import algorithms
+from outercore.cli.serve import serve
 from outercore.cli.too_little import with_memory
 from outercore.cli.train import train
 from outercore.cli.tune import tune
@@ -63,6 +65,8 @@ app.command("probe", no_args_is_help=True)(probe)
 app.add_typer(plan, name="plan")
 app.command("train", no_args_is_help=True)(train)
 app.command("evaluate", no_args_is_help=True)(evaluate)
+app.command("export-model", no_args_is_help=True)(export_model)
+app.command("serve", no_args_is_help=True)(serve)
 app.command("embed", no_args_is_help=True)(embed)
 app.add_typer(embedding, name="embedding")
 app.command("tune", no_args_is_help=True)(tune)

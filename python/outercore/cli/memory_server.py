@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from outercore.cli import console, options
+from outercore.cli.signals import stop_on_signals
 from outercore.errors import InvalidError
 from outercore.far import DEFAULT_LISTEN, MemoryServer, new_token
 from outercore.sizes import format_size, parse_size
-from outercore.train.stopping import heeded
 
 _REFRESH_S = 1.0
 
@@ -92,7 +88,7 @@ def memory_server(
             f"note: {format_size(wanted)} is more than the {format_size(physical)} of this machine"
         )
     with (
-        _stop_on_signals() as stop,
+        stop_on_signals() as stop,
         MemoryServer(
             wanted,
             token_file,
@@ -141,20 +137,3 @@ def _line(status: dict[str, Any], rate: float) -> str:
         f"  {format_size(status['used'])} of {format_size(status['size'])} lent"
         f"  {format_size(rate)}/s"
     )
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[Event]:
-    """An event that Ctrl-C and SIGTERM set while the block runs."""
-    stop = Event()
-
-    def request(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    numbers = heeded(signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, request) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -19,9 +19,11 @@ from outercore.train.config import (
 )
 
 if TYPE_CHECKING:
+    from outercore.train.export import export_model
     from outercore.train.run import evaluate, resume, train
 
-_LAZY = ("evaluate", "resume", "train")
+_LAZY = {"evaluate": "run", "export_model": "export", "resume": "run", "train": "run"}
+"""Functions that need PyTorch, and their modules."""
 
 __all__ = [
     "BudgetConfig",
@@ -31,6 +33,7 @@ __all__ = [
     "SamplingConfig",
     "TrainConfig",
     "evaluate",
+    "export_model",
     "resume",
     "train",
 ]
@@ -40,7 +43,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     try:
-        module = importlib.import_module("outercore.train.run")
+        module = importlib.import_module(f"outercore.train.{_LAZY[name]}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("outercore"):
             raise

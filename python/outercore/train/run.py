@@ -150,7 +150,7 @@ def evaluate(
             check_output(Path(file), VALUES, option=option, overwrite=overwrite)
     if predictions is not None and predictions == logits:
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
-    directory = _model_directory(Path(model))
+    directory = model_directory(Path(model))
     if data_set is None and (directory.parent / "config.json").exists():
         data_set = RunDirectory.open(directory.parent).data_set
     if data_set is None:
@@ -190,7 +190,7 @@ def evaluate(
     }
 
 
-def _model_directory(path: Path) -> Path:
+def model_directory(path: Path) -> Path:
     """`path`, or the model in the run `path`.
 
     Errors: `NotFoundError`, `InvalidError`.

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from outercore.errors import CorruptError, NotFoundError, VersionError
+from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import ModelConfig, TrainConfig
@@ -25,6 +25,8 @@ from outercore.train.tasks import Task
 _FORMAT = "outercore-model"
 _VERSION = 2
 """Of version 1 there are no checksums; it is still read."""
+EXPORTED = "outercore-inference"
+"""The format of what `outercore export-model` makes of a model."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,18 @@ def save_model(
 def load_model(directory: Path) -> SavedModel:
     """Inverse of `save_model`.
 
-    Errors: `NotFoundError`, `CorruptError` and `VersionError` name the file.
+    Errors: `NotFoundError`, `CorruptError` and `VersionError` name the file; `InvalidError` for an
+    exported model.
     """
     path = directory / "model.json"
     if not path.exists():
         raise NotFoundError(
             f"model `{directory}`: no `model.json` there\n"
+            "hint: give a run directory of `outercore train`, or its `model`"
+        )
+    if is_exported(directory):
+        raise InvalidError(
+            f"model `{directory}`: this is an exported model, expected the one that was trained\n"
             "hint: give a run directory of `outercore train`, or its `model`"
         )
     try:
@@ -99,6 +107,15 @@ def load_model(directory: Path) -> SavedModel:
             f"model `{directory}`: weights do not fit `model.json`: {error}"
         ) from None
     return SavedModel(model.eval(), _task(described["task"]), config)
+
+
+def is_exported(directory: Path) -> bool:
+    """Whether `outercore export-model` wrote what is in `directory`."""
+    try:
+        described = json.loads((directory / "model.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(described, dict) and described.get("format") == EXPORTED
 
 
 def _task(described: dict[str, Any]) -> Task:

@@ -97,6 +97,7 @@ pub struct Delivered {
 }
 
 /// All batches of an epoch from `first` on.
+#[allow(dead_code)]
 pub fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
     deliver_with(loader, epoch, first, true)
 }
@@ -140,6 +141,7 @@ fn deliver_with(loader: &mut Loader, epoch: u64, first: u64, features: bool) -> 
 }
 
 /// Small batches, features included.
+#[allow(dead_code)]
 pub fn base() -> LoaderConfig {
     LoaderConfig {
         fan_outs: vec![4, 3],

@@ -1,0 +1,89 @@
+use crate::manifest::{Manifest, TaskKind};
+
+/// What a client sees of a model's logits, row-major by seed.
+///
+/// Where features were not finite, so are the numbers here: NaN in a seed's row says so.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// One class a seed.
+    Classes {
+        /// The most probable class of each seed; the first of equals.
+        classes: Vec<u32>,
+        /// `[seeds, classes]`, of sum 1: the softmax of the logits.
+        probabilities: Vec<f32>,
+    },
+    /// Several labels a seed.
+    Labels {
+        /// `[seeds, labels]`, 1 where the probability is above one half.
+        labels: Vec<u8>,
+        /// `[seeds, labels]`: the logistic function of the logits.
+        probabilities: Vec<f32>,
+    },
+    /// Numbers in the unit of the training's labels.
+    Values {
+        /// `[seeds, numbers]`
+        values: Vec<f32>,
+    },
+}
+
+impl Answer {
+    pub(crate) fn read_out(manifest: &Manifest, logits: &[f32]) -> Self {
+        let outputs = manifest.network.outputs;
+        match manifest.task.kind {
+            TaskKind::Classes => {
+                let mut probabilities = logits.to_vec();
+                let rows = probabilities.chunks_exact_mut(outputs);
+                let classes = rows.map(|row| {
+                    let class = largest(row);
+                    softmax(row);
+                    class as u32
+                });
+                Self::Classes { classes: classes.collect(), probabilities }
+            }
+            TaskKind::Labels => Self::Labels {
+                labels: logits.iter().map(|&logit| u8::from(logit > 0.0)).collect(),
+                probabilities: logits
+                    .iter()
+                    .map(|&logit| (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32)
+                    .collect(),
+            },
+            TaskKind::Values => {
+                let (means, deviations) = (&manifest.task.means, &manifest.task.deviations);
+                let scaled = |(place, &logit): (usize, &f32)| match means.len() {
+                    0 => logit,
+                    count => {
+                        let output = place % count;
+                        (f64::from(logit) * deviations[output] + means[output]) as f32
+                    }
+                };
+                Self::Values { values: logits.iter().enumerate().map(scaled).collect() }
+            }
+        }
+    }
+}
+
+/// The place of the first largest number; of the first NaN where there is one, as in NumPy.
+fn largest(row: &[f32]) -> usize {
+    let mut best = 0;
+    for (place, &value) in row.iter().enumerate() {
+        if value.is_nan() {
+            return place;
+        }
+        if value > row[best] {
+            best = place;
+        }
+    }
+    best
+}
+
+fn softmax(row: &mut [f32]) {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for value in row.iter_mut() {
+        *value = (*value - most).exp();
+        sum += f64::from(*value);
+    }
+    for value in row {
+        *value = (f64::from(*value) / sum) as f32;
+    }
+}

@@ -1,0 +1,23 @@
+//! Trained networks as data: a manifest and weights in, logits of a sampled subgraph out.
+//!
+//! Layer 1. A model is a directory with `model.json` and `model.safetensors`, which
+//! `outercore export-model` writes; `docs/design/0019-models-as-data.md` says what is in them. The
+//! set of layers is closed, so a model never holds code. Nothing is trusted before it is checked.
+//!
+//! A forward pass runs on the calling thread and shares nothing: a server calls it from many.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod convolution;
+mod linear;
+mod manifest;
+mod matrix;
+mod model;
+mod norm;
+mod subgraph;
+mod tensors;
+
+pub use answer::Answer;
+pub use manifest::{Input, Jumping, Kind, Manifest, Network, NormKind, Task, TaskKind};
+pub use model::Model;
+pub use subgraph::Subgraph;

@@ -1,0 +1,288 @@
+use outercore_core::{Error, ErrorKind, Result};
+use serde::Deserialize;
+
+const FORMAT: &str = "outercore-inference";
+const VERSION: u64 = 1;
+/// What `outercore train` keeps in a run; it is no model that can be served.
+const TRAINING_FORMAT: &str = "outercore-model";
+
+// Far above any network, and low enough that no size of a tensor overflows 64 bits.
+const MOST_LAYERS: usize = 64;
+const MOST_WIDTH: usize = 1 << 24;
+const MOST_HEADS: usize = 1 << 10;
+
+/// What a model is: everything in `model.json` that a caller may want to know.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// Shape and kind of the network.
+    pub network: Network,
+    /// What its outputs mean.
+    pub task: Task,
+    /// What it has to be given.
+    pub input: Input,
+    /// Digest of the weights, as `sha256:` and 64 hexadecimal digits.
+    pub weights: String,
+}
+
+/// Shape and kind of a network.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Network {
+    /// What a layer computes.
+    pub kind: Kind,
+    /// Number of layers.
+    pub layers: usize,
+    /// Features a node.
+    pub features: usize,
+    /// Width between the layers; of `gat`, all heads together.
+    pub hidden: usize,
+    /// Logits a seed.
+    pub outputs: usize,
+    /// Attention heads; 1 for every kind but `gat`.
+    pub heads: usize,
+    /// What follows a layer.
+    pub norm: NormKind,
+    /// Which states the outputs come from.
+    pub jumping: Jumping,
+    /// Whether a linear map of a layer's input is added to its output.
+    pub residual: bool,
+}
+
+/// What a layer computes of a node and its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Kind {
+    /// GraphSAGE: the mean of the neighbours and the node itself, a weight each.
+    Sage,
+    /// Graph convolution, normalised by in-degrees in the whole graph.
+    Gcn,
+    /// The sum of the neighbours and the node, through two linear maps.
+    Gin,
+    /// Attention over the neighbours and the node.
+    Gat,
+    /// The node alone: no edge is looked at.
+    Mlp,
+}
+
+/// Normalisation between the layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum NormKind {
+    /// None.
+    None,
+    /// By the mean and variance of the training's batches.
+    Batch,
+    /// Each node by its own mean and variance.
+    Layer,
+}
+
+/// Which states of a seed the outputs come from (jumping knowledge).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Jumping {
+    /// The last one.
+    None,
+    /// All, one after the other.
+    Cat,
+    /// The largest of all, value by value.
+    Max,
+}
+
+/// What the outputs of a network mean.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Task {
+    /// What is predicted.
+    pub kind: TaskKind,
+    /// Of the outputs; empty where they have none.
+    pub names: Vec<String>,
+    /// Of the numbers in training, by output; empty but for `values`.
+    pub means: Vec<f64>,
+    /// As `means`; positive.
+    pub deviations: Vec<f64>,
+}
+
+/// What is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TaskKind {
+    /// One class a node.
+    Classes,
+    /// Several labels a node, each there or not.
+    Labels,
+    /// Numbers.
+    Values,
+}
+
+/// What a network has to be given.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Input {
+    /// Name of the node array with the features; `x` is the one with that role.
+    pub features: String,
+    /// In-neighbours per hop, nearest first; -1 takes all. Empty for `mlp`.
+    pub fanout: Vec<i64>,
+    /// Whether neighbours are drawn with replacement.
+    pub replace: bool,
+}
+
+/// What is looked at before anything else.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "format")]
+    _format: String,
+    #[serde(rename = "version")]
+    _version: u64,
+    network: Network,
+    task: Task,
+    input: Input,
+    weights: String,
+}
+
+impl Manifest {
+    /// The bytes of `model.json`, checked.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
+        let malformed = |error: serde_json::Error| Error::corrupt(error.to_string());
+        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
+        if head.format == TRAINING_FORMAT {
+            return Err(Error::invalid(
+                "this is a model of `outercore train`, not an exported one",
+            ));
+        }
+        if head.format != FORMAT || head.version != VERSION {
+            return Err(Error::new(
+                ErrorKind::Version,
+                format!(
+                    "expected {FORMAT} version {VERSION}, found {} version {}",
+                    head.format, head.version
+                ),
+            )
+            .hint("install the release that wrote it, or export the model again by this one"));
+        }
+        let File { network, task, input, weights, .. } =
+            serde_json::from_slice(bytes).map_err(malformed)?;
+        network.check()?;
+        task.check(network.outputs)?;
+        input.check(&network)?;
+        Ok(Self { network, task, input, weights })
+    }
+}
+
+impl Network {
+    /// Widths before and after a layer.
+    pub(crate) fn widths(&self, layer: usize) -> (usize, usize) {
+        let before = if layer == 0 { self.features } else { self.hidden };
+        (before, if self.ends_at(layer) { self.outputs } else { self.hidden })
+    }
+
+    /// Whether `layer` yields the logits themselves.
+    pub(crate) fn ends_at(&self, layer: usize) -> bool {
+        layer + 1 == self.layers && self.jumping == Jumping::None
+    }
+
+    /// Whether a linear map of the input is added after `layer`.
+    pub(crate) fn skips_at(&self, layer: usize) -> bool {
+        self.residual && !(self.kind == Kind::Mlp && self.ends_at(layer))
+    }
+
+    fn check(&self) -> Result<()> {
+        let within = |name: &str, found: usize, most: usize| match found {
+            found if (1..=most).contains(&found) => Ok(()),
+            _ => {
+                Err(Error::corrupt(format!("network.{name}: expected 1 to {most}, found {found}")))
+            }
+        };
+        within("layers", self.layers, MOST_LAYERS)?;
+        within("features", self.features, MOST_WIDTH)?;
+        within("hidden", self.hidden, MOST_WIDTH)?;
+        within("outputs", self.outputs, MOST_WIDTH)?;
+        if self.kind == Kind::Gat {
+            within("heads", self.heads, MOST_HEADS)?;
+            if !self.hidden.is_multiple_of(self.heads) {
+                return Err(Error::corrupt(format!(
+                    "network.hidden: expected a multiple of the {} attention heads, found {}",
+                    self.heads, self.hidden
+                )));
+            }
+        } else {
+            within("heads", self.heads, 1)?;
+        }
+        if self.kind == Kind::Mlp && self.jumping != Jumping::None {
+            return Err(Error::corrupt(format!(
+                "network.jumping: expected `none` for `mlp`, found {:?}",
+                self.jumping
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Task {
+    fn check(&self, outputs: usize) -> Result<()> {
+        let scaled = self.kind == TaskKind::Values;
+        for (name, count) in [
+            ("names", self.names.len()),
+            ("means", self.means.len()),
+            ("deviations", self.deviations.len()),
+        ] {
+            let fits = count == 0 || (count == outputs && (scaled || name == "names"));
+            if !fits {
+                let expected = if scaled || name == "names" {
+                    format!("none or {outputs}, one an output")
+                } else {
+                    format!("none for {:?}", self.kind)
+                };
+                return Err(Error::corrupt(format!(
+                    "task.{name}: expected {expected}, found {count}"
+                )));
+            }
+        }
+        if self.means.len() != self.deviations.len() {
+            return Err(Error::corrupt(format!(
+                "task: expected as many deviations as means, found {} and {}",
+                self.deviations.len(),
+                self.means.len()
+            )));
+        }
+        if let Some(wrong) = self.deviations.iter().find(|&&deviation| deviation <= 0.0) {
+            return Err(Error::corrupt(format!(
+                "task.deviations: expected positive numbers, found {wrong}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Input {
+    fn check(&self, network: &Network) -> Result<()> {
+        let hops = if network.kind == Kind::Mlp { 0 } else { network.layers };
+        if self.fanout.len() != hops {
+            return Err(Error::corrupt(format!(
+                "input.fanout: expected {hops} hops, found {}",
+                self.fanout.len()
+            )));
+        }
+        let fits = |&count: &i64| count == -1 || (1..=i64::from(u32::MAX)).contains(&count);
+        if let Some(wrong) = self.fanout.iter().find(|count| !fits(count)) {
+            return Err(Error::corrupt(format!(
+                "input.fanout: expected positive numbers or -1 for all, found {wrong}"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use outercore_core::{Context, Error, Result};
+
+use crate::answer::Answer;
+use crate::convolution::{Convolution, linear, rectify};
+use crate::linear::Linear;
+use crate::manifest::{Jumping, Kind, Manifest, Network};
+use crate::matrix::{Matrix, Rows};
+use crate::norm::Norm;
+use crate::subgraph::{Batch, Hop, Subgraph};
+use crate::tensors::{Tensors, digest, most_bytes};
+
+const MANIFEST: &str = "model.json";
+const WEIGHTS: &str = "model.safetensors";
+/// Names of many classes included.
+const MOST_MANIFEST: u64 = 16 << 20;
+const WAY_OUT: &str = "`outercore export-model RUN` writes a model that can be opened";
+
+/// A trained network, ready to predict.
+///
+/// # Example
+/// ```no_run
+/// use outercore_infer::{Model, Subgraph};
+/// let model = Model::open("runs/first/serving".as_ref())?;
+/// // Two seeds of a one-layer model; the first has one neighbour, the second none.
+/// let subgraph = Subgraph {
+///     nodes: &[4, 9, 7],
+///     nodes_per_hop: &[2, 1],
+///     edges_per_hop: &[1],
+///     sources: &[2],
+///     picked: &[1, 0],
+///     degrees: None,
+/// };
+/// let features = vec![0.5; 3 * model.features()];
+/// let answer = model.read_out(&model.forward(&subgraph, &features)?);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Model {
+    manifest: Manifest,
+    version: String,
+    layers: Vec<Layer>,
+    /// From the states of all layers to the logits.
+    head: Option<Linear>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    convolution: Convolution,
+    skip: Option<Linear>,
+    /// `None` where the layer yields the logits, without an activation.
+    norm: Option<Norm>,
+}
+
+impl Model {
+    /// Reads the model in `dir`.
+    ///
+    /// **Cost** reads both files whole; memory for twice the weights until it returns.
+    ///
+    /// **Errors** `NotFound`, `Corrupt`, `Version` and `Invalid` name the file, and the tensor.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let read = |name: &str, most: u64| {
+            read_file(&dir.join(name), most).with_context(|| format!("`{name}`"))
+        };
+        let opened = || {
+            let manifest = read(MANIFEST, MOST_MANIFEST)?;
+            let parsed = Manifest::parse(&manifest).with_context(|| format!("`{MANIFEST}`"))?;
+            let weights = read(WEIGHTS, most_bytes(&parsed.network))?;
+            Self::build(parsed, digest(&manifest), &weights).with_context(|| format!("`{WEIGHTS}`"))
+        };
+        opened().map_err(|error| error.context(format!("model `{}`", dir.display())).hint(WAY_OUT))
+    }
+
+    fn build(manifest: Manifest, version: String, weights: &[u8]) -> Result<Self> {
+        let mut tensors = Tensors::parse(weights, &manifest, &version)?;
+        let network = &manifest.network;
+        let layers =
+            (0..network.layers).map(|layer| Layer::take(network, layer, &mut tensors)).collect();
+        let head = match network.jumping {
+            Jumping::None => None,
+            Jumping::Cat => Some(linear(&mut tensors, "head", network.layers * network.hidden)),
+            Jumping::Max => Some(linear(&mut tensors, "head", network.hidden)),
+        };
+        if !tensors.is_empty() {
+            return Err(Error::internal("a tensor of the format has no place in the network"));
+        }
+        Ok(Self { manifest, version, layers, head })
+    }
+
+    /// What the model is.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Identity of the model: a digest of its manifest, which holds that of the weights.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Features a node.
+    pub fn features(&self) -> usize {
+        self.manifest.network.features
+    }
+
+    /// Logits a seed.
+    pub fn outputs(&self) -> usize {
+        self.manifest.network.outputs
+    }
+
+    /// Hops of the subgraph that it has to be given.
+    pub fn hops(&self) -> usize {
+        self.manifest.input.fanout.len()
+    }
+
+    /// Whether it weighs edges by in-degree.
+    pub fn needs_degrees(&self) -> bool {
+        matches!(self.manifest.network.kind, Kind::Gcn | Kind::Gin)
+    }
+
+    /// Whether a self-loop of the data counts as a neighbour; `gcn` and `gat` add their own.
+    pub fn counts_loops(&self) -> bool {
+        !matches!(self.manifest.network.kind, Kind::Gcn | Kind::Gat)
+    }
+
+    /// Logits of the seeds.
+    ///
+    /// A seed's logits depend on its own neighbourhood alone, to the bit: not on the other seeds.
+    /// Features that are not finite give logits that are not.
+    ///
+    /// **Shapes** `x` `[nodes, features]`; result `[seeds, outputs]`, row-major.
+    ///
+    /// **Cost** computes on this thread; a layer computes only the nodes that later layers need.
+    ///
+    /// **Errors** `Invalid` where the counts of the subgraph do not agree.
+    pub fn forward(&self, subgraph: &Subgraph<'_>, x: &[f32]) -> Result<Vec<f32>> {
+        let batch = Batch::check(subgraph, self.hops(), self.needs_degrees())?;
+        let expected = batch.nodes().checked_mul(self.features());
+        if expected != Some(x.len()) {
+            return Err(Error::invalid(format!(
+                "features: expected {} nodes x {} numbers, found {}",
+                batch.nodes(),
+                self.features(),
+                x.len()
+            )));
+        }
+        let seeds = batch.seeds();
+        let mut states: Vec<Matrix> = Vec::with_capacity(self.layers.len());
+        for (index, layer) in self.layers.iter().enumerate() {
+            let hop = batch.hop(self.hops().saturating_sub(index));
+            let input = match states.last() {
+                None => Rows::dense(x, hop.sources, self.features()),
+                Some(state) => state.first(hop.sources),
+            };
+            let state = layer.apply(input, &hop);
+            if self.head.is_none() {
+                states.clear();
+            }
+            states.push(state);
+        }
+        let logits = match &self.head {
+            None => states.pop().expect("a network has layers"),
+            Some(head) => head.apply(self.joined(&states, seeds).first(seeds)),
+        };
+        Ok(logits.first(seeds).iter().flatten().copied().collect())
+    }
+
+    /// What a client sees of logits.
+    ///
+    /// # Panics
+    /// If the logits are no whole rows.
+    pub fn read_out(&self, logits: &[f32]) -> Answer {
+        assert_eq!(logits.len() % self.outputs(), 0, "logits of whole seeds");
+        Answer::read_out(&self.manifest, logits)
+    }
+
+    /// One state a seed from those after every layer.
+    fn joined(&self, states: &[Matrix], seeds: usize) -> Matrix {
+        let hidden = self.manifest.network.hidden;
+        let cat = self.manifest.network.jumping == Jumping::Cat;
+        let mut out = Matrix::zeros(seeds, if cat { states.len() * hidden } else { hidden });
+        for (index, state) in states.iter().enumerate() {
+            for (row, state) in out.iter_mut().zip(state.first(seeds).iter()) {
+                if cat {
+                    row[index * hidden..][..hidden].copy_from_slice(state);
+                    continue;
+                }
+                for (most, &value) in row.iter_mut().zip(state) {
+                    // Rows begin at 0, and no state is below it; NaN stays.
+                    if *most < value || value.is_nan() {
+                        *most = value;
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Layer {
+    fn take(network: &Network, layer: usize, tensors: &mut Tensors) -> Self {
+        let (before, _) = network.widths(layer);
+        let name = |part: &str| format!("layers.{layer}.{part}");
+        Self {
+            convolution: Convolution::take(network, layer, tensors),
+            skip: network.skips_at(layer).then(|| linear(tensors, &name("skip"), before)),
+            norm: (!network.ends_at(layer))
+                .then(|| Norm::take(network.norm, tensors, &name("norm"))),
+        }
+    }
+
+    fn apply(&self, x: Rows<'_>, hop: &Hop<'_>) -> Matrix {
+        let mut state = self.convolution.apply(x, hop);
+        if let Some(skip) = &self.skip {
+            skip.add(x.take(hop.targets), &mut state);
+        }
+        if let Some(norm) = &self.norm {
+            norm.apply(&mut state);
+            rectify(&mut state);
+        }
+        state
+    }
+}
+
+/// A file of at most `most` bytes, without trusting its length.
+fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length > most {
+        return Err(Error::corrupt(format!("expected at most {most} bytes, found {length}")));
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 != length {
+        return Err(Error::corrupt(format!(
+            "expected {length} bytes, found {}; it was changed meanwhile",
+            bytes.len()
+        )));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,270 @@
+//! Neighbourhoods on request: any nodes, at any time, instead of the batches of an epoch.
+
+use std::sync::Arc;
+
+use outercore_cache::Policy;
+use outercore_core::{Bytes, Error, NodeId, ReadCounters, Result, Stream};
+use outercore_io::{Engine, EngineConfig};
+use outercore_sample::{SampledBatch, Seeds, sample_group_on};
+use outercore_store::dataset::DataSet;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::MemoryPlan;
+use crate::config::LoaderConfig;
+use crate::degrees::in_degrees;
+use crate::fetch::Fetcher;
+use crate::group::{Group, Part};
+use crate::loader::max_rows;
+use crate::prepare::{Prepared, prepare};
+use crate::sampling::{Input, Sampling};
+
+/// What has to be known of nodes besides their features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Degrees {
+    /// Nothing.
+    #[default]
+    None,
+    /// In-degrees in the whole graph.
+    WithLoops,
+    /// In-degrees without self-loops.
+    WithoutLoops,
+}
+
+/// What requests are limited to and may use.
+#[derive(Clone, Debug)]
+pub struct RequestConfig {
+    /// Array of the features, by key; `None` for models that need none.
+    pub features: Option<String>,
+    /// Neighbours per node and hop; -1 means all.
+    pub fan_outs: Vec<i64>,
+    /// Draw neighbours with replacement.
+    pub replace: bool,
+    /// Most nodes that one request may ask for.
+    pub most_nodes: u64,
+    /// What is delivered of degrees.
+    pub degrees: Degrees,
+    /// Budget for everything kept in memory.
+    pub memory: Bytes,
+    /// Threads; 0 means one per core.
+    pub threads: usize,
+}
+
+/// A request's neighbourhood with everything that a model needs.
+#[derive(Debug)]
+pub struct Neighbourhood<'a> {
+    /// The sampled subgraph; its first nodes are those asked for.
+    pub sampled: &'a SampledBatch,
+    /// Feature rows of its nodes, nodes x width; empty without features.
+    pub x: &'a [f32],
+    /// In-degree of each of its nodes, if asked for.
+    pub degrees: Option<Vec<f32>>,
+}
+
+/// Reads and cache hits since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestCounters {
+    /// Reads of feature rows.
+    pub feature_reads: ReadCounters,
+    /// Reads of the topology.
+    pub topology_reads: ReadCounters,
+    /// Feature rows wanted, each once a group.
+    pub rows: u64,
+    /// Those found in memory.
+    pub rows_in_memory: u64,
+}
+
+/// Samples neighbourhoods and gathers features for nodes as they are asked for.
+///
+/// The memory plan is that of a loader whose batches are requests: the topology in memory or paged,
+/// the rows used most kept for good, the others in a cache that drops the least recently used.
+pub struct Requests {
+    sampling: Arc<Sampling>,
+    fetcher: Option<Fetcher>,
+    plan: MemoryPlan,
+    degrees: Option<Vec<f32>>,
+    width: usize,
+    next_group: u64,
+    counters: RequestCounters,
+}
+
+impl Requests {
+    /// Makes the plan, loads the topology and the rows that are kept.
+    ///
+    /// **Cost** samples trial requests of `most_nodes` nodes; degrees take 4 bytes a node and a pass
+    /// over the edges.
+    ///
+    /// # Errors
+    /// `Budget` with the least that would do; `NotFound` for the features; failed reads.
+    pub fn open(dataset: &DataSet, config: &RequestConfig) -> Result<Self> {
+        let nodes = dataset.num_nodes();
+        let degree_bytes = if config.degrees == Degrees::None { 0 } else { 4 * nodes };
+        let loader = LoaderConfig {
+            fan_outs: config.fan_outs.clone(),
+            replace: config.replace,
+            batch_size: config.most_nodes,
+            // Trial batches of nodes from everywhere.
+            shuffle: true,
+            edge_ids: false,
+            features: config.features.clone(),
+            memory: config.memory,
+            reserved: Bytes(degree_bytes),
+            threads: config.threads,
+            policy: Policy::Lru,
+            ..LoaderConfig::default()
+        };
+        loader.validate()?;
+        let prepared = prepare(dataset, Input::All(nodes), &loader, None, &mut |_, _| Ok(()))?;
+        let Prepared { sampling, plan, source, constant, cost, engine, .. } = prepared;
+        let fetcher = match (source.clone(), engine) {
+            (Some(source), Some(engine)) => {
+                let mut fetcher = Fetcher::open(engine, source, cost, Policy::Lru, &plan)?;
+                fetcher.fill_constant(constant)?;
+                Some(fetcher)
+            }
+            _ => None,
+        };
+        let degrees = match config.degrees {
+            Degrees::None => None,
+            wanted => {
+                let mut engine = Engine::open(EngineConfig::default())?;
+                Some(in_degrees(dataset, &mut engine, wanted == Degrees::WithLoops)?)
+            }
+        };
+        Ok(Self {
+            sampling,
+            fetcher,
+            plan,
+            degrees,
+            width: source.map_or(0, |source| source.width),
+            next_group: 0,
+            counters: RequestCounters::default(),
+        })
+    }
+
+    /// The memory plan.
+    pub fn plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// Features of a node.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Nodes that requests are best answered together for: as many as the plan has room for.
+    pub fn window(&self) -> u64 {
+        u64::from(self.plan.split.group)
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> RequestCounters {
+        RequestCounters { topology_reads: self.sampling.topology.read_counters(), ..self.counters }
+    }
+
+    /// Samples and gathers for several requests together; `each(place, neighbourhood)` is called for
+    /// every request, from several threads, in any order.
+    ///
+    /// What a request gets depends on its nodes and `seed` alone: not on the others, the budget or
+    /// the number of threads.
+    ///
+    /// # Errors
+    /// `Invalid` for a node out of range; `Budget` for a request whose rows do not fit; failed reads;
+    /// those of `each`.
+    pub fn answer(
+        &mut self,
+        seed: u64,
+        requests: Vec<Vec<NodeId>>,
+        each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
+    ) -> Result<()> {
+        // All are batch 0: a number of its own would make the answer depend on who came before.
+        let seeds = requests.into_iter().map(|nodes| Seeds { batch: 0, nodes }).collect();
+        let sampling = Arc::clone(&self.sampling);
+        let sampled = sample_group_on(
+            &sampling.shelf,
+            &*sampling.topology,
+            Stream::new(seed, 0),
+            seeds,
+            sampling.config(),
+            &sampling.pool,
+        )?;
+        let parts: Vec<Part> = sampled
+            .into_iter()
+            .enumerate()
+            .map(|(place, sampled)| (sampled, vec![place as u64]))
+            .collect();
+        let most = max_rows(&self.plan);
+        for group in sampling.group(&mut self.next_group, parts, most) {
+            self.answer_group(group, each)?;
+        }
+        Ok(())
+    }
+
+    fn answer_group(
+        &mut self,
+        group: Group,
+        each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
+    ) -> Result<()> {
+        let sampling = Arc::clone(&self.sampling);
+        let all_degrees = self.degrees.as_deref();
+        let Some(fetcher) = &mut self.fetcher else {
+            let answered = sampling.pool.install(|| {
+                group.batches.par_iter().try_for_each(|batch| {
+                    let degrees = degrees_of(all_degrees, &batch.sampled);
+                    let found = Neighbourhood { sampled: &batch.sampled, x: &[], degrees };
+                    each(batch.input_ids[0] as usize, &found)
+                })
+            });
+            sampling.give_back(group);
+            return answered;
+        };
+        let number = group.number;
+        let announced = fetcher.announce(group);
+        let fetched = match fetcher.fetch(announced) {
+            Ok(Ok(ready)) => Ok(ready),
+            Ok(Err(_)) => Err(Error::new(
+                outercore_core::ErrorKind::Budget,
+                "the rows of one request do not fit the budget",
+            )
+            .hint("ask for fewer nodes at a time, or raise --memory")),
+            Err(error) => Err(error),
+        };
+        let ready = match fetched {
+            Ok(ready) => ready,
+            Err(error) => {
+                fetcher.reset();
+                return Err(error);
+            }
+        };
+        let arena = fetcher.arena();
+        let answered = sampling.pool.install(|| {
+            ready.group.batches.par_iter().try_for_each(|batch| {
+                let mut x = vec![0.0; batch.row_index.len() * arena.width()];
+                let rows = x.chunks_exact_mut(arena.width()).zip(&batch.row_index);
+                for (row, &place) in rows {
+                    arena.load(ready.slots[place as usize], row).map_err(|error| {
+                        error.context(format!(
+                            "features of node {}",
+                            ready.group.rows[place as usize]
+                        ))
+                    })?;
+                }
+                let degrees = degrees_of(all_degrees, &batch.sampled);
+                let found = Neighbourhood { sampled: &batch.sampled, x: &x, degrees };
+                each(batch.input_ids[0] as usize, &found)
+            })
+        });
+        fetcher.release(number);
+        let (reads, cache) = fetcher.take_counters();
+        self.counters.feature_reads += reads;
+        self.counters.rows += cache.distinct;
+        self.counters.rows_in_memory += cache.constant_hits + cache.dynamic_hits;
+        sampling.give_back(ready.group);
+        answered
+    }
+}
+
+fn degrees_of(degrees: Option<&[f32]>, sampled: &SampledBatch) -> Option<Vec<f32>> {
+    let degrees = degrees?;
+    Some(sampled.nodes.iter().map(|node| degrees[node as usize]).collect())
+}

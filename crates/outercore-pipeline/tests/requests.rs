@@ -1,0 +1,97 @@
+//! What a request gets is what a naive sampler in memory gives, whoever asks beside it.
+
+mod common;
+
+use std::sync::Mutex;
+
+use outercore_core::{Bytes, ErrorKind, Stream};
+use outercore_pipeline::{Degrees, RequestConfig, Requests};
+use outercore_store::dataset::DataSet;
+use outercore_testkit::{Csc, naive_sample};
+
+fn config(memory: Bytes) -> RequestConfig {
+    RequestConfig {
+        features: Some("nodes/node/x".into()),
+        fan_outs: vec![4, 3],
+        replace: false,
+        most_nodes: 8,
+        degrees: Degrees::None,
+        memory,
+        threads: 2,
+    }
+}
+
+/// Nodes, rows and degrees of each request.
+type Found = (Vec<u64>, Vec<f32>, Option<Vec<f32>>);
+
+fn answered(requests: &mut Requests, seed: u64, asked: &[Vec<u64>]) -> Vec<Found> {
+    let found = Mutex::new(vec![None; asked.len()]);
+    requests
+        .answer(seed, asked.to_vec(), &|place, found_here| {
+            let nodes = found_here.sampled.nodes.iter().collect();
+            let answer: Found = (nodes, found_here.x.to_vec(), found_here.degrees.clone());
+            assert!(found.lock().unwrap()[place].replace(answer).is_none());
+            Ok(())
+        })
+        .unwrap();
+    found.into_inner().unwrap().into_iter().map(Option::unwrap).collect()
+}
+
+#[test]
+fn requests_get_what_the_naive_sampler_gives_alone_or_together_within_any_budget() {
+    let directory = tempfile::tempdir().unwrap();
+    let graph = Csc::power_law(30_000, 200_000, 1);
+    common::write(directory.path(), &graph);
+    let asked: Vec<Vec<u64>> =
+        (0..40u64).map(|i| (0..i % 8 + 1).map(|k| i * 613 % 30_000 + k % 3).collect()).collect();
+    for memory in [Bytes::mib(4), Bytes::mib(64)] {
+        let dataset = DataSet::open(directory.path()).unwrap();
+        let mut requests = Requests::open(&dataset, &config(memory)).unwrap();
+        for seed in [0, 7] {
+            let together = answered(&mut requests, seed, &asked);
+            for (nodes, found) in asked.iter().zip(together) {
+                let stream = Stream::new(seed, 0);
+                let expected = naive_sample(&graph, stream, 0, nodes, &[Some(4), Some(3)], false);
+                let rows: Vec<f32> =
+                    expected.nodes.iter().flat_map(|&node| common::feature_row(node)).collect();
+                assert_eq!((&found.0, &found.1), (&expected.nodes, &rows));
+                let alone = answered(&mut requests, seed, std::slice::from_ref(nodes));
+                assert_eq!(alone, [found]);
+            }
+        }
+        let counters = requests.counters();
+        assert!(counters.rows_in_memory > 0 && counters.rows >= counters.rows_in_memory);
+    }
+}
+
+#[test]
+fn degrees_are_those_of_the_whole_graph_with_loops_or_without() {
+    let directory = tempfile::tempdir().unwrap();
+    // 0 -> 0, 1 -> 0, 2 -> 0, 2 -> 1, 2 -> 2.
+    let graph = Csc::from_edges(3, &[(0, 0), (1, 0), (2, 0), (2, 1), (2, 2)]);
+    common::write(directory.path(), &graph);
+    let dataset = DataSet::open(directory.path()).unwrap();
+    for (degrees, expected) in
+        [(Degrees::WithLoops, vec![3.0, 1.0, 1.0]), (Degrees::WithoutLoops, vec![2.0, 1.0, 0.0])]
+    {
+        let wanted = RequestConfig { degrees, fan_outs: vec![], ..config(Bytes::mib(4)) };
+        let mut requests = Requests::open(&dataset, &wanted).unwrap();
+        let found = answered(&mut requests, 0, &[vec![0, 1, 2]]);
+        assert_eq!(found[0].2, Some(expected));
+    }
+}
+
+#[test]
+fn a_node_out_of_range_and_an_error_of_the_caller_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    common::write(directory.path(), &Csc::path(10));
+    let dataset = DataSet::open(directory.path()).unwrap();
+    let mut requests = Requests::open(&dataset, &config(Bytes::mib(4))).unwrap();
+    let error = requests.answer(0, vec![vec![10]], &|_, _| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let refused =
+        requests.answer(0, vec![vec![1]], &|_, _| Err(outercore_core::Error::invalid("no")));
+    assert_eq!(refused.unwrap_err().to_string(), "no");
+    // Afterwards it answers as before.
+    assert_eq!(answered(&mut requests, 0, &[vec![1]]).len(), 1);
+}

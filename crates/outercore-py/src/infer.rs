@@ -1,0 +1,53 @@
+//! Exported models, to compare with the networks that they came from.
+
+use std::path::PathBuf;
+
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use outercore_core::Error;
+use outercore_infer::{Model as Native, Subgraph};
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+
+/// An exported model, opened.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct Model {
+    model: Native,
+}
+
+#[pymethods]
+impl Model {
+    #[new]
+    fn new(py: Python<'_>, directory: PathBuf) -> PyResult<Self> {
+        py.detach(|| Native::open(&directory)).map(|model| Self { model }).map_err(to_python)
+    }
+
+    /// The logits of a sampled subgraph's seeds, row-major.
+    ///
+    /// `edges` are local sources by destination, and how many each destination has.
+    #[pyo3(signature = (nodes, nodes_per_hop, edges_per_hop, edges, x, degrees))]
+    fn forward<'py>(
+        &self,
+        py: Python<'py>,
+        nodes: PyReadonlyArray1<'_, u64>,
+        nodes_per_hop: Vec<u64>,
+        edges_per_hop: Vec<u64>,
+        edges: (PyReadonlyArray1<'_, u32>, PyReadonlyArray1<'_, u32>),
+        x: PyReadonlyArray2<'_, f32>,
+        degrees: Option<PyReadonlyArray1<'_, f32>>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let contiguous = |_| to_python(Error::invalid("expected arrays in C order"));
+        let degrees = degrees.as_ref().map(|degrees| degrees.as_slice()).transpose();
+        let subgraph = Subgraph {
+            nodes: nodes.as_slice().map_err(contiguous)?,
+            nodes_per_hop: &nodes_per_hop,
+            edges_per_hop: &edges_per_hop,
+            sources: edges.0.as_slice().map_err(contiguous)?,
+            picked: edges.1.as_slice().map_err(contiguous)?,
+            degrees: degrees.map_err(contiguous)?,
+        };
+        let x = x.as_slice().map_err(contiguous)?;
+        let logits = py.detach(|| self.model.forward(&subgraph, x)).map_err(to_python)?;
+        Ok(PyArray1::from_vec(py, logits))
+    }
+}

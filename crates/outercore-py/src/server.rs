@@ -1,0 +1,76 @@
+//! A server of predictions within this process.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use outercore_core::{Error, Result};
+use outercore_server::{Server as Native, ServerConfig};
+use outercore_store::dataset::DataSet;
+use pyo3::prelude::*;
+
+use crate::dataset::parse;
+use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::process::OfProcess;
+
+/// A server of this process; `outercore.server.Server` is its public face.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct Server {
+    /// `None` once stopped.
+    server: OfProcess<Mutex<Option<Native>>>,
+}
+
+#[pymethods]
+impl Server {
+    /// `config` is JSON.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        data_set: PathBuf,
+        model: PathBuf,
+        name: &str,
+        config: &str,
+    ) -> PyResult<Self> {
+        py.detach(|| {
+            let config: ServerConfig = parse("server", config)?;
+            let data_set = DataSet::open(data_set)?;
+            let server = Native::start(&data_set, &model, name, &config)?;
+            Ok(Self { server: OfProcess::new(Mutex::new(Some(server))) })
+        })
+        .map_err(to_python)
+    }
+
+    /// Where it listens, as `HOST:PORT`.
+    fn address(&self) -> PyResult<String> {
+        self.with(|server| server.address().to_string()).map_err(to_python)
+    }
+
+    /// How the budget is divided, as JSON.
+    fn plan(&self) -> PyResult<String> {
+        self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)
+    }
+
+    /// Whether it has ended by itself.
+    fn has_ended(&self) -> PyResult<bool> {
+        self.with(Native::has_ended).map_err(to_python)
+    }
+
+    /// Answers what waits, and ends; a second time it does nothing.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+            server.map_or(Ok(()), Native::close)
+        })
+        .map_err(to_python)
+    }
+}
+
+impl Server {
+    fn with<T>(&self, ask: impl FnOnce(&Native) -> T) -> Result<T> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = server
+            .as_ref()
+            .ok_or_else(|| Error::invalid("the server is stopped").hint("start another one"))?;
+        Ok(ask(server))
+    }
+}

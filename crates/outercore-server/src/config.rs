@@ -1,0 +1,63 @@
+//! What an operator can say about serving.
+
+use std::net::IpAddr;
+
+use outercore_core::{Bytes, Error, Result};
+use serde::Deserialize;
+
+/// Everything that decides where the server listens and what it takes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address to listen on; loopback alone, until there are tokens and TLS.
+    pub host: IpAddr,
+    /// Port; 0 lets the system choose.
+    pub port: u16,
+    /// Budget for everything kept in memory.
+    pub memory: Bytes,
+    /// Threads that sample and compute; 0 means one per core.
+    pub threads: usize,
+    /// Requests that may wait; more are refused.
+    pub queue: usize,
+    /// Most nodes of a request.
+    pub most_nodes: u64,
+    /// How long a request may take, waiting included, unless it says less.
+    pub deadline_ms: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            host: IpAddr::from([127, 0, 0, 1]),
+            port: 8100,
+            memory: Bytes::gib(1),
+            threads: 0,
+            queue: 256,
+            most_nodes: 256,
+            deadline_ms: 1000,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the field and what is accepted.
+    pub fn validate(&self) -> Result<()> {
+        if !self.host.is_loopback() {
+            return Err(Error::invalid(format!("host: {} is no loopback address", self.host))
+                .hint("serve on 127.0.0.1, and put a proxy with TLS and tokens before it"));
+        }
+        for (name, value) in [
+            ("queue", self.queue as u64),
+            ("most_nodes", self.most_nodes),
+            ("deadline_ms", self.deadline_ms),
+        ] {
+            if value == 0 {
+                return Err(Error::invalid(format!("{name}: expected at least 1, found 0")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,19 @@
+//! Predictions next to the data: requests come in over HTTP, neighbourhoods are sampled, features
+//! gathered and models computed in the process that has the data set open; results alone leave it.
+//!
+//! Layer 6. The protocol is the Open Inference Protocol, version 2 (`node_ids` in, `prediction` and
+//! `probability` out). Requests that wait are answered together: what one of them gets depends on
+//! its nodes and its seed alone.
+//!
+//! **Source** GLIST 3 (the store computes) and 4.1 (the requests of table 3).
+#![forbid(unsafe_code)]
+
+mod config;
+mod http;
+mod predictor;
+mod protocol;
+mod refusal;
+mod server;
+
+pub use config::ServerConfig;
+pub use server::{Server, Stop};

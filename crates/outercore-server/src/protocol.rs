@@ -1,0 +1,273 @@
+//! Open Inference Protocol 2: what requests and answers look like.
+
+use outercore_core::NodeId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::predictor::Prediction;
+use crate::refusal::Refusal;
+
+/// The input of a request.
+const NODE_IDS: &str = "node_ids";
+
+/// Types of input that hold ids.
+const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
+
+/// An inference request.
+#[derive(Debug, Deserialize)]
+pub struct InferRequest {
+    /// Repeated in the answer.
+    pub id: Option<String>,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+    #[serde(default)]
+    inputs: Vec<Input>,
+    #[serde(default)]
+    outputs: Vec<WantedOutput>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Input {
+    name: String,
+    datatype: String,
+    shape: Vec<i64>,
+    data: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct WantedOutput {
+    name: String,
+}
+
+/// A request after it was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Nodes, in the order of the answer.
+    pub nodes: Vec<NodeId>,
+    /// Seed of the sampler.
+    pub seed: u64,
+    /// How long the answer may take; the server's own limit where absent.
+    pub deadline_ms: Option<u64>,
+    /// Outputs wanted; all where empty.
+    pub outputs: Vec<String>,
+}
+
+impl InferRequest {
+    /// What is asked.
+    ///
+    /// # Errors
+    /// A sentence for the client: an input that is missing, unknown or of another type or shape, a
+    /// node out of range, too many of them, a parameter that is none.
+    pub fn question(
+        &self,
+        num_nodes: u64,
+        most_nodes: u64,
+        outputs: &[&str],
+    ) -> Result<Question, Refusal> {
+        let [input] = &self.inputs[..] else {
+            return Err(Refusal::wrong(format!(
+                "inputs: expected one, `{NODE_IDS}`, found {}",
+                self.inputs.len()
+            )));
+        };
+        if input.name != NODE_IDS {
+            return Err(Refusal::wrong(format!("input `{}`: expected `{NODE_IDS}`", input.name)));
+        }
+        if !ID_TYPES.contains(&input.datatype.as_str()) {
+            return Err(Refusal::wrong(format!(
+                "{NODE_IDS}: datatype {}, expected INT64",
+                input.datatype
+            )));
+        }
+        let nodes = input.ids(num_nodes)?;
+        if nodes.is_empty() || nodes.len() as u64 > most_nodes {
+            return Err(Refusal::wrong(format!(
+                "{NODE_IDS}: {} nodes, expected 1 to {most_nodes}",
+                nodes.len()
+            )));
+        }
+        for wanted in &self.outputs {
+            if !outputs.contains(&wanted.name.as_str()) {
+                return Err(Refusal::wrong(format!(
+                    "output `{}`: expected one of {}",
+                    wanted.name,
+                    outputs.join(", ")
+                )));
+            }
+        }
+        let mut question = Question {
+            nodes,
+            seed: 0,
+            deadline_ms: None,
+            outputs: self.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
+        };
+        for (name, value) in &self.parameters {
+            let number = || {
+                value.as_u64().ok_or_else(|| {
+                    Refusal::wrong(format!("{name}: {value}, expected a whole number from 0"))
+                })
+            };
+            match name.as_str() {
+                "seed" => question.seed = number()?,
+                "deadline_ms" => question.deadline_ms = Some(number()?),
+                _ => {
+                    return Err(Refusal::wrong(format!(
+                        "parameter `{name}`: expected seed or deadline_ms"
+                    )));
+                }
+            }
+        }
+        Ok(question)
+    }
+}
+
+impl Input {
+    fn ids(&self, num_nodes: u64) -> Result<Vec<NodeId>, Refusal> {
+        let mut ids = Vec::new();
+        flatten(&self.data, num_nodes, &mut ids)?;
+        let said = self
+            .shape
+            .iter()
+            .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
+        if self.shape.is_empty() || said != Some(ids.len() as i64) {
+            return Err(Refusal::wrong(format!(
+                "{NODE_IDS}: shape {:?} for {} values",
+                self.shape,
+                ids.len()
+            )));
+        }
+        Ok(ids)
+    }
+}
+
+/// Tensors may be written flat, or as lists in lists.
+fn flatten(data: &Value, num_nodes: u64, ids: &mut Vec<NodeId>) -> Result<(), Refusal> {
+    if let Value::Array(items) = data {
+        return items.iter().try_for_each(|item| flatten(item, num_nodes, ids));
+    }
+    let id = data.as_u64().filter(|&id| id < num_nodes).ok_or_else(|| {
+        Refusal::wrong(format!("{NODE_IDS}: {data}, expected a node from 0 to {}", num_nodes - 1))
+    })?;
+    ids.push(id);
+    Ok(())
+}
+
+/// A tensor of an answer.
+#[derive(Debug, Serialize)]
+pub struct Output {
+    name: &'static str,
+    datatype: &'static str,
+    shape: Vec<usize>,
+    data: Values,
+}
+
+/// Values as JSON numbers.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Values {
+    /// Whole numbers.
+    Whole(Vec<i64>),
+    /// Single precision.
+    Single(Vec<f32>),
+}
+
+impl Output {
+    /// Whole numbers.
+    pub fn whole(name: &'static str, shape: Vec<usize>, data: Vec<i64>) -> Self {
+        Self { name, datatype: "INT64", shape, data: Values::Whole(data) }
+    }
+
+    /// Single precision.
+    pub fn single(name: &'static str, shape: Vec<usize>, data: Vec<f32>) -> Self {
+        Self { name, datatype: "FP32", shape, data: Values::Single(data) }
+    }
+}
+
+/// The answer to a request.
+pub fn answer(
+    model: &str,
+    version: &str,
+    request: &InferRequest,
+    question: &Question,
+    prediction: Prediction,
+) -> Value {
+    let outputs: Vec<Output> = prediction
+        .outputs
+        .into_iter()
+        .filter(|output| {
+            question.outputs.is_empty() || question.outputs.iter().any(|name| name == output.name)
+        })
+        .collect();
+    let mut answer = json!({
+        "model_name": model,
+        "model_version": version,
+        "parameters": {"seed": question.seed},
+        "outputs": outputs,
+    });
+    if let Some(id) = &request.id {
+        answer["id"] = json!(id);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUTS: [&str; 2] = ["prediction", "probability"];
+
+    fn asked(body: &Value) -> Result<Question, Refusal> {
+        let request: InferRequest = serde_json::from_value(body.clone()).unwrap();
+        request.question(10, 4, &OUTPUTS)
+    }
+
+    fn nodes(shape: Value, data: Value) -> Value {
+        json!({"inputs": [
+            {"name": "node_ids", "datatype": "INT64", "shape": shape, "data": data}
+        ]})
+    }
+
+    #[test]
+    fn nodes_come_flat_or_in_lists_with_seed_and_deadline() {
+        for (shape, data) in [
+            (json!([2]), json!([7, 9])),
+            (json!([2, 1]), json!([[7], [9]])),
+            (json!([1, 2]), json!([7, 9])),
+        ] {
+            let mut body = nodes(shape, data);
+            body["parameters"] = json!({"seed": 5, "deadline_ms": 20});
+            body["outputs"] = json!([{"name": "prediction"}]);
+            let expected = Question {
+                nodes: vec![7, 9],
+                seed: 5,
+                deadline_ms: Some(20),
+                outputs: vec!["prediction".into()],
+            };
+            assert_eq!(asked(&body), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let text = |body: Value| format!("{:?}", asked(&body).unwrap_err());
+        let with = |key: &str, value: Value| {
+            let mut body = nodes(json!([1]), json!([1]));
+            body[key] = value;
+            text(body)
+        };
+        assert!(text(json!({})).contains("expected one, `node_ids`, found 0"));
+        assert!(text(nodes(json!([3]), json!([1, 2]))).contains("shape [3] for 2 values"));
+        assert!(text(nodes(json!([-2]), json!([1, 2]))).contains("shape [-2] for 2 values"));
+        assert!(text(nodes(json!([1]), json!([10]))).contains("10, expected a node from 0 to 9"));
+        assert!(text(nodes(json!([1]), json!([-1]))).contains("-1, expected a node"));
+        assert!(text(nodes(json!([1]), json!([1.5]))).contains("1.5, expected a node"));
+        assert!(text(nodes(json!([1]), json!(["a"]))).contains("\"a\\\", expected a node"));
+        assert!(text(nodes(json!([0]), json!([]))).contains("0 nodes, expected 1 to 4"));
+        assert!(
+            text(nodes(json!([5]), json!([1, 2, 3, 4, 5]))).contains("5 nodes, expected 1 to 4")
+        );
+        assert!(with("parameters", json!({"sed": 1})).contains("parameter `sed`"));
+        assert!(with("parameters", json!({"seed": -1})).contains("seed: -1, expected"));
+        assert!(with("outputs", json!([{"name": "x"}])).contains("output `x`: expected one of"));
+    }
+}

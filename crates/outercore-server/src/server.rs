@@ -1,0 +1,208 @@
+//! A server from the opened data set to the last answer.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::keys;
+use outercore_infer::{Manifest, Model};
+use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
+use outercore_store::dataset::DataSet;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+use crate::config::ServerConfig;
+use crate::http::{Shared, router};
+use crate::predictor::{Predictor, Queue};
+
+/// Threads that read and write connections; the others compute.
+const CONNECTION_THREADS: usize = 1;
+
+/// How long connections have to end after the last answer.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What a model calls the array with the role of features.
+const FEATURES: &str = "x";
+
+/// Digits of a version.
+const VERSION_DIGITS: usize = 12;
+
+/// Ends a server from any thread.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<Notify>);
+
+impl Stop {
+    /// No new requests are taken; those that wait are answered.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// A server that answers until it is stopped.
+pub struct Server {
+    address: SocketAddr,
+    plan: MemoryPlan,
+    stop: Stop,
+    connections: JoinHandle<Result<()>>,
+    predictor: Predictor,
+}
+
+impl Server {
+    /// Opens the data set and the exported model in `model`, and begins to listen.
+    ///
+    /// `name` is what the model is called in paths.
+    ///
+    /// # Errors
+    /// `Invalid` for a configuration out of range or a model that does not fit the data set;
+    /// `Budget` with the least that would do; `Io` where the port is taken.
+    pub fn start(
+        dataset: &DataSet,
+        model: &Path,
+        name: &str,
+        config: &ServerConfig,
+    ) -> Result<Self> {
+        config.validate()?;
+        let model = Arc::new(Model::open(model)?);
+        let manifest = model.manifest();
+        let wanted = RequestConfig {
+            features: Some(features_of(dataset, manifest, model.features())?),
+            fan_outs: manifest.input.fanout.clone(),
+            replace: manifest.input.replace,
+            most_nodes: config.most_nodes,
+            degrees: match (model.needs_degrees(), model.counts_loops()) {
+                (false, _) => Degrees::None,
+                (true, true) => Degrees::WithLoops,
+                (true, false) => Degrees::WithoutLoops,
+            },
+            memory: config.memory,
+            threads: config.threads,
+        };
+        let requests = Requests::open(dataset, &wanted)?;
+        let plan = requests.plan().clone();
+        let (task, outputs) = (manifest.task.kind, model.outputs());
+        let version = version_of(model.version());
+        let (predictor, queue) = Predictor::start(requests, model, config.queue)?;
+        let shared = |queue: Queue| Shared {
+            name: name.to_owned(),
+            version,
+            outputs,
+            task,
+            num_nodes: dataset.num_nodes(),
+            most_nodes: config.most_nodes,
+            deadline: Duration::from_millis(config.deadline_ms),
+            queue,
+            stopping: AtomicBool::new(false),
+        };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(CONNECTION_THREADS)
+            .thread_name("outercore-http")
+            .enable_all()
+            .build()?;
+        let wanted = SocketAddr::new(config.host, config.port);
+        let listener = runtime
+            .block_on(TcpListener::bind(wanted))
+            .map_err(Error::from)
+            .with_context(|| format!("cannot listen on {wanted}"))
+            .map_err(|error| error.hint("choose another port by --port, or 0 for any"))?;
+        let address = listener.local_addr()?;
+        let stop = Stop::default();
+        let (shared, stopped) = (Arc::new(shared(queue)), stop.clone());
+        let connections = std::thread::Builder::new()
+            .name("outercore-listen".into())
+            .spawn(move || listen(&runtime, listener, shared, &stopped))?;
+        Ok(Self { address, plan, stop, connections, predictor })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How the budget is divided.
+    pub fn plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.connections.is_finished()
+    }
+
+    /// Stops taking requests, answers those that wait, and ends.
+    ///
+    /// # Errors
+    /// The error by which it ended before.
+    pub fn close(self) -> Result<()> {
+        self.stop.stop();
+        let ended = self
+            .connections
+            .join()
+            .map_err(|_| Error::internal("the listening thread panicked"))?;
+        self.predictor.join()?;
+        ended
+    }
+}
+
+/// The key of the array that the model reads.
+///
+/// # Errors
+/// `NotFound`; `Invalid` for another number of columns.
+fn features_of(dataset: &DataSet, manifest: &Manifest, columns: usize) -> Result<String> {
+    let name = &manifest.input.features;
+    let role = dataset.manifest().roles.features.clone().filter(|_| name == FEATURES);
+    let key = role.unwrap_or_else(|| keys::node_array(name));
+    let array = dataset.array(&key).context("the features of the model")?;
+    if array.row_elements() != columns as u64 {
+        return Err(Error::invalid(format!(
+            "array `{key}`: {} columns, the model was trained on {columns}",
+            array.row_elements()
+        ))
+        .hint("serve the data set that the model was trained on"));
+    }
+    Ok(key)
+}
+
+/// The first digits of a digest: enough to tell two models apart.
+fn version_of(digest: &str) -> String {
+    let digits = digest.rsplit(':').next().unwrap_or(digest);
+    digits.chars().take(VERSION_DIGITS).collect()
+}
+
+fn listen(
+    runtime: &Runtime,
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    stop: &Stop,
+) -> Result<()> {
+    let stopping = Arc::clone(&shared);
+    let notified = Arc::clone(&stop.0);
+    let (drained, mut draining) = tokio::sync::oneshot::channel::<()>();
+    runtime.block_on(async {
+        let served = axum::serve(listener, router(shared)).with_graceful_shutdown(async move {
+            notified.notified().await;
+            stopping.stopping.store(true, Ordering::Relaxed);
+            drop(drained);
+        });
+        let mut served = std::pin::pin!(served.into_future());
+        tokio::select! {
+            ended = &mut served => ended.map_err(Error::from),
+            _ = &mut draining => {
+                // Connections that nobody closes do not keep the process.
+                match tokio::time::timeout(DRAIN, served).await {
+                    Ok(ended) => ended.map_err(Error::from),
+                    Err(_) => Ok(()),
+                }
+            }
+        }
+    })
+}

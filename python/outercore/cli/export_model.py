@@ -1,0 +1,40 @@
+"""`outercore export-model`: write a trained model as data, for a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+
+
+def export_model(
+    run: Annotated[
+        Path,
+        typer.Argument(help="Run of `outercore train`, or the `model` in it.", show_default=False),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to write; `serving` in the run by default.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that was exported before.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Write a run's best model as data: a manifest and weights, read without PyTorch.
+
+    Prints the directory.
+
+    **Example**
+
+        outercore export-model runs/first --out models/papers
+    """
+    from outercore import train as training
+
+    directory = training.export_model(run, out, overwrite=overwrite)
+    if json:
+        console.json_data({"model": str(directory)})
+        return
+    console.data(str(directory))

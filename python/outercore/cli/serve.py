@@ -1,0 +1,69 @@
+"""`outercore serve`: predictions over HTTP, next to the data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outercore.cli import console, options
+from outercore.cli.signals import stop_on_signals
+from outercore.server import Server, ServerConfig
+from outercore.sizes import format_size, parse_size
+
+_LOOK_S = 0.5
+"""Seconds between two looks at whether the server is still there."""
+
+
+def serve(
+    data_set: options.DataSet,
+    model: Annotated[
+        Path,
+        typer.Option(help="Run of `outercore train`; its name is the model's.", show_default=False),
+    ],
+    memory: options.Memory = "1GiB",
+    threads: options.Workers = None,
+    host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 picks a free one.")] = 8100,
+    queue: Annotated[int, typer.Option(help="Requests that may wait; more get status 429.")] = 256,
+    most_nodes: Annotated[int, typer.Option(help="Most nodes of a request.")] = 256,
+    deadline_ms: Annotated[
+        int, typer.Option(help="Longest time for a request, waiting included.")
+    ] = 1000,
+    json: options.Json = False,
+) -> None:
+    """Answer requests for predictions: sample, gather and compute where the data is.
+
+    Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, once all that waits
+    is answered.
+
+    **Example**
+
+        outercore serve papers --model runs/first --memory 2GiB
+
+        curl -s localhost:8100/v2/models/first/infer -d '{"inputs":[{"name":"node_ids",
+        "datatype":"INT64","shape":[2],"data":[7,9]}]}'
+    """
+    config = ServerConfig(
+        host=host,
+        port=port,
+        memory=memory,
+        threads=threads or 0,
+        queue=queue,
+        most_nodes=most_nodes,
+        deadline_ms=deadline_ms,
+    )
+    with stop_on_signals() as stop, Server(data_set, model, config) as server:
+        if json:
+            console.json_line({"url": server.url, "model": server.name, "process": os.getpid()})
+        else:
+            console.line(
+                f"ready on {server.url}: model `{server.name}`, within "
+                f"{format_size(parse_size(memory))}"
+            )
+        while not stop.wait(_LOOK_S) and not server.ended:
+            pass
+    if not json:
+        console.note("stopped: everything that waited is answered")

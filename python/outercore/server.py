@@ -1,0 +1,121 @@
+"""Predictions over HTTP, next to the data."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outercore import _core
+from outercore.errors import NotFoundError
+from outercore.sizes import parse_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """Where a server listens, and what it takes."""
+
+    host: str = "127.0.0.1"
+    """A loopback address."""
+    port: int = 8100
+    """0 picks a free one."""
+    memory: str | int = "1GiB"
+    threads: int = 0
+    """Threads that sample and compute; 0 means one per core."""
+    queue: int = 256
+    """Requests that may wait; more are refused with status 429."""
+    most_nodes: int = 256
+    """Most nodes of a request."""
+    deadline_ms: int = 1000
+    """Milliseconds that a request may take, waiting included, unless it asks for fewer."""
+
+    def native(self) -> str:
+        """As the core reads it."""
+        return json.dumps({**self.__dict__, "memory": parse_size(self.memory)})
+
+
+class Server:
+    """Serves a trained model within this process until it is stopped; a context manager.
+
+    Requests follow the Open Inference Protocol 2: `POST /v2/models/NAME/infer` with the input
+    `node_ids`.
+
+    Source: GLIST 3 and table 3.
+    """
+
+    def __init__(
+        self,
+        data_set: str | os.PathLike[str],
+        run: str | os.PathLike[str],
+        config: ServerConfig | None = None,
+    ) -> None:
+        """Load the model, keep what the budget has room for, and listen.
+
+        Args:
+            data_set: what the model was trained on, or another one with the same features.
+            run: run directory of `outercore train`, whose name is the model's, or the directory of
+                an exported model. A run that was not exported yet is exported first, which needs
+                PyTorch.
+            config: see `ServerConfig`.
+
+        Raises:
+            NotFoundError: the run has no model.
+            InvalidError: the model does not fit the data set; a host that is no loopback address.
+            BudgetError: the budget is too small; the message says what would do.
+            DeviceError: the port is taken.
+        """
+        self.name, model = model_of(Path(run))
+        chosen = config or ServerConfig()
+        self._core = _core.Server(os.fspath(data_set), os.fspath(model), self.name, chosen.native())
+
+    @property
+    def url(self) -> str:
+        """Where it answers, such as `http://127.0.0.1:8100`."""
+        return f"http://{self._core.address()}"
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """How the budget is divided, in bytes."""
+        plan: dict[str, Any] = json.loads(self._core.plan())
+        return plan
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself, which `stop` explains."""
+        return self._core.has_ended()
+
+    def stop(self) -> None:
+        """Take no new requests, answer those that wait, and free everything."""
+        self._core.stop()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def model_of(run: Path) -> tuple[str, Path]:
+    """What a model is called, and where it is as data; exports it where that is not done yet.
+
+    Raises:
+        NotFoundError: there is none.
+        UnsupportedError: it has to be exported, and PyTorch is not installed.
+    """
+    trained, exported = run / "model" / "model.json", run / "serving" / "model.json"
+    if trained.exists():
+        newest = trained.with_suffix(".safetensors").stat().st_mtime_ns
+        if not exported.exists() or exported.stat().st_mtime_ns < newest:
+            # Imported here: PyTorch comes with it.
+            from outercore import train as training
+
+            training.export_model(run, overwrite=True)
+    if exported.exists():
+        return run.resolve().name, exported.parent
+    if (run / "model.json").exists():
+        return run.resolve().name, run
+    raise NotFoundError(
+        f"model `{run}`: no `model.json` there\nhint: give a finished run of `outercore train`"
+    )
