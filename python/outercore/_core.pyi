@@ -170,8 +170,7 @@ class Model:
     def forward(
         self,
         nodes: NDArray[np.uint64],
-        nodes_per_hop: list[int],
-        edges_per_hop: list[int],
+        hops: tuple[list[int], list[int]],
         edges: tuple[NDArray[np.uint32], NDArray[np.uint32]],
         x: NDArray[np.float32],
         degrees: NDArray[np.float32] | None,

@@ -24,14 +24,14 @@ impl Model {
 
     /// The logits of a sampled subgraph's seeds, row-major.
     ///
-    /// `edges` are local sources by destination, and how many each destination has.
-    #[pyo3(signature = (nodes, nodes_per_hop, edges_per_hop, edges, x, degrees))]
+    /// `hops` are the nodes and the edges of each; `edges` are local sources by destination, and how
+    /// many each destination has.
+    #[pyo3(signature = (nodes, hops, edges, x, degrees))]
     fn forward<'py>(
         &self,
         py: Python<'py>,
         nodes: PyReadonlyArray1<'_, u64>,
-        nodes_per_hop: Vec<u64>,
-        edges_per_hop: Vec<u64>,
+        hops: (Vec<u64>, Vec<u64>),
         edges: (PyReadonlyArray1<'_, u32>, PyReadonlyArray1<'_, u32>),
         x: PyReadonlyArray2<'_, f32>,
         degrees: Option<PyReadonlyArray1<'_, f32>>,
@@ -40,8 +40,8 @@ impl Model {
         let degrees = degrees.as_ref().map(|degrees| degrees.as_slice()).transpose();
         let subgraph = Subgraph {
             nodes: nodes.as_slice().map_err(contiguous)?,
-            nodes_per_hop: &nodes_per_hop,
-            edges_per_hop: &edges_per_hop,
+            nodes_per_hop: &hops.0,
+            edges_per_hop: &hops.1,
             sources: edges.0.as_slice().map_err(contiguous)?,
             picked: edges.1.as_slice().map_err(contiguous)?,
             degrees: degrees.map_err(contiguous)?,

@@ -72,8 +72,7 @@ def by_core(exported: Path, model: Network | Perceptron, asked: Example) -> NDAr
     row, col = (batch.row, batch.col) if hops else (batch.row[:0], batch.col[:0])
     logits = _core.Model(str(exported)).forward(
         batch.n_id[:rows].astype(np.uint64),
-        nodes,
-        edges,
+        (nodes, edges),
         (row.astype(np.uint32), np.bincount(col, minlength=targets).astype(np.uint32)),
         np.ascontiguousarray(asked.x[:rows]),
         np.ascontiguousarray(asked.degrees[:rows]),
