@@ -4,8 +4,8 @@
 
 Generates a graph with planted communities, trains a network that sees the features alone and
 GraphSAGE, which sees the graph too, serves the second within the same budget and asks it for
-predictions. Prints what that took. Everything goes through the public command line. What is there
-already is reused; what was interrupted goes on where it stopped.
+predictions. Prints time, reads and memory. Everything goes through the public command line.
+Finished steps are reused; interrupted ones resume.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -121,7 +120,8 @@ def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
 def ask(scale: Scale, graph: Path, run: Path, nodes: list[int]) -> None:
     """Serve a trained model and ask it about nodes, as any client of the protocol would."""
     memory = f"{scale.memory_mib}MiB"
-    words = ["serve", str(graph), "--model", str(run), "--memory", memory, "--port", "0", "--json"]
+    words = ["serve", str(graph), "--model", str(run), "--memory", memory]
+    words += ["--most-nodes", str(scale.batch_size), "--port", "0", "--json"]
     print(f"\n$ outercore {' '.join(words)}", flush=True)
     with subprocess.Popen([OUTERCORE, *words], stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -144,7 +144,7 @@ def ask(scale: Scale, graph: Path, run: Path, nodes: list[int]) -> None:
                 print(f"node {node}: class {predicted}, probability {chance:.2f}")
             print(f"answered in {took * 1000:.1f} ms, within {memory}")
         finally:
-            server.send_signal(signal.SIGINT)
+            server.terminate()
 
 
 def outercore(*arguments: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ class Server:
         self.name, model = model_of(Path(run))
         chosen = config or ServerConfig()
         self._core = _core.Server(os.fspath(data_set), os.fspath(model), self.name, chosen.native())
+        # A forked child has none of the threads that `stop` waits for.
+        self._process = os.getpid()
 
     @property
     def url(self) -> str:
@@ -83,12 +86,20 @@ class Server:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself, which `stop` explains."""
+        """Whether it has ended; where it did so by itself, `stop` raises why."""
         return self._core.has_ended()
 
+    def take_failures(self) -> list[str]:
+        """What went wrong since the last call; clients are told only that something did."""
+        return self._core.take_failures()
+
     def stop(self) -> None:
-        """Take no new requests, answer those that wait, and free everything."""
-        self._core.stop()
+        """Take no new requests, answer those that wait, and free everything.
+
+        Does nothing in a process forked from the server's.
+        """
+        if self._process == os.getpid():
+            self._core.stop()
 
     def __enter__(self) -> Server:
         return self
@@ -105,13 +116,11 @@ def model_of(run: Path) -> tuple[str, Path]:
         UnsupportedError: it has to be exported, and PyTorch is not installed.
     """
     trained, exported = run / "model" / "model.json", run / "serving" / "model.json"
-    if trained.exists():
-        newest = trained.with_suffix(".safetensors").stat().st_mtime_ns
-        if not exported.exists() or exported.stat().st_mtime_ns < newest:
-            # Imported here: PyTorch comes with it.
-            from outercore import train as training
+    if trained.exists() and not is_of(exported.parent, trained.parent):
+        # Imported here: PyTorch comes with it.
+        from outercore import train as training
 
-            training.export_model(run, overwrite=True)
+        training.export_model(run, overwrite=True)
     if exported.exists():
         return run.resolve().name, exported.parent
     if (run / "model.json").exists():
@@ -119,3 +128,20 @@ def model_of(run: Path) -> tuple[str, Path]:
     raise NotFoundError(
         f"model `{run}`: no `model.json` there\nhint: give a finished run of `outercore train`"
     )
+
+
+def is_of(exported: Path, trained: Path) -> bool:
+    """Whether an exported model is that of these trained weights; false where one is missing."""
+    try:
+        with (exported / "model.safetensors").open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        weights = (trained / "model.safetensors").read_bytes()
+        found: str = header["__metadata__"]["trained"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return (exported / "model.json").exists() and found == digest_of(weights)
+
+
+def digest_of(weights: bytes) -> str:
+    """The digest of trained weights, which the export keeps."""
+    return f"sha256:{hashlib.sha256(weights).hexdigest()}"

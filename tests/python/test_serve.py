@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,9 @@ import outercore as oc
 from outercore import _native
 from outercore.errors import BudgetError, DeviceError, InvalidError, NotFoundError
 from outercore.loader import NeighborLoader
-from outercore.server import Server, ServerConfig
+from outercore.server import Server, ServerConfig, model_of
+from outercore.sources.graph import ImportOptions, import_graph
+from outercore.sources.inputs import Inputs, open_inputs
 from outercore.train import (
     ModelConfig,
     OptimiserConfig,
@@ -33,6 +36,7 @@ from outercore.train import (
 from outercore.train.degrees import in_degrees
 from outercore.train.saved import load_model
 
+CONFIG = ServerConfig(port=0, memory="64MiB", deadline_ms=60_000)
 KINDS = ["sage", "gcn", "gin", "gat", "mlp"]
 
 
@@ -60,7 +64,7 @@ def runs(graph: oc.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 @pytest.fixture(scope="module")
 def server(graph: oc.Graph, runs: dict[str, Path]) -> Iterator[Server]:
-    with Server(graph.root, runs["sage"], ServerConfig(port=0, memory="64MiB")) as running:
+    with Server(graph.root, runs["sage"], CONFIG) as running:
         yield running
 
 
@@ -68,7 +72,7 @@ def ask(server: Server, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and content of an answer; a body that is not bytes is sent as JSON."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     try:
-        with urlopen(Request(server.url + path, data), timeout=30) as answer:
+        with urlopen(Request(server.url + path, data), timeout=90) as answer:
             content = answer.read()
             return answer.status, json.loads(content) if content else None
     except HTTPError as error:
@@ -100,7 +104,7 @@ def test_answers_are_those_of_the_trained_network(
 ) -> None:
     saved = load_model(runs[kind] / "model")
     nodes = [7, 9, 7, 499]
-    with Server(graph.root, runs[kind], ServerConfig(port=0, memory="64MiB")) as running:
+    with Server(graph.root, runs[kind], CONFIG) as running:
         for seed in (0, 5):
             found = outputs(infer(running, nodes, seed=seed))
             loader = NeighborLoader(
@@ -161,11 +165,11 @@ def test_the_model_and_the_server_describe_themselves(server: Server) -> None:
         ("/v3", None, 404, "no such path"),
         ("/v2/models/sage/infer", b"{", 400, "no inference request"),
         ("/v2/models/sage/infer", question([]), 400, "0 nodes, expected 1 to 256"),
-        ("/v2/models/sage/infer", question([500]), 400, "expected a node from 0 to 499"),
+        ("/v2/models/sage/infer", question([500]), 400, "expected a node below 500"),
         ("/v2/models/sage/infer", question([0] * 257), 400, "257 nodes"),
         ("/v2/models/sage/infer", question([0], fanout=3), 400, "parameter `fanout`"),
         ("/v2/models/sage/infer", question([0], deadline_ms=0), 504, "the deadline passed"),
-        ("/v2/models/sage/infer", b" " * (2 << 20), 413, "longer than 1048576 bytes"),
+        ("/v2/models/sage/infer", b" " * 73729, 413, "longer than 73728 bytes"),
     ],
 )
 def test_a_wrong_request_is_told_why(
@@ -224,11 +228,58 @@ def test_the_command_serves_without_torch_until_a_signal(
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    ready = json.loads(process.stdout.readline())
-    assert ready["model"] == "sage"
-    with urlopen(ready["url"] + "/v2/health/ready", timeout=30) as answer:
-        assert answer.status == 200
-    process.send_signal(number)
-    _, told = process.communicate(timeout=30)
-    assert (process.returncode, told) == (0, "")
+    try:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert ready["model"] == "sage"
+        body = json.dumps(question([3])).encode()
+        with urlopen(ready["url"] + "/v2/models/sage/infer", body, timeout=30) as answer:
+            assert json.load(answer)["model_name"] == "sage"
+        process.send_signal(number)
+        _, told = process.communicate(timeout=30)
+        assert (process.returncode, told) == (0, "")
+    finally:
+        process.kill()
+
+
+def test_an_answer_that_fails_tells_the_client_less_than_the_operator(
+    runs: dict[str, Path], graph: oc.Graph, tmp_path: Path
+) -> None:
+    features = np.zeros((500, 12), np.float32)
+    features[3, 0] = np.nan
+    edges = np.stack([np.arange(499), np.arange(1, 500)])
+    np.save(tmp_path / "edges.npy", edges)
+    np.save(tmp_path / "x.npy", features)
+    inputs = Inputs(edges=(str(tmp_path / "edges.npy"),), features=str(tmp_path / "x.npy"))
+    options = ImportOptions.parse(allow_nan=True)
+    import_graph(open_inputs(inputs), tmp_path / "graph", options)
+    with Server(tmp_path / "graph", runs["sage"], CONFIG) as running:
+        status, answer = ask(running, "/v2/models/sage/infer", question([3]))
+        assert status == 500
+        assert "the server failed to answer" in answer["error"]
+        (told,) = running.take_failures()
+        assert "not finite" in told
+        # Others are answered as before.
+        assert ask(running, "/v2/models/sage/infer", question([100]))[0] == 200
+
+
+def test_a_page_under_another_name_is_refused(server: Server) -> None:
+    request = Request(server.url + "/v2", headers={"Host": "evil.example"})
+    with pytest.raises(HTTPError) as refused:
+        urlopen(request, timeout=30)
+    assert refused.value.code == 403
+
+
+def test_a_model_is_exported_again_where_it_was_trained_again(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs["mlp"], run)
+    _, model = model_of(run)
+    before = (model / "model.safetensors").read_bytes()
+    assert model_of(run) == ("run", model)
+    shutil.rmtree(run / "model")
+    other = runs["sage"] / "model"
+    shutil.copytree(other, run / "model")
+    assert model_of(run) == ("run", model)
+    assert (model / "model.safetensors").read_bytes() != before

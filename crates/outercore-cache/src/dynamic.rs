@@ -147,6 +147,16 @@ impl DynamicPart {
         self.pending.push_back(Pending { group, rows: rows.to_vec(), next });
     }
 
+    /// Takes back the last announced group, which is not admitted and never will be.
+    ///
+    /// Only under [`Policy::Lru`], which keeps no uses of groups to come.
+    pub fn withdraw(&mut self) {
+        debug_assert!(self.policy == Policy::Lru, "the window policy has noted its rows");
+        if self.pending.pop_back().is_some() {
+            self.announced -= 1;
+        }
+    }
+
     /// Decides the slots of the next announced group and pins them.
     ///
     /// # Errors

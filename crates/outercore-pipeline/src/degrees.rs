@@ -13,7 +13,7 @@ const CHUNK: u64 = 64 << 10;
 ///
 /// **Shapes** one value a node.
 ///
-/// **Cost** one sequential read of the offsets, and one of the sources where self-loops count.
+/// **Cost** one sequential read of the offsets, and one of the sources where self-loops do not count.
 ///
 /// # Errors
 /// Failed reads; offsets that contradict each other.

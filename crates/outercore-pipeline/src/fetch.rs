@@ -140,6 +140,12 @@ impl Fetcher {
         Ok(Ok(Ready { group, slots }))
     }
 
+    /// Takes back a group that was announced last and found no room; see
+    /// [`DynamicPart::withdraw`].
+    pub fn withdraw(&mut self) {
+        self.dynamic.withdraw();
+    }
+
     /// The group has been consumed.
     pub fn release(&mut self, group: u64) {
         self.dynamic.release(group);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outercore_cache::Policy;
-use outercore_core::{Bytes, Error, NodeId, ReadCounters, Result, Stream};
+use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream};
 use outercore_io::{Engine, EngineConfig};
 use outercore_sample::{SampledBatch, Seeds, sample_group_on};
 use outercore_store::dataset::DataSet;
@@ -14,10 +14,13 @@ use crate::MemoryPlan;
 use crate::config::LoaderConfig;
 use crate::degrees::in_degrees;
 use crate::fetch::Fetcher;
-use crate::group::{Group, Part};
+use crate::group::{Group, GroupBatch, Part};
 use crate::loader::max_rows;
 use crate::prepare::{Prepared, prepare};
 use crate::sampling::{Input, Sampling};
+
+/// Read buffers of the pass that counts degrees.
+const DEGREE_STAGING: Bytes = Bytes::mib(1);
 
 /// What has to be known of nodes besides their features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,10 +45,12 @@ pub struct RequestConfig {
     pub replace: bool,
     /// Most nodes that one request may ask for.
     pub most_nodes: u64,
-    /// What is delivered of degrees.
+    /// Which in-degrees to deliver.
     pub degrees: Degrees,
-    /// Budget for everything kept in memory.
+    /// Budget for topology, rows and what answers are made from.
     pub memory: Bytes,
+    /// Part of it that the caller uses itself.
+    pub reserved: Bytes,
     /// Threads; 0 means one per core.
     pub threads: usize,
 }
@@ -83,6 +88,7 @@ pub struct Requests {
     fetcher: Option<Fetcher>,
     plan: MemoryPlan,
     degrees: Option<Vec<f32>>,
+    most_nodes: u64,
     width: usize,
     next_group: u64,
     counters: RequestCounters,
@@ -98,7 +104,15 @@ impl Requests {
     /// `Budget` with the least that would do; `NotFound` for the features; failed reads.
     pub fn open(dataset: &DataSet, config: &RequestConfig) -> Result<Self> {
         let nodes = dataset.num_nodes();
-        let degree_bytes = if config.degrees == Degrees::None { 0 } else { 4 * nodes };
+        let degrees = match config.degrees {
+            Degrees::None => None,
+            wanted => {
+                let reading = EngineConfig { staging: DEGREE_STAGING, ..EngineConfig::default() };
+                let mut engine = Engine::open(reading)?;
+                Some(in_degrees(dataset, &mut engine, wanted == Degrees::WithLoops)?)
+            }
+        };
+        let degree_bytes = degrees.as_ref().map_or(0, |degrees| 4 * degrees.len() as u64);
         let loader = LoaderConfig {
             fan_outs: config.fan_outs.clone(),
             replace: config.replace,
@@ -108,7 +122,7 @@ impl Requests {
             edge_ids: false,
             features: config.features.clone(),
             memory: config.memory,
-            reserved: Bytes(degree_bytes),
+            reserved: Bytes(degree_bytes + config.reserved.0),
             threads: config.threads,
             policy: Policy::Lru,
             ..LoaderConfig::default()
@@ -124,14 +138,8 @@ impl Requests {
             }
             _ => None,
         };
-        let degrees = match config.degrees {
-            Degrees::None => None,
-            wanted => {
-                let mut engine = Engine::open(EngineConfig::default())?;
-                Some(in_degrees(dataset, &mut engine, wanted == Degrees::WithLoops)?)
-            }
-        };
         Ok(Self {
+            most_nodes: config.most_nodes,
             sampling,
             fetcher,
             plan,
@@ -152,9 +160,9 @@ impl Requests {
         self.width
     }
 
-    /// Nodes that requests are best answered together for: as many as the plan has room for.
+    /// Most nodes of requests that are answered together: as many as the plan has room for.
     pub fn window(&self) -> u64 {
-        u64::from(self.plan.split.group)
+        u64::from(self.plan.split.group) * self.most_nodes
     }
 
     /// Counters since the start.
@@ -219,41 +227,42 @@ impl Requests {
             return answered;
         };
         let number = group.number;
+        // The plan has room for two batches of most nodes, which smaller ones share.
+        let room = self.plan.delivered_rows(self.width).0;
         let announced = fetcher.announce(group);
-        let fetched = match fetcher.fetch(announced) {
-            Ok(Ok(ready)) => Ok(ready),
-            Ok(Err(_)) => Err(Error::new(
-                outercore_core::ErrorKind::Budget,
-                "the rows of one request do not fit the budget",
-            )
-            .hint("ask for fewer nodes at a time, or raise --memory")),
-            Err(error) => Err(error),
-        };
-        let ready = match fetched {
-            Ok(ready) => ready,
+        let ready = match fetcher.fetch(announced) {
+            Ok(Ok(ready)) => ready,
+            Ok(Err(_)) => {
+                // What the cache holds stays.
+                fetcher.withdraw();
+                let text = "the rows of one request do not fit the budget";
+                return Err(Error::new(ErrorKind::Budget, text)
+                    .hint("ask for fewer nodes at a time, or raise --memory"));
+            }
             Err(error) => {
                 fetcher.reset();
                 return Err(error);
             }
         };
         let arena = fetcher.arena();
-        let answered = sampling.pool.install(|| {
-            ready.group.batches.par_iter().try_for_each(|batch| {
-                let mut x = vec![0.0; batch.row_index.len() * arena.width()];
-                let rows = x.chunks_exact_mut(arena.width()).zip(&batch.row_index);
-                for (row, &place) in rows {
-                    arena.load(ready.slots[place as usize], row).map_err(|error| {
-                        error.context(format!(
-                            "features of node {}",
-                            ready.group.rows[place as usize]
-                        ))
-                    })?;
-                }
-                let degrees = degrees_of(all_degrees, &batch.sampled);
-                let found = Neighbourhood { sampled: &batch.sampled, x: &x, degrees };
-                each(batch.input_ids[0] as usize, &found)
-            })
-        });
+        let answer_one = |batch: &GroupBatch| {
+            let mut x = vec![0.0; batch.row_index.len() * arena.width()];
+            for (row, &place) in x.chunks_exact_mut(arena.width()).zip(&batch.row_index) {
+                arena.load(ready.slots[place as usize], row).with_context(|| {
+                    format!("features of node {}", ready.group.rows[place as usize])
+                })?;
+            }
+            let degrees = degrees_of(all_degrees, &batch.sampled);
+            let found = Neighbourhood { sampled: &batch.sampled, x: &x, degrees };
+            each(batch.input_ids[0] as usize, &found)
+        };
+        let mut rest = &ready.group.batches[..];
+        let mut answered = Ok(());
+        while answered.is_ok() && !rest.is_empty() {
+            let (now, later) = rest.split_at(fitting(rest, arena.width(), room));
+            rest = later;
+            answered = sampling.pool.install(|| now.par_iter().try_for_each(answer_one));
+        }
         fetcher.release(number);
         let (reads, cache) = fetcher.take_counters();
         self.counters.feature_reads += reads;
@@ -262,6 +271,16 @@ impl Requests {
         sampling.give_back(ready.group);
         answered
     }
+}
+
+/// How many of `batches` may have their rows in memory at once; the first one always.
+fn fitting(batches: &[GroupBatch], width: usize, room: u64) -> usize {
+    let mut bytes = 0;
+    let fits = batches.iter().take_while(|batch| {
+        bytes += (batch.row_index.len() * width * size_of::<f32>()) as u64;
+        bytes <= room
+    });
+    fits.count().max(1)
 }
 
 fn degrees_of(degrees: Option<&[f32]>, sampled: &SampledBatch) -> Option<Vec<f32>> {

@@ -17,6 +17,7 @@ fn config(memory: Bytes) -> RequestConfig {
         most_nodes: 8,
         degrees: Degrees::None,
         memory,
+        reserved: Bytes(0),
         threads: 2,
     }
 }

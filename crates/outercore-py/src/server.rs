@@ -50,9 +50,14 @@ impl Server {
         self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)
     }
 
-    /// Whether it has ended by itself.
-    fn has_ended(&self) -> PyResult<bool> {
-        self.with(Native::has_ended).map_err(to_python)
+    /// What went wrong since the last call.
+    fn take_failures(&self) -> Vec<String> {
+        self.with(Native::take_failures).unwrap_or_default()
+    }
+
+    /// Whether it has ended, by itself or by `stop`.
+    fn has_ended(&self) -> bool {
+        self.with(Native::has_ended).unwrap_or(true)
     }
 
     /// Answers what waits, and ends; a second time it does nothing.

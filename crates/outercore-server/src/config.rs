@@ -5,6 +5,11 @@ use std::net::IpAddr;
 use outercore_core::{Bytes, Error, Result};
 use serde::Deserialize;
 
+const MOST_QUEUE: u64 = 1 << 16;
+const MOST_NODES: u64 = 1 << 20;
+/// A day.
+const MOST_DEADLINE_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// Everything that decides where the server listens and what it takes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -13,7 +18,8 @@ pub struct ServerConfig {
     pub host: IpAddr,
     /// Port; 0 lets the system choose.
     pub port: u16,
-    /// Budget for everything kept in memory.
+    /// Budget for topology, features and weights. The network's states while an answer is computed,
+    /// and up to 16 bodies, come on top.
     pub memory: Bytes,
     /// Threads that sample and compute; 0 means one per core.
     pub threads: usize,
@@ -49,13 +55,13 @@ impl ServerConfig {
             return Err(Error::invalid(format!("host: {} is no loopback address", self.host))
                 .hint("serve on 127.0.0.1, and put a proxy with TLS and tokens before it"));
         }
-        for (name, value) in [
-            ("queue", self.queue as u64),
-            ("most_nodes", self.most_nodes),
-            ("deadline_ms", self.deadline_ms),
+        for (name, value, most) in [
+            ("queue", self.queue as u64, MOST_QUEUE),
+            ("most_nodes", self.most_nodes, MOST_NODES),
+            ("deadline_ms", self.deadline_ms, MOST_DEADLINE_MS),
         ] {
-            if value == 0 {
-                return Err(Error::invalid(format!("{name}: expected at least 1, found 0")));
+            if value == 0 || value > most {
+                return Err(Error::invalid(format!("{name}: expected 1 to {most}, found {value}")));
             }
         }
         Ok(())

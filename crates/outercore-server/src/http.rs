@@ -1,24 +1,32 @@
 //! Routes of the Open Inference Protocol 2.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::HOST;
+use axum::http::uri::Authority;
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use outercore_infer::TaskKind;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::predictor::{PREDICTION, PROBABILITY, Queue};
 use crate::protocol::{self, InferRequest};
 use crate::refusal::Refusal;
 
-/// Longest body; a request of 256 ids has a few kilobytes.
-const MOST_BODY: usize = 1 << 20;
+/// Longest body without its ids.
+const MOST_BODY: usize = 64 << 10;
+
+/// Bytes of an id in a body, with room for lists and blanks.
+const ID_BYTES: u64 = 32;
 
 /// How long a body may take to come in.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -29,9 +37,9 @@ pub struct Shared {
     pub name: String,
     /// Its version: a digest of what it is made of.
     pub version: String,
-    /// Columns of the outputs, and whether there are probabilities.
+    /// Columns of the outputs.
     pub outputs: usize,
-    /// Of classes the prediction has one column.
+    /// What the model predicts; for classes the prediction has one column.
     pub task: TaskKind,
     /// Nodes of the graph.
     pub num_nodes: u64,
@@ -41,6 +49,8 @@ pub struct Shared {
     pub deadline: Duration,
     /// Where questions go.
     pub queue: Queue,
+    /// Bodies that are read at once.
+    pub bodies: Semaphore,
     /// Whether the server is going away.
     pub stopping: AtomicBool,
 }
@@ -51,6 +61,10 @@ impl Shared {
             TaskKind::Classes | TaskKind::Labels => &[PREDICTION, PROBABILITY],
             _ => &[PREDICTION],
         }
+    }
+
+    fn most_body(&self) -> usize {
+        MOST_BODY + (ID_BYTES * self.most_nodes) as usize
     }
 
     /// Errors: there is no such model, or version of it.
@@ -91,7 +105,7 @@ impl Shared {
     }
 }
 
-/// Who answers what.
+/// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v2", get(server))
@@ -104,6 +118,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
         .fallback(async || Refusal::unknown("no such path; see `/v2`"))
+        .layer(from_fn(require_loopback))
         .with_state(shared)
 }
 
@@ -123,7 +138,7 @@ async fn server() -> Json<Value> {
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> StatusCode {
-    if shared.stopping.load(Ordering::Relaxed) {
+    if shared.stopping.load(Ordering::Relaxed) || shared.queue.is_closed() {
         return StatusCode::SERVICE_UNAVAILABLE;
     }
     StatusCode::OK
@@ -152,21 +167,43 @@ async fn infer(
 ) -> Result<Response, Refusal> {
     let began = Instant::now();
     shared.require(&named.model, named.version.as_deref())?;
-    let body = tokio::time::timeout(BODY_TIME, to_bytes(body, MOST_BODY))
-        .await
-        .map_err(|_| Refusal::body(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"))?
-        .map_err(|_| {
-            Refusal::body(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body is cut off, or longer than {MOST_BODY} bytes"),
-            )
+    let (id, question) = {
+        let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
+        let most = shared.most_body();
+        let body = tokio::time::timeout(BODY_TIME, to_bytes(body, most))
+            .await
+            .map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"))?
+            .map_err(|_| {
+                let text = format!("the body is cut off, or longer than {most} bytes");
+                Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+            })?;
+        let request: InferRequest = serde_json::from_slice(&body).map_err(|error| {
+            Refusal::wrong(format!("the body is no inference request: {error}"))
         })?;
-    let request: InferRequest = serde_json::from_slice(&body)
-        .map_err(|error| Refusal::wrong(format!("the body is no inference request: {error}")))?;
-    let question = request.question(shared.num_nodes, shared.most_nodes, shared.outputs())?;
+        let question = request.question(shared.num_nodes, shared.most_nodes, shared.outputs())?;
+        (request.id, question)
+    };
     let limit = question.deadline_ms.map_or(shared.deadline, Duration::from_millis);
     let until = began + limit.min(shared.deadline);
-    let prediction = shared.queue.ask(question.clone(), until).await?;
-    let answer = protocol::answer(&shared.name, &shared.version, &request, &question, prediction);
+    let (seed, wanted) = (question.seed, question.outputs.clone());
+    let prediction = shared.queue.ask(question, until).await?;
+    let model = (shared.name.as_str(), shared.version.as_str());
+    let answer = protocol::answer(model, id.as_deref(), (seed, &wanted), prediction);
     Ok(Json(answer).into_response())
+}
+
+/// Refuses pages that reach the server under a name of their own (DNS rebinding).
+async fn require_loopback(request: Request, next: Next) -> Response {
+    let is_local = request.headers().get(HOST).is_none_or(|host| {
+        let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+        authority.is_some_and(|authority| {
+            let name = authority.host().trim_matches(['[', ']']);
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        })
+    });
+    if is_local {
+        return next.run(request).await;
+    }
+    let text = "host: expected localhost or a loopback address";
+    Refusal::new(StatusCode::FORBIDDEN, text).into_response()
 }

@@ -16,4 +16,4 @@ mod refusal;
 mod server;
 
 pub use config::ServerConfig;
-pub use server::{Server, Stop};
+pub use server::Server;

@@ -15,8 +15,11 @@ use crate::refusal::Refusal;
 
 /// Names of the outputs.
 pub const PREDICTION: &str = "prediction";
-/// Of classes and labels alone.
+/// Output for classes and labels only.
 pub const PROBABILITY: &str = "probability";
+
+/// Errors that are kept for the operator until they are taken.
+const MOST_FAILURES: usize = 16;
 
 /// What a model says of the nodes of a request.
 #[derive(Debug)]
@@ -51,15 +54,40 @@ impl Queue {
         })?;
         match tokio::time::timeout_at(until.into(), answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Refusal::stopping()),
+            // The thread let go of the question: it panicked.
+            Ok(Err(_)) => Err(Refusal::failed()),
             Err(_) => Err(Refusal::late()),
         }
+    }
+
+    /// Whether nobody takes questions any more.
+    pub fn is_closed(&self) -> bool {
+        self.jobs.is_closed()
+    }
+}
+
+/// What went wrong, for the operator; the newest errors, some at most.
+#[derive(Clone, Default)]
+pub struct Failures(Arc<Mutex<Vec<String>>>);
+
+impl Failures {
+    fn note(&self, error: &Error) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MOST_FAILURES {
+            told.push(error.to_string());
+        }
+    }
+
+    /// Takes those that were noted since the last call.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// The thread, which ends when the last [`Queue`] is gone.
 pub struct Predictor {
     thread: JoinHandle<()>,
+    failures: Failures,
 }
 
 impl Predictor {
@@ -69,10 +97,22 @@ impl Predictor {
     /// The system has no thread.
     pub fn start(requests: Requests, model: Arc<Model>, queue: usize) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
+        let failures = Failures::default();
+        let work = Work { requests, model, failures: failures.clone() };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
-            .spawn(move || Work { requests, model }.run(waiting))?;
-        Ok((Self { thread }, Queue { jobs }))
+            .spawn(move || work.run(waiting))?;
+        Ok((Self { thread, failures }, Queue { jobs }))
+    }
+
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// What went wrong so far.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// Waits until all that was asked is answered.
@@ -87,18 +127,20 @@ impl Predictor {
 struct Work {
     requests: Requests,
     model: Arc<Model>,
+    failures: Failures,
 }
 
 impl Work {
     fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
         let most = self.requests.window() as usize;
         while let Some(first) = waiting.blocking_recv() {
-            // What came while the last window was answered is the next one: under load windows
-            // grow, and nobody waits for them without.
+            // Windows grow under load; without load no request waits for one.
+            let mut nodes = first.question.nodes.len();
             let mut window = vec![first];
-            while window.len() < most
+            while nodes < most
                 && let Ok(next) = waiting.try_recv()
             {
+                nodes += next.question.nodes.len();
                 window.push(next);
             }
             self.answer(window);
@@ -122,7 +164,12 @@ impl Work {
         }
     }
 
-    fn answer_together(&mut self, seed: u64, jobs: Vec<Job>) {
+    fn answer_together(&mut self, seed: u64, mut jobs: Vec<Job>) {
+        // Some clients may have gone while others were answered.
+        jobs.retain(|job| !job.reply.is_closed());
+        if jobs.is_empty() {
+            return;
+        }
         let nodes = jobs.iter().map(|job| job.question.nodes.clone()).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
@@ -137,7 +184,7 @@ impl Work {
         for (job, answer) in jobs.into_iter().zip(answers) {
             match answer {
                 // The client may have gone meanwhile.
-                Some(answer) => drop(job.reply.send(answer.map_err(Refusal::from))),
+                Some(answer) => drop(job.reply.send(answer.map_err(|error| self.refuse(&error)))),
                 None => left.push(job),
             }
         }
@@ -145,13 +192,20 @@ impl Work {
         if left.len() == 1
             && let Some(job) = left.pop()
         {
-            drop(job.reply.send(Err(Refusal::from(error))));
+            drop(job.reply.send(Err(self.refuse(&error))));
             return;
         }
         // One of several failed: each on its own, so that the others do not pay for it.
         for job in left {
             self.answer_together(seed, vec![job]);
         }
+    }
+}
+
+impl Work {
+    fn refuse(&self, error: &Error) -> Refusal {
+        self.failures.note(error);
+        Refusal::of(error)
     }
 }
 
@@ -167,13 +221,20 @@ fn predict(model: &Model, found: &Neighbourhood<'_>) -> Result<Prediction> {
         degrees: found.degrees.as_deref(),
     };
     let logits = model.forward(&subgraph, found.x)?;
-    if logits.iter().any(|logit| !logit.is_finite()) {
-        // JSON has no NaN.
-        return Err(Error::invalid("the model's outputs are not finite, as are some features")
-            .hint("replace NaN in the features, and train again"));
-    }
     let seeds = sampled.num_seeds;
-    let outputs = match model.read_out(&logits) {
+    let answer = model.read_out(&logits);
+    let numbers = match &answer {
+        Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {
+            probabilities
+        }
+        Answer::Values { values } => values,
+    };
+    if numbers.iter().any(|number| !number.is_finite()) {
+        // JSON has no NaN.
+        return Err(Error::invalid("the model's outputs for these nodes are not finite")
+            .hint("look for NaN in the features of the nodes and of their neighbours"));
+    }
+    let outputs = match answer {
         Answer::Classes { classes, probabilities } => vec![
             Output::whole(PREDICTION, vec![seeds], classes.into_iter().map(i64::from).collect()),
             Output::single(PROBABILITY, vec![seeds, model.outputs()], probabilities),
@@ -191,4 +252,53 @@ fn predict(model: &Model, found: &Neighbourhood<'_>) -> Result<Prediction> {
         }
     };
     Ok(Prediction { outputs })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_at_once_and_an_unanswered_question_is_late() {
+        let (jobs, waiting) = mpsc::channel(1);
+        let queue = Queue { jobs };
+        let question = Question { nodes: vec![0], seed: 0, deadline_ms: None, outputs: vec![] };
+        let ask = || queue.ask(question.clone(), Instant::now() + Duration::from_millis(5));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            assert_eq!(ask().await.unwrap_err(), Refusal::late());
+            assert_eq!(ask().await.unwrap_err(), Refusal::overloaded());
+            assert!(!queue.is_closed());
+            drop(waiting);
+            assert_eq!(ask().await.unwrap_err(), Refusal::stopping());
+            assert!(queue.is_closed());
+        });
+    }
+
+    #[test]
+    fn a_question_whose_thread_is_gone_failed() {
+        let (jobs, mut waiting) = mpsc::channel(1);
+        let queue = Queue { jobs };
+        let question = Question { nodes: vec![0], seed: 0, deadline_ms: None, outputs: vec![] };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let asked = queue.ask(question, Instant::now() + Duration::from_secs(60));
+        let answered = runtime.block_on(async {
+            let gone = async { drop(waiting.recv().await) };
+            futures_join(asked, gone).await
+        });
+        assert_eq!(answered.unwrap_err(), Refusal::failed());
+    }
+
+    async fn futures_join<A>(asked: impl Future<Output = A>, gone: impl Future<Output = ()>) -> A {
+        let mut asked = std::pin::pin!(asked);
+        let mut gone = std::pin::pin!(gone);
+        tokio::select! {
+            biased;
+            answer = &mut asked => return answer,
+            () = &mut gone => {}
+        }
+        asked.await
+    }
 }

@@ -10,6 +10,9 @@ use crate::refusal::Refusal;
 /// The input of a request.
 const NODE_IDS: &str = "node_ids";
 
+/// Characters of what a client wrote that an answer repeats.
+const MOST_ECHOED: usize = 80;
+
 /// Types of input that hold ids.
 const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
 
@@ -57,7 +60,7 @@ impl InferRequest {
     ///
     /// # Errors
     /// A sentence for the client: an input that is missing, unknown or of another type or shape, a
-    /// node out of range, too many of them, a parameter that is none.
+    /// node out of range, too many of them, an unknown parameter.
     pub fn question(
         &self,
         num_nodes: u64,
@@ -71,12 +74,15 @@ impl InferRequest {
             )));
         };
         if input.name != NODE_IDS {
-            return Err(Refusal::wrong(format!("input `{}`: expected `{NODE_IDS}`", input.name)));
+            return Err(Refusal::wrong(format!(
+                "input `{}`: expected `{NODE_IDS}`",
+                cut(&input.name)
+            )));
         }
         if !ID_TYPES.contains(&input.datatype.as_str()) {
             return Err(Refusal::wrong(format!(
                 "{NODE_IDS}: datatype {}, expected INT64",
-                input.datatype
+                cut(&input.datatype)
             )));
         }
         let nodes = input.ids(num_nodes)?;
@@ -86,11 +92,18 @@ impl InferRequest {
                 nodes.len()
             )));
         }
+        if self.outputs.len() > outputs.len() {
+            return Err(Refusal::wrong(format!(
+                "outputs: {}, expected {} at most",
+                self.outputs.len(),
+                outputs.len()
+            )));
+        }
         for wanted in &self.outputs {
             if !outputs.contains(&wanted.name.as_str()) {
                 return Err(Refusal::wrong(format!(
                     "output `{}`: expected one of {}",
-                    wanted.name,
+                    cut(&wanted.name),
                     outputs.join(", ")
                 )));
             }
@@ -104,7 +117,8 @@ impl InferRequest {
         for (name, value) in &self.parameters {
             let number = || {
                 value.as_u64().ok_or_else(|| {
-                    Refusal::wrong(format!("{name}: {value}, expected a whole number from 0"))
+                    let found = cut(&value.to_string());
+                    Refusal::wrong(format!("{name}: {found}, expected a whole number from 0"))
                 })
             };
             match name.as_str() {
@@ -112,7 +126,8 @@ impl InferRequest {
                 "deadline_ms" => question.deadline_ms = Some(number()?),
                 _ => {
                     return Err(Refusal::wrong(format!(
-                        "parameter `{name}`: expected seed or deadline_ms"
+                        "parameter `{}`: expected seed or deadline_ms",
+                        cut(name)
                     )));
                 }
             }
@@ -131,13 +146,18 @@ impl Input {
             .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
         if self.shape.is_empty() || said != Some(ids.len() as i64) {
             return Err(Refusal::wrong(format!(
-                "{NODE_IDS}: shape {:?} for {} values",
-                self.shape,
+                "{NODE_IDS}: shape {} for {} values",
+                cut(&format!("{:?}", self.shape)),
                 ids.len()
             )));
         }
         Ok(ids)
     }
+}
+
+/// The beginning of what a client wrote.
+fn cut(text: &str) -> String {
+    text.chars().take(MOST_ECHOED).collect()
 }
 
 /// Tensors may be written flat, or as lists in lists.
@@ -146,7 +166,8 @@ fn flatten(data: &Value, num_nodes: u64, ids: &mut Vec<NodeId>) -> Result<(), Re
         return items.iter().try_for_each(|item| flatten(item, num_nodes, ids));
     }
     let id = data.as_u64().filter(|&id| id < num_nodes).ok_or_else(|| {
-        Refusal::wrong(format!("{NODE_IDS}: {data}, expected a node from 0 to {}", num_nodes - 1))
+        let found = cut(&data.to_string());
+        Refusal::wrong(format!("{NODE_IDS}: {found}, expected a node below {num_nodes}"))
     })?;
     ids.push(id);
     Ok(())
@@ -183,28 +204,25 @@ impl Output {
     }
 }
 
-/// The answer to a request.
+/// The answer to a request: whose it is, the request's own id, what it asked for.
 pub fn answer(
-    model: &str,
-    version: &str,
-    request: &InferRequest,
-    question: &Question,
+    (model, version): (&str, &str),
+    id: Option<&str>,
+    (seed, wanted): (u64, &[String]),
     prediction: Prediction,
 ) -> Value {
     let outputs: Vec<Output> = prediction
         .outputs
         .into_iter()
-        .filter(|output| {
-            question.outputs.is_empty() || question.outputs.iter().any(|name| name == output.name)
-        })
+        .filter(|output| wanted.is_empty() || wanted.iter().any(|name| name == output.name))
         .collect();
     let mut answer = json!({
         "model_name": model,
         "model_version": version,
-        "parameters": {"seed": question.seed},
+        "parameters": {"seed": seed},
         "outputs": outputs,
     });
-    if let Some(id) = &request.id {
+    if let Some(id) = id {
         answer["id"] = json!(id);
     }
     answer
@@ -258,7 +276,7 @@ mod tests {
         assert!(text(json!({})).contains("expected one, `node_ids`, found 0"));
         assert!(text(nodes(json!([3]), json!([1, 2]))).contains("shape [3] for 2 values"));
         assert!(text(nodes(json!([-2]), json!([1, 2]))).contains("shape [-2] for 2 values"));
-        assert!(text(nodes(json!([1]), json!([10]))).contains("10, expected a node from 0 to 9"));
+        assert!(text(nodes(json!([1]), json!([10]))).contains("10, expected a node below 10"));
         assert!(text(nodes(json!([1]), json!([-1]))).contains("-1, expected a node"));
         assert!(text(nodes(json!([1]), json!([1.5]))).contains("1.5, expected a node"));
         assert!(text(nodes(json!([1]), json!(["a"]))).contains("\"a\\\", expected a node"));

@@ -17,47 +17,51 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Another status than those below.
+    pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
     /// The request is wrong.
     pub fn wrong(text: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, text: text.into() }
+        Self::new(StatusCode::BAD_REQUEST, text)
     }
 
     /// There is no such model or version.
     pub fn unknown(text: impl Into<String>) -> Self {
-        Self { status: StatusCode::NOT_FOUND, text: text.into() }
+        Self::new(StatusCode::NOT_FOUND, text)
     }
 
-    /// The body is longer than accepted, or came too slowly.
-    pub fn body(status: StatusCode, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
-    }
-
-    /// As many requests wait as may.
+    /// The queue is full.
     pub fn overloaded() -> Self {
-        let text = "too many requests are waiting; ask again later";
-        Self { status: StatusCode::TOO_MANY_REQUESTS, text: text.into() }
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting; ask again later")
     }
 
     /// The deadline passed.
     pub fn late() -> Self {
         let text = "the deadline passed before the request was answered";
-        Self { status: StatusCode::GATEWAY_TIMEOUT, text: text.into() }
+        Self::new(StatusCode::GATEWAY_TIMEOUT, text)
     }
 
     /// The server is going away.
     pub fn stopping() -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, text: "the server is stopping".into() }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
-}
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        let status = match error.kind() {
-            ErrorKind::Invalid | ErrorKind::Budget => StatusCode::BAD_REQUEST,
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self { status, text: error.to_string() }
+    /// The server failed; what failed is for its operator alone.
+    pub fn failed() -> Self {
+        let text = "the server failed to answer; it has told its operator why";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    }
+
+    /// What a client is told of an error of the server.
+    pub fn of(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Budget => Self::wrong(
+                "the neighbours of these nodes do not fit the server's memory; ask for fewer nodes",
+            ),
+            _ => Self::failed(),
+        }
     }
 }
 

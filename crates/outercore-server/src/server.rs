@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::keys;
 use outercore_infer::{Manifest, Model};
 use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::config::ServerConfig;
 use crate::http::{Shared, router};
@@ -23,31 +23,46 @@ use crate::predictor::{Predictor, Queue};
 /// Threads that read and write connections; the others compute.
 const CONNECTION_THREADS: usize = 1;
 
-/// How long connections have to end after the last answer.
+/// How long connections have to end after the last deadline.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What a model calls the array with the role of features.
+/// Name that stands for the array with the role of features.
 const FEATURES: &str = "x";
+
+/// Bodies that are read and understood at once; others wait.
+const BODIES: usize = 16;
+
+/// The weights of a model, beside its manifest.
+const WEIGHTS: &str = "model.safetensors";
 
 /// Digits of a version.
 const VERSION_DIGITS: usize = 12;
 
 /// Ends a server from any thread.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<Notify>);
+struct Stop(Arc<Notify>);
 
 impl Stop {
     /// No new requests are taken; those that wait are answered.
-    pub fn stop(&self) {
+    fn stop(&self) {
         self.0.notify_one();
     }
 }
 
-/// A server that answers until it is stopped.
+/// Stops the server when it is dropped.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A server that answers until it is stopped, or dropped.
 pub struct Server {
     address: SocketAddr,
     plan: MemoryPlan,
-    stop: Stop,
+    stop: StopOnDrop,
     connections: JoinHandle<Result<()>>,
     predictor: Predictor,
 }
@@ -67,6 +82,7 @@ impl Server {
         config: &ServerConfig,
     ) -> Result<Self> {
         config.validate()?;
+        let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let model = Arc::new(Model::open(model)?);
         let manifest = model.manifest();
         let wanted = RequestConfig {
@@ -80,6 +96,7 @@ impl Server {
                 (true, false) => Degrees::WithoutLoops,
             },
             memory: config.memory,
+            reserved: weights,
             threads: config.threads,
         };
         let requests = Requests::open(dataset, &wanted)?;
@@ -96,6 +113,7 @@ impl Server {
             most_nodes: config.most_nodes,
             deadline: Duration::from_millis(config.deadline_ms),
             queue,
+            bodies: Semaphore::new(BODIES),
             stopping: AtomicBool::new(false),
         };
         let runtime = Builder::new_multi_thread()
@@ -115,7 +133,7 @@ impl Server {
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, listener, shared, &stopped))?;
-        Ok(Self { address, plan, stop, connections, predictor })
+        Ok(Self { address, plan, stop: StopOnDrop(stop), connections, predictor })
     }
 
     /// Where it listens.
@@ -128,14 +146,14 @@ impl Server {
         &self.plan
     }
 
-    /// What ends it.
-    pub fn stopper(&self) -> Stop {
-        self.stop.clone()
+    /// What went wrong since the last call, for the operator; clients are told no more than that.
+    pub fn take_failures(&self) -> Vec<String> {
+        self.predictor.failures().take()
     }
 
     /// Whether it has ended by itself.
     pub fn has_ended(&self) -> bool {
-        self.connections.is_finished()
+        self.connections.is_finished() || self.predictor.has_ended()
     }
 
     /// Stops taking requests, answers those that wait, and ends.
@@ -143,7 +161,7 @@ impl Server {
     /// # Errors
     /// The error by which it ended before.
     pub fn close(self) -> Result<()> {
-        self.stop.stop();
+        self.stop.0.stop();
         let ended = self
             .connections
             .join()
@@ -184,6 +202,7 @@ fn listen(
     shared: Arc<Shared>,
     stop: &Stop,
 ) -> Result<()> {
+    let drain = shared.deadline + DRAIN;
     let stopping = Arc::clone(&shared);
     let notified = Arc::clone(&stop.0);
     let (drained, mut draining) = tokio::sync::oneshot::channel::<()>();
@@ -197,8 +216,8 @@ fn listen(
         tokio::select! {
             ended = &mut served => ended.map_err(Error::from),
             _ = &mut draining => {
-                // Connections that nobody closes do not keep the process.
-                match tokio::time::timeout(DRAIN, served).await {
+                // An idle connection must not keep the server alive.
+                match tokio::time::timeout(drain, served).await {
                     Ok(ended) => ended.map_err(Error::from),
                     Err(_) => Ok(()),
                 }

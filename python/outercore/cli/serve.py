@@ -26,11 +26,13 @@ def serve(
     memory: options.Memory = "1GiB",
     threads: options.Workers = None,
     host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 picks a free one.")] = 8100,
-    queue: Annotated[int, typer.Option(help="Requests that may wait; more get status 429.")] = 256,
-    most_nodes: Annotated[int, typer.Option(help="Most nodes of a request.")] = 256,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8100,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Requests that may wait; more get status 429.")
+    ] = 256,
+    most_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a request.")] = 256,
     deadline_ms: Annotated[
-        int, typer.Option(help="Longest time for a request, waiting included.")
+        int, typer.Option(min=1, help="Longest time for a request in ms, waiting included.")
     ] = 1000,
     json: options.Json = False,
 ) -> None:
@@ -64,6 +66,7 @@ def serve(
                 f"{format_size(parse_size(memory))}"
             )
         while not stop.wait(_LOOK_S) and not server.ended:
-            pass
+            for failure in server.take_failures():
+                console.note(f"a request failed: {failure}")
     if not json:
         console.note("stopped: everything that waited is answered")

@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from outercore.errors import InternalError, InvalidError, OutercoreError, UnsupportedError
+from outercore.errors import InternalError, InvalidError, UnsupportedError
+from outercore.server import digest_of
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import TrainConfig
 from outercore.train.export_check import require_agreement
@@ -59,7 +60,8 @@ def export_model(
     saved = load_model(directory)
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)
-    manifest, weights = _to_bytes(saved.model, saved.task, saved.config)
+    trained = digest_of((directory / _WEIGHTS).read_bytes())
+    manifest, weights = _to_bytes(saved.model, saved.task, saved.config, trained)
     storage = storage or Storage()
     with device_errors(f"model `{out}`"):
         storage.make_directory(out)
@@ -68,7 +70,7 @@ def export_model(
         replace_file(storage, out / _MANIFEST, manifest)
     try:
         require_agreement(out, saved.model, tuple(saved.config.sampling.fanout))
-    except OutercoreError:
+    except BaseException:
         (out / _MANIFEST).unlink(missing_ok=True)
         raise
     return out
@@ -94,14 +96,16 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         )
 
 
-def _to_bytes(model: Network | Perceptron, task: Task, config: TrainConfig) -> tuple[bytes, bytes]:
-    """Manifest and weights, each with the digest of the other."""
+def _to_bytes(
+    model: Network | Perceptron, task: Task, config: TrainConfig, trained: str
+) -> tuple[bytes, bytes]:
+    """Manifest and weights, each with the digest of the other, and of the trained weights."""
     described = _described(model, task, config)
     tensors = _tensors(model)
     bare = save(tensors)
     described["weights"] = _digest(bare[8 + int.from_bytes(bare[:8], "little") :])
     manifest = (json.dumps(described, indent=1, allow_nan=False) + "\n").encode()
-    return manifest, save(tensors, metadata={"manifest": _digest(manifest)})
+    return manifest, save(tensors, metadata={"manifest": _digest(manifest), "trained": trained})
 
 
 def _described(model: Network | Perceptron, task: Task, config: TrainConfig) -> dict[str, Any]:
