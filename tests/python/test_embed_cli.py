@@ -178,7 +178,7 @@ def test_embed_prints_its_record_as_json(facts: Path, outcome: Any) -> None:
     assert (code, err) == (0, "")
     record = json.loads(out)
     assert record["job"] == "embedding"
-    assert record["command"].startswith("outercore ")
+    assert record["command"].startswith("outercore")
     assert record == json.loads(Path("run/record.json").read_text())
 
 

@@ -100,7 +100,8 @@ def test_a_graph_with_hubs_is_trained_in_the_next_best_partitions(
     first = plan_session(oc.open(hubs), EmbedConfig.from_dict(groups(memory=str(ROOM)))).placement
     assert (first.partitions, first.slots) != (plan["partitions"], plan["slots"])
     [note] = observer.notes
-    assert f"{plan['partitions']} partitions instead of {first.partitions}" in note
+    changed = "partitions" if plan["partitions"] != first.partitions else "slots"
+    assert f"{plan[changed]} {changed} instead of {getattr(first, changed)}" in note
     assert note.endswith(": some buckets are larger than most")
     # What was chosen is written down, and gives the same where it is asked for.
     chosen = json.loads((tmp_path / "run/config.json").read_text())["config"]["budget"]

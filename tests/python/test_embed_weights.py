@@ -70,6 +70,7 @@ def as_triples(
     shutil.copytree(graph, path)
     (manifest,) = path.glob("*.json")
     saved = json.loads(manifest.read_text())
+    saved.pop("checksum")
     (path / "triples").mkdir()
     for key, values in (("triples/train", triples), ("triples/train.weight", weights)):
         header = npy_header(values.dtype.str, values.shape)

@@ -369,8 +369,8 @@ def places_of(file: Path) -> list[int]:
     """Bytes to flip: of an array's data, or of the manifest."""
     data = file.read_bytes()
     if file.suffix == ".json":
-        wanted = (b'"version"', b'"shape"', b'"count"', b'"checksum"', b'"xxh3:', b'"command"')
-        return [data.index(one) + len(one) + 2 for one in wanted]
+        wanted = (b'"version"', b'"shape"', b'"count"', b'"checksum"', b'"xxh3:', b'"undirected"')
+        return [data.index(one) + len(one) + 2 for one in wanted if one in data]
     return [4096 + place for place in spread(len(data) - 4096, ROUNDS or 1)]
 
 
