@@ -176,5 +176,6 @@ def test_lengths_that_are_rounded_are_told(tmp_path: Path, outcome: Any) -> None
     for step, told in ((2**51, False), (2**53 + 2, True)):
         root = tmp_path / f"path-{step}"
         naive.write(root, 3, np.array([0, 1]), np.array([1, 2]), weight=np.array([step, step]))
-        code, _, err = outcome("run", "sssp", root, "--source", "0", "--weights", "weight")
-        assert (code, "are rounded" in err) == (0, told)
+        for mode in ([], ["--json"]):
+            code, _, err = outcome("run", "sssp", root, "--source", 0, "--weights", "weight", *mode)
+            assert (code, "are rounded" in err) == (0, told)

@@ -254,7 +254,7 @@ def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -
     _, said = stopped.communicate(timeout=120)
     assert stopped.returncode == 130, said
     assert "a checkpoint is in" in said
-    assert "hint: go on: " in said
+    assert "hint: resume: " in said
     second = _iterations((directory / "checkpoint.json").read_text())
     assert second > first
 

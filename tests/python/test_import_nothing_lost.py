@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -240,3 +241,13 @@ def test_a_flipped_byte_in_any_array_is_found_by_name(graph: Path, outcome: Any)
         assert str(path.relative_to(graph).with_suffix("")) in out + err
         path.write_bytes(before)
     assert outcome("check", "graph")[0] == 0
+
+
+def test_files_of_edge_values_are_among_the_inputs(tmp_path: Path, outcome: Any) -> None:
+    edges, weights, out = tmp_path / "e.txt", tmp_path / "w.npy", tmp_path / "out"
+    edges.write_text("0 1\n1 2\n")
+    np.save(weights, np.array([0.5, 2.0]))
+    code, _, err = outcome("import", edges, "--weight", weights, "--out", out)
+    assert code == 0, err
+    provenance = json.loads((out / "graph.json").read_text())["provenance"]
+    assert provenance["inputs"] == [str(edges), str(weights)]

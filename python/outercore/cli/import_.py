@@ -280,6 +280,11 @@ def import_(
     if ids not in ("numbers", "dictionary"):
         raise InvalidError(f"--ids: expected numbers or dictionary; found `{ids}`")
     keeps_gaps = fill is not None and math.isnan(fill)
+    if in_place and fill is not None and not keeps_gaps:
+        raise InvalidError(
+            "--in-place: does not go with `--fill`: features in place stay as they are\n"
+            "hint: leave `--in-place` out, and they are copied and filled"
+        )
     with options.named(context, _PLACES):
         chosen = ImportOptions.parse(
             undirected=undirected,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from outercore import record as records
 from outercore.cli import console, options
 from outercore.cli.run_largest import COMPONENTS
-from outercore.cli.run_output import described, plan_rows, show, tell_lost
+from outercore.cli.run_output import described, plan_rows, show, warn
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.far import FarOptions
 from outercore.graph import Graph
@@ -490,7 +490,7 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         check_output(job.profile, (".json",), option="--profile", overwrite=True)
     before_each = chosen.get("result") == "predecessors"
     if before_each:
-        # A node is no amount: none of them is the largest.
+        # Predecessors are ids, not amounts: no node has the largest.
         job = replace(job, top=0)
     told = {**shared, "buffering": job.buffering}
     with _record_directory(algorithm, job) as directory:
@@ -505,7 +505,7 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
                 **used,
                 **chosen,
             )
-        tell_lost(done)
+        warn(done)
         if job.out is not None:
             of_nodes = algorithm in COMPONENTS or before_each
             write_node_values(job.out, Graph(job.data_set), done.values, of_nodes=of_nodes)
@@ -551,7 +551,7 @@ def _going_on(checkpoint: Path | None) -> Iterator[None]:
             raise
         command = options.command_line()
         again = command if "--resume" in command.split() else f"{command} --resume"
-        raise InterruptError(f"a checkpoint is in `{checkpoint}`\nhint: go on: {again}") from None
+        raise InterruptError(f"a checkpoint is in `{checkpoint}`\nhint: resume: {again}") from None
 
 
 def _keep(
@@ -619,9 +619,12 @@ def _with_ids(chosen: dict[str, Any], data_set: Path) -> dict[str, Any]:
     for name, value in chosen.items():
         if isinstance(value, _Nodes):
             ids = value.ids(Graph(data_set))
-            one = name == "source" and len(ids) == 1
-            found[name] = dict.fromkeys(ids, 1.0) if name == "personalization" else ids
-            found[name] = ids[0] if one else found[name]
+            if name == "personalization":
+                found[name] = dict.fromkeys(ids, 1.0)
+            elif name == "source" and len(ids) == 1:
+                found[name] = ids[0]
+            else:
+                found[name] = ids
     return found
 
 

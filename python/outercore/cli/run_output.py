@@ -70,8 +70,6 @@ def show(done: Any, job: Job, record: Path | None) -> None:
     rows += [] if record is None else [("record", str(record))]
     facts = [row for row in console.flat(done.facts) if row[1] != "none"]
     console.table(f"{done.algorithm} of {job.data_set}", facts + rows)
-    if (done.facts.get("farthest") or 0) > _WHOLE:
-        console.note("warning: lengths beyond 2^53 are rounded: they are added as float64")
     if done.profile is not None:
         console.data("")
         console.table("what the run held, by group", _classes(done.profile))
@@ -85,11 +83,13 @@ def show(done: Any, job: Job, record: Path | None) -> None:
         )
 
 
-def tell_lost(done: Any) -> None:
-    """A warning where the memory server was given up."""
+def warn(done: Any) -> None:
+    """Warnings: the memory server was given up; lengths are rounded."""
     far = done.counters.get("far") or {}
     if far.get("lost"):
         console.note(f"warning: {console.lost(far)}")
+    if (done.facts.get("farthest") or 0) > _WHOLE:
+        console.note("warning: lengths beyond 2^53 are rounded: they are added as float64")
 
 
 def _classes(profile: dict[str, Any]) -> list[tuple[str, str]]:

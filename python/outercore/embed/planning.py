@@ -28,20 +28,22 @@ _SWEEPS = (16, 8, 4, 2)
 _GROUPS = (8, 4, 2)
 """Numbers of parts of a partition that are tried."""
 _PARTS, _MOST_PARTS, _TRIPLES_OF_PARTS = 64, 128, 16
-"""Parts of all partitions; as many where so many triples lie between every two of them."""
+"""Most parts of all partitions; the larger number where every two parts have this many triples
+between them."""
 _MOST_PARTITIONS = 512
 """Of a table, whether they are partitions or parts of them."""
 _PADDED = 1.125
 """Parts take no more rows than a partition in one piece, by this factor: they are whole pages."""
 _SMALL, _LEAST_PART = 1 << 20, 32
-"""Or no more than so many bytes, if they have so many entities: padding of those is soon moved."""
+"""Partitions up to this many bytes may be padded more, if each part has this many entities: they
+are soon moved."""
 _HIDDEN = 1.1
 """I/O is hidden where an epoch takes no longer than computing by this factor."""
 FEW_COMPARED = 0.1
 """Quality falls where triples are compared with a smaller share of the entities at a time
 (`docs/design/0018-quality-in-partitions.md`)."""
 _SOON = 0.5
-"""So many seconds of an epoch more are well spent on larger pools, or on walks that mix it."""
+"""Seconds that an epoch may take longer for larger pools or for more walks."""
 _BATCH_PARTS = 4
 """A state's pool is at least such a part of a batch: smaller batches cost time."""
 _SEARCH = 2_000_000
@@ -174,9 +176,11 @@ class Placement:
 
     @property
     def compared(self) -> float:
-        """The share of the entities that most triples are compared with at a time: those in memory;
-        in place one partition fewer, since a step trains what needs the one that leaves, or what
-        does not."""
+        """The share of the entities that most triples are compared with at a time: those of the
+        partitions in memory.
+
+        Swaps in place count one partition less: a step trains with or without the one that leaves.
+        """
         together = self.slots - self.spare - (self.swap == "in-place")
         return 1.0 if self.in_memory else max(together, 1) / self.partitions
 
@@ -489,8 +493,10 @@ def slots_of(config: EmbedConfig, partitions: int, swap: Swap) -> Iterator[tuple
 
 
 def in_turn(config: EmbedConfig, size: Size, placement: Placement) -> Placement | None:
-    """The same, but with swaps in turn with training, where that is left open and fits, and waiting
-    costs little or triples would be compared with few entities otherwise.
+    """The same placement with swaps in turn with training.
+
+    Only where the choice is left open and it fits, and waiting costs little or few entities would
+    be compared.
 
     Its pools have all pairs of a state, so that half the walks rank as well, and a chunk has one
     set of negatives.

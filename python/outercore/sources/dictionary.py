@@ -343,7 +343,13 @@ class _NameArray:
 
     def texts(self, _: list[str]) -> Iterator[list[pa.Array]]:
         for values in self.member.values(_CHUNK):
-            text = values.astype(np.str_) if values.dtype.kind != "S" else np.char.decode(values)
+            try:
+                is_bytes = values.dtype.kind == "S"
+                text = np.char.decode(values, "utf-8") if is_bytes else values.astype(np.str_)
+            except UnicodeDecodeError as error:
+                raise InvalidError(
+                    f"{self.member}: expected names in UTF-8, found {error.object!r}"
+                ) from None
             yield [pa.array(text.tolist(), pa.large_string())]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,7 @@ def _columns(
     if any(one.dtype != dtype for one in values):
         dtype = np.result_type(*(one.dtype for one in values))
     if name == TIME and dtype.kind not in "iu":
-        raise _no_times(f"--edge-time: column `{columns[0]}`", dtype)
+        raise _no_times(f"--edge-time: column `{columns[0]}`", dtype, reading)
     if name != FEATURES and len(columns) > 1:
         raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
     width = len(columns) if name == FEATURES else None
@@ -159,9 +159,9 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
         ) from None
     if not is_array(spec):
         _refuse_ids(option, spec, open_node_table(spec, reading))
-    source = open_rows(spec, reading)
+    source = open_rows(spec, replace(reading, rows_of="edges"))
     if name == TIME and source.dtype.kind not in "iu":
-        raise _no_times(f"{option}: `{text}`", source.dtype)
+        raise _no_times(f"{option}: `{text}`", source.dtype, reading)
     if name != FEATURES and (source.width or 1) > 1:
         raise InvalidError(f"{option}: `{text}` holds {source.width} columns, expected one")
     return source
@@ -191,6 +191,8 @@ def _is_id(column: str) -> bool:
     return letters in IDS or letters in _EDGE_IDS or plain(column) in SOURCES | TARGETS
 
 
-def _no_times(where: str, dtype: np.dtype) -> InvalidError:
+def _no_times(where: str, dtype: np.dtype, reading: Reading) -> InvalidError:
     found = "fractions or missing values" if dtype.kind == "f" else dtype
-    return InvalidError(f"{where} holds {found}, expected whole numbers")
+    is_filled = reading.fill is not None or reading.keeps_gaps
+    hint = "\nhint: write a time in each row; `--fill` does not apply to times"
+    return InvalidError(f"{where} holds {found}, expected whole numbers{hint if is_filled else ''}")

@@ -21,10 +21,10 @@ from outercore.sources.rows import common_type, described
 from outercore.sources.scipy_matrix import is_sparse_matrix, sparse_edges
 from outercore.sources.table import (
     FileSpec,
+    ParquetTable,
     Table,
     TextTable,
     is_parquet,
-    open_table,
     require_column,
 )
 from outercore.sources.text import Convention, TextFile, TextOptions, suffix_of
@@ -107,7 +107,7 @@ def open_edges(
             return _sparse(path)
         member = open_member(path, spec.columns or _edge_member(path))
         return replace(npz_edges(member, shape, first), notes=other_members(member))
-    return _table_edges(spec, first)
+    return _parquet_edges(spec, first)
 
 
 def text_edges(spec: FileSpec, kind: EdgeFormat, options: TextOptions | None) -> EdgeSource:
@@ -288,9 +288,11 @@ def _sparse(path: Path) -> EdgeSource:
     )
 
 
-def _table_edges(spec: FileSpec, first_id: int) -> EdgeSource:
+def _parquet_edges(spec: FileSpec, first_id: int) -> EdgeSource:
     files = states(spec.path)
-    table = open_table(spec)
+    table = ParquetTable(spec.path)
+    for name in spec.columns:
+        require_column(table, name)
     ends = edge_columns(spec, table)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)

@@ -47,7 +47,11 @@ class GraphSource:
 
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
-        return [edge.name for edge in self.edges] + [array.rows.name for array in self.arrays]
+        return [
+            *(edge.name for edge in self.edges),
+            *(array.rows.name for array in self.arrays),
+            *(array.rows(False).name for array in self.edge_arrays if array.files),
+        ]
 
     def files(self) -> list[FileState]:
         """What everything is read from, as it was when it was opened."""
@@ -207,11 +211,14 @@ def _counted(
 def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, first: int) -> None:
     """Errors: `InvalidError` for a whole number of the file that `stored` cannot hold."""
     values = chunk.reshape(len(chunk), -1)[:, list(rows.whole)]
-    narrow = values.astype(np.float16 if stored == "float16" else np.float32)
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float16 if stored == "float16" else np.float32)
     if stored == "bfloat16":
         # bfloat16 is the upper half of a float32.
         narrow = np.where(narrow.view(np.uint32) & 0xFFFF, np.float32(np.inf), narrow)
-    changed = np.argwhere(np.isfinite(values) & (narrow != values))
+    # What fills a gap may be a fraction.
+    whole = np.isfinite(values) & (values == np.trunc(values))
+    changed = np.argwhere(whole & (narrow != values))
     if len(changed):
         row, place = changed[0]
         raise InvalidError(

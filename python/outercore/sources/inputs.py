@@ -99,21 +99,35 @@ def _edges(inputs: Inputs) -> GraphSource:
         raise InvalidError(
             f"--format: expected one of {', '.join(_FORMATS)}; found `{inputs.format}`"
         )
+    if inputs.edge_shape not in _SHAPES:
+        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
     first, *more = inputs.edges
     directory = Path(first).is_dir() and not is_parquet(Path(first))
     whole = is_named(first) or directory
     if whole and more:
         raise InvalidError(f"`{first}` is a whole data set; expected nothing beside it")
+    if whole:
+        _refuse_options(first, inputs)
     if is_named(first):
         return open_named(first, split=inputs.ogb_split)
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
     if inputs.ogb_split is not None:
         raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
-    if inputs.edge_shape not in _SHAPES:
-        raise InvalidError(f"--edge-shape: expected 2,E or E,2; found `{inputs.edge_shape}`")
     kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
     return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+
+
+def _refuse_options(data_set: str, inputs: Inputs) -> None:
+    """Errors: `InvalidError` for options of files of edges, and of OGB beside a set of PyG."""
+    is_split_of_pyg = data_set.startswith("pyg:") and inputs.ogb_split is not None
+    for option, is_given in (
+        ("--format", inputs.format != "auto"),
+        ("--edge-shape", inputs.edge_shape is not None),
+        ("--ogb-split", is_split_of_pyg),
+    ):
+        if is_given:
+            raise InvalidError(f"{option}: has no effect on `{data_set}`")
 
 
 def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
@@ -142,7 +156,7 @@ def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
 def without_label(task: str | None) -> tuple[Missing, float]:
     """What an empty cell, and a node without a row, stand for among labels.
 
-    Among numbers to learn -1 is a number as any other.
+    Among numbers to learn -1 is a number like any other.
     """
     return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -14,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError)
+"""What reading a damaged archive raises."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class NpzMember:
         """
         end = prod(self.shape) if last is None else last
         with zipfile.ZipFile(self.archive) as archive, archive.open(self.member) as file:
-            file.seek(self.data_offset + first * self.dtype.itemsize)
+            with self._undamaged():
+                file.seek(self.data_offset + first * self.dtype.itemsize)
             for start in range(first, end, step):
                 count = min(step, end - start)
                 stored = np.frombuffer(self._exactly(file, count), self.dtype)
@@ -62,13 +68,18 @@ class NpzMember:
 
     def _exactly(self, file: IO[bytes], count: int) -> bytes:
         wanted = count * self.dtype.itemsize
-        try:
+        with self._undamaged():
             data = file.read(wanted)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
-            raise CorruptError(f"{self}: {error}") from error
         if len(data) != wanted:
             raise CorruptError(f"{self}: expected {wanted} more bytes, found {len(data)}")
         return data
+
+    @contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGED as error:
+            raise CorruptError(f"{self}: {error}") from error
 
     @property
     def name(self) -> str:
@@ -106,7 +117,7 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
         try:
             with opened.open(f"{name}.npy") as file:
                 return _described(archive, f"{name}.npy", file)
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except (*_DAMAGED, NotImplementedError, RuntimeError) as error:
             raise InvalidError(f"`{archive}:{name}`: {error}") from None
 
 
@@ -139,12 +150,12 @@ def _described(archive: Path, member: str, file: IO[bytes]) -> NpzMember:
     try:
         header = ast.literal_eval(file.read(length).decode("latin1"))
         dtype = np.dtype(header["descr"])
+        shape = tuple(int(size) for size in header["shape"])
+        fortran = bool(header["fortran_order"]) and len(shape) > 1
     except (ValueError, SyntaxError, TypeError, KeyError):
         raise InvalidError(f"{where}: the header of the array cannot be read") from None
     if dtype.hasobject:
         raise InvalidError(f"{where}: expected numbers, found Python objects")
-    shape = tuple(header["shape"])
-    fortran = header["fortran_order"] and len(shape) > 1
     return NpzMember(archive, member, shape, dtype, 8 + size + length, fortran)
 
 

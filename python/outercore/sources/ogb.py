@@ -76,8 +76,9 @@ def open_layout(
             f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
             "`raw/data.npz`, or a directory of `.parquet` files"
         )
-    source.notes.extend(_not_read(root, split))
+    # Looks at the name of the split too.
     source.arrays.extend(_splits(root / "split", split))
+    source.notes.extend(_not_read(root, split))
     if undirected:
         source.notes.append(
             f"{root}: the files hold each edge once, and it counts in both directions"
@@ -94,7 +95,8 @@ def _not_read(root: Path, split: str | None) -> list[str]:
         names = member_names(raw / "data.npz")
         others += [f"raw/data.npz:{name}" for name in names if name not in _READ_MEMBERS]
     taken = [f"{name}.csv.gz" for name in _SPLITS]
-    for folder in sorted((root / "split").glob(split or "*")):
+    folders = [root / "split" / split] if split else sorted((root / "split").glob("*"))
+    for folder in folders:
         paths = sorted(folder.iterdir()) if folder.is_dir() else [folder]
         others += [str(path.relative_to(root)) for path in paths if path.name not in taken]
     if not others:
@@ -195,6 +197,10 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
 
 def _splits(directory: Path, split: str | None) -> list[NodeArray]:
     if not directory.exists():
+        if split is not None:
+            raise NotFoundError(
+                f"--ogb-split: no directory `{directory}`, expected `{split}` in it"
+            )
         return []
     folders = sorted(item.name for item in directory.iterdir() if item.is_dir())
     if split is None:

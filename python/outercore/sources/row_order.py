@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,11 @@ class _Numbers:
 
 
 def without_counting(
-    spec: FileSpec, table: Table, columns: NodeColumns, first_id: int
+    spec: FileSpec,
+    table: Table,
+    columns: NodeColumns,
+    first_id: int,
+    rows_of: Literal["nodes", "edges"] = "nodes",
 ) -> tuple[NodeColumns, list[str]]:
     """The columns without those that only number the rows, and the names of these.
 
@@ -47,7 +51,7 @@ def without_counting(
         if counting and is_value and len(columns.values) - len(left_out) > 1:
             found = _numbers(table, name)
             if found is None or found.first not in (0, 1):
-                raise _other_order(spec, table, columns, name)
+                raise _other_order(spec, table, columns, name, first_id, rows_of)
             left_out.append(name)
         elif columns.key is None and not _are_ids(spec, table) and len(table.names) > 1:
             if not counting and not (name == table.names[0] and may_be_ids(name)):
@@ -56,7 +60,7 @@ def without_counting(
             if found is None or (not counting and not found.is_unique):
                 continue
             if found.first not in ((0, 1) if counting else (first_id,)):
-                raise _other_order(spec, table, columns, name)
+                raise _other_order(spec, table, columns, name, first_id, rows_of)
             if is_value:
                 left_out.append(name)
     values = [name for name in columns.values if name not in left_out]
@@ -93,19 +97,24 @@ def _numbers(table: Table, name: str) -> _Numbers | None:
     return _Numbers(first, unique)
 
 
-def _other_order(spec: FileSpec, table: Table, columns: NodeColumns, name: str) -> InvalidError:
+def _other_order(
+    spec: FileSpec,
+    table: Table,
+    columns: NodeColumns,
+    name: str,
+    first_id: int,
+    rows_of: Literal["nodes", "edges"],
+) -> InvalidError:
     others = ",".join(value for value in columns.values if value != name)
     ways = []
     if columns.key is None:
-        ways = [
-            "call it `id` to join the rows by it",
-            "write the file without it to take the rows as they are",
-        ]
+        ways = ["call it `id` to join the rows by it"] if rows_of == "nodes" else []
+        ways.append("write the file without it to take the rows as they are")
     elif others:
         ways = [f"choose the columns without it: `{spec.path}:{others}`"]
     if name and not spec.columns:
         ways.append(f"as a value: `{spec.path}:{','.join(columns.values)}`")
     return InvalidError(
         f"`{table.path}`: column `{name}` may be the ids of the rows, and does not count them "
-        f"from 0\nhint: {'; '.join(ways)}"
+        f"from {first_id}\nhint: {'; '.join(ways)}"
     )

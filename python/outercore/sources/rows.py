@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,7 @@ class Reading:
     """Bytes for rows that are put into the order of the nodes."""
     nodes: int | None = None
     ids: NodeIds | None = None
+    rows_of: Literal["nodes", "edges"] = "nodes"
 
     @property
     def node_ids(self) -> NodeIds:
@@ -104,9 +105,9 @@ def open_rows(
     refuse_foreign(spec.path)
     suffix = suffix_of(spec.path)
     if suffix == ".npy":
-        return _npy(spec)
+        return _npy(spec, reading.fill)
     if suffix == ".npz":
-        return npz_rows(open_member(spec.path, spec.columns))
+        return _filled(npz_rows(open_member(spec.path, spec.columns)), reading.fill)
     files = states(spec.path)
     table = open_node_table(spec, reading)
     rows = table_rows(spec, table, node_columns(spec, table), reading, missing, absent)
@@ -163,7 +164,7 @@ def table_rows(
     Errors: `InvalidError` for a column that may say another order.
     """
     first_id = int(reading.text.one_based)
-    columns, left_out = without_counting(spec, table, columns, first_id)
+    columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
@@ -205,8 +206,7 @@ def table_rows(
 
     def chunks() -> Iterator[NDArray]:
         for rows in in_order():
-            if reading.fill is not None and rows.dtype.kind == "f":
-                rows = np.where(np.isnan(rows), np.array(reading.fill, rows.dtype), rows)
+            rows = _without_gaps(rows, reading.fill)
             yield rows[:, 0].copy() if width is None else rows
 
     return RowSource(
@@ -220,6 +220,24 @@ def table_rows(
         key=columns.key,
         typed=not hasattr(table, "file"),
     )
+
+
+def _without_gaps(rows: NDArray, fill: float | None) -> NDArray:
+    if fill is None or rows.dtype.kind != "f":
+        return rows
+    return np.where(np.isnan(rows), np.array(fill, rows.dtype), rows)
+
+
+def _filled(source: RowSource, fill: float | None) -> RowSource:
+    """`source` with `fill` for NaN."""
+    if fill is None or source.dtype.kind != "f":
+        return source
+
+    def chunks() -> Iterator[NDArray]:
+        for rows in source.chunks():
+            yield _without_gaps(rows, fill)
+
+    return replace(source, chunks=chunks, path=None)
 
 
 def _as_floats(spec: FileSpec, source: Batches) -> Batches:
@@ -314,7 +332,7 @@ def count_rows(source: RowSource) -> int:
     return sum(len(chunk) for chunk in source.chunks())
 
 
-def _npy(spec: FileSpec) -> RowSource:
+def _npy(spec: FileSpec, fill: float | None) -> RowSource:
     files = states(spec.path)
     array = open_npy(spec, "array")
     where = f"array `{spec.path}`"
@@ -328,18 +346,24 @@ def _npy(spec: FileSpec) -> RowSource:
             f"{where}: expected [rows] or [rows, width], found {array.shape}\n"
             "hint: save `np.ascontiguousarray(array)` in the byte order of this machine"
         )
+    if array.ndim > 2 and fill is not None and array.dtype.kind == "f":
+        raise InvalidError(
+            f"{where}: `--fill` expects [rows] or [rows, width], found {array.shape}\n"
+            "hint: save `array.reshape(len(array), -1)`, or fill it before"
+        )
     width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
     dtype, count = array.dtype.newbyteorder("="), len(array)
     step = _rows_per_chunk(dtype, width)
 
     def chunks() -> Iterator[NDArray]:
-        rows = np.load(spec.path, mmap_mode="r", allow_pickle=False)
+        values = np.load(spec.path, mmap_mode="r", allow_pickle=False)
         for first in range(0, count, step):
-            part = np.ascontiguousarray(rows[first : first + step]).astype(dtype, copy=False)
+            part = np.ascontiguousarray(values[first : first + step]).astype(dtype, copy=False)
             yield part if width is None else part.reshape(-1, width)
 
     path = spec.path if in_order else None
-    return RowSource(str(spec.path), dtype, width, count, chunks, path=path, files=files)
+    rows = RowSource(str(spec.path), dtype, width, count, chunks, path=path, files=files)
+    return _filled(rows, fill)
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

@@ -24,7 +24,7 @@ from outercore.sources.rows import (
 )
 from outercore.sources.table import FileSpec, Table, exactly
 from outercore.sources.unchanged import states
-from outercore.split_names import normal_split
+from outercore.split_names import KNOWN, normal_split
 from outercore.storage import missing_file
 
 _NAMES = {
@@ -60,7 +60,7 @@ class SplitChoice:
                 f"found `{neither[0]}`"
             )
         if len(archives) > 1:
-            raise InvalidError(f"--split: expected one of {', '.join(archives)}, found both")
+            raise InvalidError(f"--split: expected one archive, found {', '.join(archives)}")
         return cls(tuple(single), Path(archives[0]) if archives else None)
 
 
@@ -74,7 +74,7 @@ def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSourc
     reading = reading or Reading()
     spec = FileSpec.parse(file)
     if is_array(spec):
-        return normal_split(name), as_ids(open_rows(spec, reading), reading)
+        return normal_split(name), as_ids(open_rows(spec, replace(reading, fill=None)), reading)
     files = states(spec.path)
     table = open_node_table(spec, reading)
     columns = split_columns(name, spec, table)
@@ -121,6 +121,8 @@ def split_columns(name: str, spec: FileSpec, table: Table) -> SplitColumns:
         # Ids are rarely just 0 and 1, but without a column of ids they may be.
         counts = bool(called or chosen) if key else column.lower().endswith("mask")
         if table.dtype(column) == np.bool_ or (counts and _is_zero_or_one(table, column)):
+            if not chosen and not called:
+                _refuse_other_split(name, spec, column)
             _require_whole(table, column)
             return SplitColumns(key, column)
     if chosen or is_single:
@@ -135,9 +137,22 @@ def split_columns(name: str, spec: FileSpec, table: Table) -> SplitColumns:
 
 def _is_called(column: str, split: str) -> bool:
     """Whether a column is called like the split, `train`, `is_train` or `train_mask`, or `mask`."""
-    letters = "".join(letter for letter in column.lower() if letter.isalnum())
-    short = letters.removesuffix("mask").removeprefix("is").removeprefix("in")
+    short = _short(column)
     return not short or normal_split(short) == normal_split(split)
+
+
+def _short(column: str) -> str:
+    letters = "".join(letter for letter in column.lower() if letter.isalnum())
+    return letters.removesuffix("mask").removeprefix("is").removeprefix("in")
+
+
+def _refuse_other_split(name: str, spec: FileSpec, column: str) -> None:
+    """Errors: `InvalidError` for a mask that is called like another split than `name`."""
+    if normal_split(_short(column)) in KNOWN:
+        raise InvalidError(
+            f"`{spec}`: column `{column}` is called like another split than `{name}`\n"
+            f"hint: if it is meant, choose it: `--split {name}={spec}:{column}`"
+        )
 
 
 def _require_whole(table: Table, column: str) -> None:

@@ -91,7 +91,6 @@ class Profile:
     kinds: list[str]
     """`empty`, `boolean`, `integer`, `float` or `text` of each column."""
     missing: list[int]
-    first_missing: list[int]
 
 
 @dataclass(frozen=True)
@@ -160,11 +159,6 @@ class TextFile:
             return "same"
         return "no"
 
-    @property
-    def kinds(self) -> list[str]:
-        """What the sample holds in each column."""
-        return self.dialect["kinds"]
-
     def described(self) -> str:
         """How the file is written, in words: `tab separated, header: src, dst; ids from 0`."""
         format_ = self.format
@@ -207,7 +201,6 @@ class TextFile:
             found["comments"],
             [column["kind"] for column in columns],
             [column["missing"] for column in columns],
-            [column["first_missing"] for column in columns],
         )
 
     def integers(
