@@ -166,7 +166,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
         words=tuple(words),
         algorithm=function.__name__,
         data_set=Path(job.data_set),
-        options=chosen,
+        options=run_.with_ids(chosen, Path(job.data_set)),
         threads=job.threads,
         memory=None if memory is None else parse_size(memory),
         far=job.far_options(),

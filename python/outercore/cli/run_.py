@@ -458,7 +458,7 @@ def degrees(
 def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
     from outercore import analytics
 
-    chosen = _with_ids(chosen, job.data_set)
+    chosen = with_ids(chosen, job.data_set)
     shared: dict[str, Any] = {
         "memory": job.memory,
         "threads": job.threads,
@@ -613,7 +613,7 @@ class _Nodes:
             ) from None
 
 
-def _with_ids(chosen: dict[str, Any], data_set: Path) -> dict[str, Any]:
+def with_ids(chosen: dict[str, Any], data_set: Path) -> dict[str, Any]:
     """What an algorithm takes, with the ids of the nodes that options name."""
     found = dict(chosen)
     for name, value in chosen.items():
