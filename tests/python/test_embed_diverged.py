@@ -301,6 +301,7 @@ def test_a_run_that_diverged_goes_on_with_a_lower_rate(
     facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any]
 ) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
+    budget = {**budget, "sweeps": 1} if budget else budget
     config = small(budget=budget, run={"checkpoint_seconds": 0.0})
     step = Trainer._step
 
