@@ -114,7 +114,9 @@ def _serve(server: MemoryServer, stop: Event, *, quiet: bool) -> None:
     """Waits for a signal; shows what happens where somebody watches."""
     with console.live(quiet=quiet) as show:
         if show is None:
-            stop.wait()
+            # Looked at again and again: a signal that comes before the wait begins does not end it.
+            while not stop.wait(_REFRESH_S):
+                pass
             return
         before, then = _moved(server.status()), time.monotonic()
         while not stop.wait(_REFRESH_S):

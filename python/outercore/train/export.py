@@ -105,7 +105,17 @@ def _to_bytes(
     bare = save(tensors)
     described["weights"] = _digest(bare[8 + int.from_bytes(bare[:8], "little") :])
     manifest = (json.dumps(described, indent=1, allow_nan=False) + "\n").encode()
-    return manifest, save(tensors, metadata={"manifest": _digest(manifest), "trained": trained})
+    return manifest, _sorted(save(tensors, {"manifest": _digest(manifest), "trained": trained}))
+
+
+def _sorted(weights: bytes) -> bytes:
+    """The same tensors with a header in the order of names: safetensors has that of a hash."""
+    length = int.from_bytes(weights[:8], "little")
+    header = json.loads(weights[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + weights[8 + length :]
 
 
 def _described(model: Network | Perceptron, task: Task, config: TrainConfig) -> dict[str, Any]:
