@@ -17,6 +17,7 @@ mod market;
 mod ntriples;
 mod parse;
 mod sample;
+mod separator;
 mod stream;
 mod table;
 mod words;
