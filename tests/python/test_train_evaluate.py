@@ -94,20 +94,14 @@ def test_evaluate_replaces_a_file_only_on_request(
 
 def test_evaluate_of_all_nodes_is_in_node_order(data_set: Path, tmp_path: Path) -> None:
     fit(data_set, tmp_path / "run", config(epochs=1))
-    evaluate(
-        tmp_path / "run/model",
-        split="all",
-        logits=tmp_path / "all.npy",
-        open_graph=FakeGraph,
-        open_loader=FakeLoader,
-    )
-    evaluate(
-        tmp_path / "run",
-        split="test",
-        logits=tmp_path / "test.npy",
-        open_graph=FakeGraph,
-        open_loader=FakeLoader,
-    )
+    for place, split in (("run/model", "all"), ("run", "test")):
+        evaluate(
+            tmp_path / place,
+            split=split,
+            logits=tmp_path / f"{split}.npy",
+            open_graph=FakeGraph,
+            open_loader=FakeLoader,
+        )
     test = FakeGraph(data_set).split("test")
     everything = np.load(tmp_path / "all.npy")[test]
     np.testing.assert_allclose(everything, np.load(tmp_path / "test.npy"), atol=1e-5)

@@ -4,9 +4,8 @@ use crate::matrix::{LANES, Matrix, Rows};
 
 /// A linear map, its weights laid out for [`Linear::add`].
 ///
-/// A general matrix library would do, but for two things: its interface is `unsafe`, and it adds up
-/// in another order for one row than for many. Here each row's sums are the same to the bit whatever
-/// rows are beside it, so a prediction does not depend on who else asked.
+/// Not a general matrix library: its interface is `unsafe`, and it adds one row in another order than
+/// many. Here a row has the same bits alone and beside others, and so has a prediction.
 #[derive(Debug)]
 pub(crate) struct Linear {
     /// Panel after panel of `LANES` outputs, each input by input.
@@ -115,7 +114,7 @@ struct Tile<'a, S: Simd> {
 }
 
 impl<S: Simd> Tile<'_, S> {
-    /// The terms of a sum are added in their order, whatever `M` is.
+    /// The terms of a sum are added in the same order for every `M`.
     #[inline(always)]
     fn multiply<const M: usize, const N: usize>(&self, simd: S, row: usize, out: &mut [f32]) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];

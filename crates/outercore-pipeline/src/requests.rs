@@ -185,7 +185,7 @@ impl Requests {
         requests: Vec<Vec<NodeId>>,
         each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
     ) -> Result<()> {
-        // All are batch 0: a number of its own would make the answer depend on who came before.
+        // All are batch 0: with numbers of their own, answers would depend on the order of requests.
         let seeds = requests.into_iter().map(|nodes| Seeds { batch: 0, nodes }).collect();
         let sampling = Arc::clone(&self.sampling);
         let sampled = sample_group_on(

@@ -192,7 +192,7 @@ impl Narrow for f64 {
 
     fn fits(self) -> bool {
         let rounded = self as f32;
-        // Beyond 2^53 all floats are whole, whatever they stand for.
+        // Beyond 2^53 every float is a whole number, so that says nothing about the value.
         let may_round = self.fract() != 0.0 || self.abs() >= (1u64 << 53) as f64;
         rounded.is_finite() == self.is_finite()
             && (rounded == 0.0) == (self == 0.0)

@@ -1,4 +1,4 @@
-//! What a request gets is what a naive sampler in memory gives, whoever asks beside it.
+//! A request gets what a naive sampler in memory gives, alone or beside other requests.
 
 mod common;
 

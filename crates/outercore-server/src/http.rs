@@ -192,7 +192,7 @@ async fn infer(
     Ok(Json(answer).into_response())
 }
 
-/// Refuses pages that reach the server under a name of their own (DNS rebinding).
+/// Refuses requests whose `Host` is another host, as DNS rebinding sends them.
 async fn require_loopback(request: Request, next: Next) -> Response {
     let is_local = request.headers().get(HOST).is_none_or(|host| {
         let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());

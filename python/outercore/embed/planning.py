@@ -28,20 +28,17 @@ _SWEEPS = (16, 8, 4, 2)
 _GROUPS = (8, 4, 2)
 """Numbers of parts of a partition that are tried."""
 _PARTS, _MOST_PARTS, _TRIPLES_OF_PARTS = 64, 128, 16
-"""Most parts of all partitions; the larger number where every two parts have this many triples
-between them."""
+"""Most parts of all partitions; the larger number if this many triples lie between every two."""
 _MOST_PARTITIONS = 512
 """Of a table, whether they are partitions or parts of them."""
 _PADDED = 1.125
 """Parts take no more rows than a partition in one piece, by this factor: they are whole pages."""
 _SMALL, _LEAST_PART = 1 << 20, 32
-"""Partitions up to this many bytes may be padded more, if each part has this many entities: they
-are soon moved."""
+"""Partitions up to so many bytes may be padded more, where each part has so many entities."""
 _HIDDEN = 1.1
 """I/O is hidden where an epoch takes no longer than computing by this factor."""
 FEW_COMPARED = 0.1
-"""Quality falls where triples are compared with a smaller share of the entities at a time
-(`docs/design/0018-quality-in-partitions.md`)."""
+"""Quality falls where triples are compared with a smaller share of the entities (design 0018)."""
 _SOON = 0.5
 """Seconds that an epoch may take longer for larger pools or for more walks."""
 _BATCH_PARTS = 4
@@ -176,8 +173,7 @@ class Placement:
 
     @property
     def compared(self) -> float:
-        """The share of the entities that most triples are compared with at a time: those of the
-        partitions in memory.
+        """The share of the entities, those in memory, that triples are compared with at a time.
 
         Swaps in place count one partition less: a step trains with or without the one that leaves.
         """

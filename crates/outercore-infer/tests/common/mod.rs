@@ -280,7 +280,7 @@ impl Sampled {
     }
 }
 
-/// A small generator, so that a failing case is told by its seed.
+/// A small random generator: a seed is enough to repeat a failing case.
 pub struct Random(pub u64);
 
 impl Random {
