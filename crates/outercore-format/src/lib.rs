@@ -9,16 +9,19 @@ mod checksum;
 mod dtype;
 pub mod keys;
 mod literal;
+pub mod log;
 mod manifest;
 mod npy;
 mod timestamp;
+mod update;
 mod validate;
 
 pub use checksum::Checksum;
 pub use dtype::DType;
-pub use manifest::{ArrayEntry, EdgeType, Manifest, NodeType, Provenance, Roles};
+pub use manifest::{ArrayEntry, EdgeType, Live, Manifest, NodeType, Provenance, Roles};
 pub use npy::NpyHeader;
 pub use timestamp::utc_timestamp;
+pub use update::{Rows, Update};
 
 /// Name of the manifest file in the root of a data set.
 pub const MANIFEST_FILE: &str = "graph.json";
@@ -29,8 +32,14 @@ pub const IMPORT_DIRECTORY: &str = ".import";
 /// The value of the manifest's `format` member.
 pub const FORMAT_NAME: &str = "outercore";
 
-/// The format version this crate writes, and the newest it reads.
+/// The format version of a data set that does not change.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// The format version of a data set with a log of updates, and the newest that this crate reads.
+pub const LIVE_VERSION: u32 = 2;
+
+/// Name of the directory with the log of updates.
+pub const LIVE_DIRECTORY: &str = "live";
 
 /// Where the data of an array inside the data set begins: one page, so that direct I/O can read it.
 pub const DATA_OFFSET: u64 = 4096;

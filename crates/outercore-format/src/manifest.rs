@@ -4,7 +4,7 @@ use crate::Checksum;
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, keys, npy, validate};
+use crate::{DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_VERSION, keys, npy, validate};
 
 /// `graph.json`: the only truth about what a data set holds.
 ///
@@ -38,9 +38,21 @@ pub struct Manifest {
     /// What the arrays are for.
     #[serde(default)]
     pub roles: Roles,
+    /// Where updates of the graph are; absent until there may be some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Live>,
     /// How the data set came to be.
     #[serde(default)]
     pub provenance: Provenance,
+}
+
+/// A data set that takes updates: what its arrays hold, and whose log belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// 32 hexadecimal digits that no other data set has. Its log carries them.
+    pub id: String,
+    /// Log sequence number up to which the arrays hold the updates; those after it are in the log.
+    pub lsn: u64,
 }
 
 /// A type of nodes.
@@ -137,6 +149,7 @@ impl Manifest {
             edge_types: BTreeMap::from([(keys::EDGE.into(), edge)]),
             arrays: BTreeMap::new(),
             roles: Roles::default(),
+            live: None,
             provenance: Provenance::default(),
         }
     }
@@ -161,11 +174,11 @@ impl Manifest {
                 preamble.format.escape_debug()
             )));
         }
-        if preamble.version > u64::from(FORMAT_VERSION) {
+        if preamble.version > u64::from(LIVE_VERSION) {
             return Err(Error::new(
                 ErrorKind::Version,
                 format!(
-                    "data set of format version {}, expected at most {FORMAT_VERSION}",
+                    "data set of format version {}, expected at most {LIVE_VERSION}",
                     preamble.version
                 ),
             )
@@ -221,6 +234,31 @@ impl Manifest {
     /// its type's count, a wrong dtype, a role without its array, two arrays in one file.
     pub fn validate(&self) -> Result<()> {
         validate::manifest(self)
+    }
+}
+
+impl Live {
+    /// The id as bytes; `None` where it is not written as it must be.
+    pub fn id_bytes(&self) -> Option<[u8; 16]> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut id = [0; 16];
+        let (pairs, rest) = self.id.as_bytes().as_chunks::<2>();
+        if pairs.len() != id.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in id.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(id)
+    }
+
+    /// The id of these bytes.
+    pub fn id_of(bytes: [u8; 16]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

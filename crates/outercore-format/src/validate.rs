@@ -7,20 +7,23 @@ use outercore_core::{Context, Error, Result};
 
 use crate::keys::Group;
 use crate::{
-    ArrayEntry, Checksum, DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, Manifest, keys,
+    ArrayEntry, Checksum, DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_VERSION, Live,
+    Manifest, keys,
 };
 
 /// Nodes that 32-bit ids can name.
 const IDS_OF_32_BITS: u64 = 1 << 32;
 
 pub(crate) fn manifest(manifest: &Manifest) -> Result<()> {
-    if manifest.format != FORMAT_NAME || manifest.version != FORMAT_VERSION {
+    let version = if manifest.live.is_some() { LIVE_VERSION } else { FORMAT_VERSION };
+    if manifest.format != FORMAT_NAME || manifest.version != version {
         return Err(Error::corrupt(format!(
-            "format `{}` version {}, expected `{FORMAT_NAME}` version {FORMAT_VERSION}",
+            "format `{}` version {}, expected `{FORMAT_NAME}` version {version}",
             manifest.format.escape_debug(),
             manifest.version
         )));
     }
+    live(manifest.live.as_ref())?;
     types(manifest)?;
     let mut files = BTreeMap::new();
     for (key, entry) in &manifest.arrays {
@@ -36,6 +39,17 @@ pub(crate) fn manifest(manifest: &Manifest) -> Result<()> {
         topology(manifest, name).with_context(|| format!("edge type `{name}`"))?;
     }
     roles(manifest)
+}
+
+fn live(live: Option<&Live>) -> Result<()> {
+    let Some(live) = live else { return Ok(()) };
+    if live.id_bytes().is_none() {
+        return Err(Error::corrupt(format!(
+            "log `{}`, expected 32 lower-case hexadecimal digits",
+            live.id.escape_debug()
+        )));
+    }
+    Ok(())
 }
 
 fn types(manifest: &Manifest) -> Result<()> {

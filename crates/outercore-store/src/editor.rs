@@ -111,8 +111,8 @@ pub struct ManifestEditor<'a> {
     /// The process that writes; one forked from it only forgets.
     owner: u32,
     manifest: Manifest,
-    /// The directory, locked.
-    _held: FileLock,
+    /// The directory, locked; `None` where the caller has locked it.
+    _held: Option<FileLock>,
 }
 
 impl<'a> ManifestEditor<'a> {
@@ -122,6 +122,14 @@ impl<'a> ManifestEditor<'a> {
     /// `Invalid` while there is another editor, or an import. As [`DataSet::read_manifest`].
     pub fn open(disk: &'a dyn Disk, root: &Path) -> Result<Self> {
         Self::try_open(disk, root)?.ok_or_else(|| held(root))
+    }
+
+    /// As [`ManifestEditor::open`], for a caller that holds the directory already and keeps it so.
+    ///
+    /// # Errors
+    /// As [`DataSet::read_manifest`].
+    pub fn open_held(disk: &'a dyn Disk, root: &Path, _lock: &FileLock) -> Result<Self> {
+        Self::begin(disk, root, None)
     }
 
     /// As [`ManifestEditor::open`], but waits until there is no other editor. Calls `on_wait` again
@@ -147,10 +155,14 @@ impl<'a> ManifestEditor<'a> {
         // Says what is wrong with a place that is no data set.
         DataSet::read_manifest(root)?;
         let Some(held) = lock(root)? else { return Ok(None) };
+        Self::begin(disk, root, Some(held)).map(Some)
+    }
+
+    fn begin(disk: &'a dyn Disk, root: &Path, held: Option<FileLock>) -> Result<Self> {
         recover(disk, root);
         let manifest = DataSet::read_manifest(root)?;
         changes::recover(disk, root, &manifest);
-        Ok(Some(Self {
+        Ok(Self {
             disk,
             root: root.to_owned(),
             before: read_manifest_bytes(root)?,
@@ -161,7 +173,7 @@ impl<'a> ManifestEditor<'a> {
             owner: std::process::id(),
             manifest,
             _held: held,
-        }))
+        })
     }
 
     /// The manifest as it will be.

@@ -8,6 +8,7 @@ mod changes;
 pub mod check;
 mod claims;
 pub mod dataset;
+pub mod delta;
 mod destination;
 pub mod editor;
 pub mod generate;

@@ -1,0 +1,184 @@
+//! The log of updates: frames of bytes, each with its length, checksum and sequence number.
+//!
+//! `docs/format.md`, section 11, is the specification.
+
+use outercore_core::{Error, ErrorKind, Result};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::Update;
+
+/// Bytes at the start of a segment.
+pub const SEGMENT_HEADER: usize = 64;
+
+/// Bytes of a frame besides its updates.
+pub const FRAME_HEADER: usize = 40;
+
+/// Frames start at multiples of this.
+pub const ALIGNMENT: usize = 8;
+
+/// Most bytes of the updates of one record.
+pub const MOST_BODY: usize = 256 << 20;
+
+const SEGMENT_MAGIC: [u8; 8] = *b"OCLOG\0\0\x01";
+const FRAME_MAGIC: [u8; 4] = *b"OCR\x01";
+
+/// Whose log a segment belongs to, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Id of the data set.
+    pub id: [u8; 16],
+    /// Sequence number of its first record.
+    pub first: u64,
+}
+
+impl Segment {
+    /// The bytes at the start of its file.
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER] {
+        let mut bytes = [0; SEGMENT_HEADER];
+        bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
+        bytes[8..24].copy_from_slice(&self.id);
+        bytes[24..32].copy_from_slice(&self.first.to_le_bytes());
+        let checksum = xxh3_64_with_seed(&bytes[..56], 0);
+        bytes[56..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Segment::encode`] wrote.
+    ///
+    /// # Errors
+    /// `Version`: a newer log. `Corrupt`: no segment, or one with another checksum.
+    pub fn decode(bytes: &[u8; SEGMENT_HEADER]) -> Result<Self> {
+        if bytes[..7] != SEGMENT_MAGIC[..7] {
+            return Err(Error::corrupt("not a log of updates"));
+        }
+        if bytes[7] > SEGMENT_MAGIC[7] {
+            let text = format!("log of version {}, expected {}", bytes[7], SEGMENT_MAGIC[7]);
+            return Err(Error::new(ErrorKind::Version, text)
+                .hint("a newer Outercore wrote it: pip install --upgrade outercore"));
+        }
+        if xxh3_64_with_seed(&bytes[..56], 0) != number(&bytes[56..]) {
+            return Err(Error::corrupt("the start of the log has another checksum"));
+        }
+        let id = bytes[8..24].try_into().expect("16 bytes");
+        Ok(Self { id, first: number(&bytes[24..]) })
+    }
+
+    /// What checksums of its frames begin with, so that no other log's pass for its own.
+    fn seed(&self) -> u64 {
+        xxh3_64_with_seed(&self.id, 0)
+    }
+}
+
+/// Updates that take effect together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Log sequence number: one more than that of the record before.
+    pub lsn: u64,
+    /// Number of the last record that was durable when this one was written. Tells a write that
+    /// was never acknowledged from one that was damaged.
+    pub durable: u64,
+    /// The updates, in order.
+    pub updates: Vec<Update>,
+}
+
+impl Record {
+    /// Appends the record's frame.
+    ///
+    /// # Errors
+    /// `Invalid`: above [`MOST_BODY`] bytes, or as [`Update::encode`]. `bytes` are as before then.
+    pub fn encode(&self, segment: &Segment, bytes: &mut Vec<u8>) -> Result<()> {
+        let start = bytes.len();
+        let encoded = self.try_encode(segment, bytes, start);
+        if encoded.is_err() {
+            bytes.truncate(start);
+        }
+        encoded
+    }
+
+    fn try_encode(&self, segment: &Segment, bytes: &mut Vec<u8>, start: usize) -> Result<()> {
+        bytes.resize(start + FRAME_HEADER, 0);
+        for update in &self.updates {
+            update.encode(bytes)?;
+        }
+        let len = bytes.len() - start - FRAME_HEADER;
+        if len > MOST_BODY {
+            let text = format!("{len} bytes of updates at once, expected at most {MOST_BODY}");
+            return Err(Error::invalid(text).hint("send them in several requests"));
+        }
+        bytes.resize(start + frame_len(len), 0);
+        let frame = &mut bytes[start..];
+        frame[..4].copy_from_slice(&FRAME_MAGIC);
+        frame[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+        frame[16..24].copy_from_slice(&self.lsn.to_le_bytes());
+        frame[24..32].copy_from_slice(&self.durable.to_le_bytes());
+        frame[32..36].copy_from_slice(&(self.updates.len() as u32).to_le_bytes());
+        let checksum = checksum_of(segment, frame);
+        frame[8..16].copy_from_slice(&checksum.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// What stands at a place of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A whole record, and the bytes of its frame.
+    Whole(Record, usize),
+    /// No record: bytes are missing or are others than those written.
+    Torn,
+}
+
+/// Reads the frame at the front of `bytes`, which go to the end of the segment.
+///
+/// # Errors
+/// `Corrupt`: a frame with the right checksum whose updates make no sense.
+pub fn decode_frame(segment: &Segment, bytes: &[u8]) -> Result<Frame> {
+    if bytes.len() < FRAME_HEADER || bytes[..4] != FRAME_MAGIC {
+        return Ok(Frame::Torn);
+    }
+    let len = u32::from_le_bytes(bytes[4..8].try_into().expect("4 bytes")) as usize;
+    let whole = frame_len(len);
+    if len > MOST_BODY || bytes.len() < whole {
+        return Ok(Frame::Torn);
+    }
+    let frame = &bytes[..whole];
+    if checksum_of(segment, frame) != number(&frame[8..]) {
+        return Ok(Frame::Torn);
+    }
+    let mut body = &frame[FRAME_HEADER..FRAME_HEADER + len];
+    let count = u32::from_le_bytes(frame[32..36].try_into().expect("4 bytes"));
+    let updates = (0..count).map(|_| Update::decode(&mut body)).collect::<Result<_>>()?;
+    if !body.is_empty() {
+        return Err(Error::corrupt("a record with bytes after its last update"));
+    }
+    let record = Record { lsn: number(&frame[16..]), durable: number(&frame[24..]), updates };
+    Ok(Frame::Whole(record, whole))
+}
+
+/// Whether a record that was written after record `lsn` was durable stands anywhere in `bytes`,
+/// which begin at a multiple of [`ALIGNMENT`].
+///
+/// Then what is missing before it was acknowledged, and must not be passed over.
+pub fn is_followed(segment: &Segment, bytes: &[u8], lsn: u64) -> bool {
+    (0..bytes.len()).step_by(ALIGNMENT).any(|at| {
+        bytes[at..].starts_with(&FRAME_MAGIC)
+            && matches!(
+                decode_frame(segment, &bytes[at..]),
+                Ok(Frame::Whole(record, _)) if record.durable >= lsn && record.lsn > lsn
+            )
+    })
+}
+
+/// Bytes of the frame of `len` bytes of updates.
+fn frame_len(len: usize) -> usize {
+    (FRAME_HEADER + len).next_multiple_of(ALIGNMENT)
+}
+
+/// Over everything in a frame but itself, magic and length included.
+fn checksum_of(segment: &Segment, frame: &[u8]) -> u64 {
+    let head = xxh3_64_with_seed(&frame[..8], segment.seed());
+    xxh3_64_with_seed(&frame[16..], head)
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+}

@@ -1,0 +1,156 @@
+//! Updates of a graph, and their bytes in the log.
+
+use std::collections::BTreeMap;
+
+use outercore_core::{Error, Result};
+
+/// Rows of arrays by key, each as the array stores it.
+pub type Rows = BTreeMap<String, Vec<u8>>;
+
+/// A change of the homogeneous graph.
+///
+/// **Source** GLIST, table 3: AddEdge, RemoveEdge, AddVertex, RemoveVertex, UpdateVertex.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Adds an edge; in an undirected graph both arcs. Parallel edges are allowed.
+    AddEdge {
+        /// Where it starts.
+        source: u64,
+        /// Where it ends.
+        target: u64,
+        /// Its row of every edge array.
+        rows: Rows,
+    },
+    /// Removes all edges from `source` to `target`; in an undirected graph between the two.
+    RemoveEdge {
+        /// Where they start.
+        source: u64,
+        /// Where they end.
+        target: u64,
+    },
+    /// Adds a node, whose id is the number of nodes so far.
+    AddNode {
+        /// Its row of every node array.
+        rows: Rows,
+    },
+    /// Removes a node with all its edges. Its id is not used again.
+    RemoveNode {
+        /// The node.
+        node: u64,
+    },
+    /// Replaces rows of a node.
+    UpdateNode {
+        /// The node.
+        node: u64,
+        /// Its new rows; those of other arrays stay.
+        rows: Rows,
+    },
+}
+
+const ADD_EDGE: u8 = 1;
+const REMOVE_EDGE: u8 = 2;
+const ADD_NODE: u8 = 3;
+const REMOVE_NODE: u8 = 4;
+const UPDATE_NODE: u8 = 5;
+
+impl Update {
+    /// Appends the update's bytes.
+    ///
+    /// # Errors
+    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes or a row of 4 GiB.
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Self::AddEdge { source, target, rows } => {
+                bytes.push(ADD_EDGE);
+                bytes.extend(source.to_le_bytes());
+                bytes.extend(target.to_le_bytes());
+                encode_rows(rows, bytes)
+            }
+            Self::RemoveEdge { source, target } => {
+                bytes.push(REMOVE_EDGE);
+                bytes.extend(source.to_le_bytes());
+                bytes.extend(target.to_le_bytes());
+                Ok(())
+            }
+            Self::AddNode { rows } => {
+                bytes.push(ADD_NODE);
+                encode_rows(rows, bytes)
+            }
+            Self::RemoveNode { node } => {
+                bytes.push(REMOVE_NODE);
+                bytes.extend(node.to_le_bytes());
+                Ok(())
+            }
+            Self::UpdateNode { node, rows } => {
+                bytes.push(UPDATE_NODE);
+                bytes.extend(node.to_le_bytes());
+                encode_rows(rows, bytes)
+            }
+        }
+    }
+
+    /// Reads an update from the front of `bytes`, which then begin after it.
+    ///
+    /// # Errors
+    /// `Corrupt`: an unknown kind, bytes that end too early, keys that are no text or come twice.
+    pub fn decode(bytes: &mut &[u8]) -> Result<Self> {
+        let [kind] = take(bytes)?;
+        Ok(match kind {
+            ADD_EDGE => Self::AddEdge {
+                source: number(bytes)?,
+                target: number(bytes)?,
+                rows: decode_rows(bytes)?,
+            },
+            REMOVE_EDGE => Self::RemoveEdge { source: number(bytes)?, target: number(bytes)? },
+            ADD_NODE => Self::AddNode { rows: decode_rows(bytes)? },
+            REMOVE_NODE => Self::RemoveNode { node: number(bytes)? },
+            UPDATE_NODE => Self::UpdateNode { node: number(bytes)?, rows: decode_rows(bytes)? },
+            other => {
+                return Err(Error::corrupt(format!("update of kind {other}, expected 1 to 5")));
+            }
+        })
+    }
+}
+
+fn encode_rows(rows: &Rows, bytes: &mut Vec<u8>) -> Result<()> {
+    let too_much = |what: &str| Error::invalid(format!("an update with {what}"));
+    let count = u16::try_from(rows.len()).map_err(|_| too_much("more than 65,535 rows"))?;
+    bytes.extend(count.to_le_bytes());
+    for (key, row) in rows {
+        let len = u16::try_from(key.len()).map_err(|_| too_much("a key above 65,535 bytes"))?;
+        bytes.extend(len.to_le_bytes());
+        bytes.extend(key.as_bytes());
+        let len = u32::try_from(row.len()).map_err(|_| too_much("a row of 4 GiB or more"))?;
+        bytes.extend(len.to_le_bytes());
+        bytes.extend(row);
+    }
+    Ok(())
+}
+
+fn decode_rows(bytes: &mut &[u8]) -> Result<Rows> {
+    let mut rows = Rows::new();
+    for _ in 0..u16::from_le_bytes(take(bytes)?) {
+        let len = u16::from_le_bytes(take(bytes)?);
+        let key = std::str::from_utf8(split(bytes, len.into())?)
+            .map_err(|_| Error::corrupt("an update of an array whose key is not UTF-8"))?
+            .to_owned();
+        let len = u32::from_le_bytes(take(bytes)?);
+        let row = split(bytes, len as usize)?.to_vec();
+        if rows.insert(key, row).is_some() {
+            return Err(Error::corrupt("an update with two rows of one array"));
+        }
+    }
+    Ok(rows)
+}
+
+fn number(bytes: &mut &[u8]) -> Result<u64> {
+    take(bytes).map(u64::from_le_bytes)
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N]> {
+    split(bytes, N).map(|taken| taken.try_into().expect("N bytes"))
+}
+
+fn split<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
+    bytes.split_off(..len).ok_or_else(|| Error::corrupt("an update that ends too early"))
+}

@@ -1,0 +1,207 @@
+//! One writer's view of a live graph: what is acknowledged, and how more becomes so.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_format::Update;
+use outercore_io::{Disk, FileLock};
+use outercore_store::dataset::DataSet;
+use outercore_store::delta::{Applied, Delta};
+use outercore_store::paged::PagedTopology;
+
+use crate::fold::{KeepGoing, enable, fold};
+use crate::log::{self, LogWriter};
+use crate::open::{base_topology, replay};
+
+/// A record that is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Its log sequence number: a request that asks for at least this sees it.
+    pub lsn: u64,
+    /// What each of its updates has done.
+    pub applied: Vec<Applied>,
+}
+
+/// A snapshot of a live graph: arrays, and what has changed since they were written.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Counts how often the arrays beneath were exchanged; a reader opens them anew then.
+    pub generation: u64,
+    /// The arrays.
+    pub data_set: DataSet,
+    /// The changes.
+    pub delta: Delta,
+}
+
+/// Writes updates of a data set to its log, and applies them.
+///
+/// It holds the data set: there is one at a time, in whatever process.
+pub struct Committer<'a> {
+    disk: &'a dyn Disk,
+    root: PathBuf,
+    log: LogWriter<'a>,
+    base: PagedTopology,
+    snapshot: Arc<Snapshot>,
+}
+
+impl<'a> Committer<'a> {
+    /// Opens the data set in `root`, which `lock` holds, at its last acknowledged update.
+    ///
+    /// A data set that has never been live becomes so: it gets an id and an empty log.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`]; `Unsupported` for a graph that cannot take updates; a damaged log;
+    /// failed writes.
+    pub fn open(disk: &'a dyn Disk, root: &Path, lock: &FileLock) -> Result<Self> {
+        let mut data_set = DataSet::open(root)?;
+        // Says what cannot be updated before anything is written.
+        Delta::new(&data_set)?;
+        if data_set.manifest().live.is_none() {
+            let mut id = [0; 16];
+            getrandom::fill(&mut id)
+                .map_err(|error| Error::internal(format!("no random numbers: {error}")))?;
+            LogWriter::create(disk, root, id, 0)?;
+            enable(disk, root, lock, id)?;
+            data_set = DataSet::open(root)?;
+        }
+        let id = data_set.manifest().live.as_ref().and_then(|live| live.id_bytes());
+        let id = id.ok_or_else(|| Error::corrupt("a log with a damaged id"))?;
+        let base = base_topology(&data_set)?;
+        let (delta, recovered) = replay(&data_set, &base)?;
+        let log = LogWriter::open(disk, root, id, &recovered)?;
+        let snapshot = Arc::new(Snapshot { generation: 0, data_set, delta });
+        Ok(Self { disk, root: root.to_owned(), log, base, snapshot })
+    }
+
+    /// All that is acknowledged.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Bytes of the segment that is written to.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.len()
+    }
+
+    /// Why nothing more can be written; `None` while all is well.
+    pub fn failure(&self) -> Option<&str> {
+        self.log.failure()
+    }
+
+    /// Makes each of `writes` durable, all by one sync, and acknowledges them: a record each, whole
+    /// or not at all. One that is wrong does not stop the others.
+    ///
+    /// # Errors
+    /// Of a write: as [`Delta::apply`]; or, for all of them, those of the disk: then nothing of any
+    /// is in the log or in the graph.
+    pub fn commit(&mut self, writes: Vec<Vec<Update>>) -> Vec<Result<Ack>> {
+        let mut state = self.snapshot.delta.clone();
+        let updates = writes.iter().flatten();
+        let touched: Vec<u64> = updates.flat_map(|update| state.touched(update)).collect();
+        // One that is out of range is refused below, by whom it concerns.
+        let nodes = state.num_nodes();
+        let touched: Vec<u64> = touched.into_iter().filter(|&node| node < nodes).collect();
+        if let Err(error) = state.adopt(&touched, &self.base) {
+            return writes.iter().map(|_| Err(copy(&error))).collect();
+        }
+        let done: Vec<Result<Ack>> =
+            writes.into_iter().map(|updates| self.take_in(&mut state, updates)).collect();
+        match self.log.commit() {
+            Ok(()) => {
+                let Snapshot { generation, data_set, .. } = &*self.snapshot;
+                self.snapshot = Arc::new(Snapshot {
+                    generation: *generation,
+                    data_set: data_set.clone(),
+                    delta: state,
+                });
+                done
+            }
+            Err(error) => done.into_iter().map(|one| one.and(Err(copy(&error)))).collect(),
+        }
+    }
+
+    /// Applies a record to `state` and enters it into the log's next write.
+    fn take_in(&mut self, state: &mut Delta, updates: Vec<Update>) -> Result<Ack> {
+        if updates.is_empty() {
+            return Err(Error::invalid("no updates, expected at least one"));
+        }
+        let lsn = state.lsn() + 1;
+        let mut next = state.clone();
+        let applied = next.apply(lsn, &updates, &self.base)?;
+        self.log.push(lsn, updates)?;
+        *state = next;
+        Ok(Ack { lsn, applied })
+    }
+
+    /// Begins a new segment; what is folded up to the snapshot needs no segment before it.
+    ///
+    /// # Errors
+    /// The disk's own.
+    pub fn rotate(&mut self) -> Result<u64> {
+        self.log.rotate()?;
+        Ok(self.log.first())
+    }
+
+    /// Goes on over the arrays of `data_set`, into which some of the log was folded.
+    ///
+    /// # Errors
+    /// Those of opening them; the committer is as before then.
+    pub fn rebase(&mut self, data_set: DataSet) -> Result<()> {
+        let base = base_topology(&data_set)?;
+        let delta = self.snapshot.delta.since(&data_set)?;
+        let generation = self.snapshot.generation + 1;
+        self.base = base;
+        self.snapshot = Arc::new(Snapshot { generation, data_set, delta });
+        Ok(())
+    }
+
+    /// Folds all that is acknowledged into the arrays, and goes on over them.
+    ///
+    /// # Errors
+    /// Failed reads and writes; the committer is as before then.
+    pub fn fold(&mut self, lock: &FileLock, keep_going: KeepGoing<'_>) -> Result<()> {
+        let first = self.rotate()?;
+        let folded = fold_snapshot(self.disk, &self.root, &self.snapshot, lock, first, keep_going)?;
+        folded.map_or(Ok(()), |data_set| self.rebase(data_set))
+    }
+}
+
+/// Folds a snapshot into the arrays of the data set in `root`, whose log begins with record `first`
+/// after that. Returns the data set with its new arrays; `None` where they held all of it already.
+///
+/// # Errors
+/// Failed reads and writes; the data set is as before then, or holds the snapshot.
+pub(crate) fn fold_snapshot(
+    disk: &dyn Disk,
+    root: &Path,
+    snapshot: &Snapshot,
+    lock: &FileLock,
+    first: u64,
+    keep_going: KeepGoing<'_>,
+) -> Result<Option<DataSet>> {
+    // The arrays may be newer than those that the snapshot stands on.
+    let data_set = DataSet::open(root)?;
+    let held = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    if snapshot.delta.lsn() <= held {
+        return Ok(None);
+    }
+    fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;
+    log::remove_before(disk, root, first)?;
+    DataSet::open(root).map(Some)
+}
+
+/// The error again, for another write that it concerns.
+fn copy(error: &Error) -> Error {
+    let text = error.to_string();
+    let (message, hint) = match text.split_once("\nhint: ") {
+        Some((message, hint)) => (message, Some(hint)),
+        None => (&text[..], None),
+    };
+    let copied = Error::new(error.kind(), message);
+    match hint {
+        Some(hint) => copied.hint(hint),
+        None if error.kind() == ErrorKind::NoSpace => copied.hint("free space on the device"),
+        None => copied,
+    }
+}

@@ -1,0 +1,395 @@
+//! Folding: writing a snapshot as new arrays, and committing them as the data set.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use outercore_core::{Context, Error, Result};
+use outercore_format::keys::{EDGE, EDGE_IDS, NODE, OFFSETS, SOURCES};
+use outercore_format::{DType, LIVE_VERSION, Live};
+use outercore_io::{Disk, FileLock};
+use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::delta::{Delta, List, REMOVED};
+use outercore_store::editor::ManifestEditor;
+use outercore_store::npy::ArrayWriter;
+
+/// Bytes that are copied at a time.
+const COPY: u64 = 1 << 20;
+
+/// Nodes whose lists are written together.
+const NODES: u64 = 64 << 10;
+
+/// Asked again and again during long work; an error of its ends the work.
+pub type KeepGoing<'a> = &'a dyn Fn() -> Result<()>;
+
+/// Writes the arrays of `data_set` as `delta` has changed them, and commits them.
+///
+/// After a crash at any point the data set is as before or as `delta` says, whole. The arrays that
+/// have not changed stay the files that they are.
+///
+/// **Cost** reads and writes the topology, and each array with a changed row: all of it. Where
+/// nodes were added those are all node arrays.
+///
+/// # Errors
+/// Failed reads and writes; `Invalid` where somebody else has changed the data set.
+pub(crate) fn fold(
+    disk: &dyn Disk,
+    data_set: &DataSet,
+    delta: &Delta,
+    lock: &FileLock,
+    keep_going: KeepGoing<'_>,
+) -> Result<()> {
+    let delta = &delta.since(data_set)?;
+    let editor = ManifestEditor::open_held(disk, data_set.root(), lock)?;
+    if editor.manifest() != data_set.manifest() {
+        let text = format!("data set `{}`: changed by somebody else", data_set.root().display());
+        return Err(Error::invalid(text).hint("start again"));
+    }
+    let mut fold = Fold { disk, data_set, delta, editor, keep_going };
+    fold.topology()?;
+    fold.node_arrays()?;
+    fold.edge_arrays()?;
+    fold.removed()?;
+    fold.counts();
+    fold.editor.commit()
+}
+
+struct Fold<'a> {
+    disk: &'a dyn Disk,
+    data_set: &'a DataSet,
+    delta: &'a Delta,
+    editor: ManifestEditor<'a>,
+    keep_going: KeepGoing<'a>,
+}
+
+impl Fold<'_> {
+    /// Writes an array in place of the one under `key`.
+    fn write(
+        &mut self,
+        key: &str,
+        dtype: DType,
+        row_shape: &[u64],
+        rows: impl FnOnce(&Self, &mut ArrayWriter) -> Result<()>,
+    ) -> Result<()> {
+        let file = self.editor.claim_file(key)?;
+        let root = self.data_set.root();
+        let mut writer = ArrayWriter::create(self.disk, root, &file, dtype, row_shape)?;
+        rows(self, &mut writer).with_context(|| format!("array `{key}`"))?;
+        self.editor.insert(key, writer.finish()?);
+        Ok(())
+    }
+
+    fn topology(&mut self) -> Result<()> {
+        if self.delta.keeps_topology() {
+            return Ok(());
+        }
+        let changed = self.delta.changed_lists();
+        let base = Base::open(self.data_set)?;
+        self.write(OFFSETS, DType::U64, &[], |fold, writer| fold.offsets(&base, &changed, writer))?;
+        let sources = base.sources.array.dtype;
+        self.write(SOURCES, sources, &[], |fold, writer| {
+            fold.elements(&base, &changed, Column::Sources, sources, writer)
+        })?;
+        let wide = self.delta.edge_bound() > 1 << 32;
+        let ids = if wide { DType::U64 } else { DType::U32 };
+        self.write(EDGE_IDS, ids, &[], |fold, writer| {
+            fold.elements(&base, &changed, Column::Ids, ids, writer)
+        })?;
+        // A grid is of the old topology.
+        let grid = |key: &String| key.starts_with("grid/");
+        self.editor.manifest_mut().arrays.retain(|key, _| !grid(key));
+        Ok(())
+    }
+
+    fn offsets(&self, base: &Base, changed: &[u64], writer: &mut ArrayWriter) -> Result<()> {
+        let mut end = 0u64;
+        writer.write_slice(&[end])?;
+        self.for_each_node(base, changed, &mut |node, place| {
+            end += match place {
+                Place::Array { degree } => degree,
+                Place::Delta { .. } => self.delta.list(node).map_or(0, List::len),
+            };
+            writer.write_slice(&[end])
+        })
+    }
+
+    /// Writes the sources or ids of all edges.
+    fn elements(
+        &self,
+        base: &Base,
+        changed: &[u64],
+        column: Column,
+        dtype: DType,
+        writer: &mut ArrayWriter,
+    ) -> Result<()> {
+        // Edges of the arrays between two changed lists are copied together.
+        let (mut start, mut end) = (0, 0);
+        self.for_each_node(base, changed, &mut |node, place| {
+            match place {
+                Place::Array { degree } => end += degree,
+                Place::Delta { next } => {
+                    base.copy((start, end), column, dtype, writer, self.keep_going)?;
+                    (start, end) = (next, next);
+                    for (source, id) in self.delta.list(node).into_iter().flat_map(List::iter) {
+                        let element = if column == Column::Sources { source } else { id };
+                        write_id(writer, dtype, element)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        base.copy((start, end), column, dtype, writer, self.keep_going)
+    }
+
+    /// Calls `each(node, where its list is)` for all nodes, ascending.
+    fn for_each_node(
+        &self,
+        base: &Base,
+        changed: &[u64],
+        each: &mut dyn FnMut(u64, Place) -> Result<()>,
+    ) -> Result<()> {
+        let mut changed = changed.iter().copied().peekable();
+        let mut first = 0;
+        while first < base.nodes {
+            (self.keep_going)()?;
+            let end = (first + NODES).min(base.nodes);
+            let bounds = base.bounds(first, end)?;
+            for (node, bounds) in (first..).zip(bounds.windows(2)) {
+                let place = match changed.next_if_eq(&node) {
+                    Some(_) => Place::Delta { next: bounds[1] },
+                    None => Place::Array { degree: bounds[1] - bounds[0] },
+                };
+                each(node, place)?;
+            }
+            first = end;
+        }
+        let next = base.sources.array.rows();
+        (base.nodes..self.delta.num_nodes()).try_for_each(|node| each(node, Place::Delta { next }))
+    }
+
+    fn node_arrays(&mut self) -> Result<()> {
+        let grown = self.delta.num_nodes() > self.delta.schema().nodes;
+        let keys: Vec<String> = self.delta.schema().node_arrays.keys().cloned().collect();
+        for key in keys.into_iter().filter(|key| grown || self.delta.changes_rows(key)) {
+            let array = self.data_set.array(&key)?;
+            let changed = self.delta.changed_rows(&key);
+            self.write(&key, array.dtype, &array.shape[1..], |fold, writer| {
+                let row = |node| fold.delta.node_row(&key, node);
+                fold.rows(&array, &changed, fold.delta.num_nodes(), &row, writer)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn edge_arrays(&mut self) -> Result<()> {
+        let schema = self.delta.schema();
+        let (before, now) = (schema.edge_rows, self.delta.edge_bound());
+        let keys: Vec<String> = schema.edge_arrays.keys().cloned().collect();
+        for key in keys.into_iter().filter(|_| now > before) {
+            let array = self.data_set.array(&key)?;
+            self.write(&key, array.dtype, &array.shape[1..], |fold, writer| {
+                let row = |edge| fold.delta.edge_row(&key, edge);
+                fold.rows(&array, &[], now, &row, writer)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Copies an array with the `changed` rows replaced, and new ones up to `count` appended.
+    fn rows<'r>(
+        &self,
+        array: &ArrayRef,
+        changed: &[u64],
+        count: u64,
+        row: &dyn Fn(u64) -> Option<&'r [u8]>,
+        writer: &mut ArrayWriter,
+    ) -> Result<()> {
+        let stored = Stored::open(array.clone())?;
+        let row_bytes = array.row_bytes();
+        let step = (COPY / row_bytes.max(1)).max(1);
+        let missing = |at: u64| Error::internal(format!("row {at} of `{}` is missing", array.key));
+        let mut changed = changed.iter().copied().peekable();
+        let mut first = 0;
+        let mut buffer = Vec::new();
+        while first < array.rows() {
+            (self.keep_going)()?;
+            let end = (first + step).min(array.rows());
+            buffer.resize(((end - first) * row_bytes) as usize, 0);
+            stored.read(first * row_bytes, &mut buffer)?;
+            while let Some(at) = changed.next_if(|at| *at < end) {
+                let place = ((at - first) * row_bytes) as usize;
+                let row = row(at).ok_or_else(|| missing(at))?;
+                buffer[place..place + row_bytes as usize].copy_from_slice(row);
+            }
+            writer.write(&buffer)?;
+            first = end;
+        }
+        (first..count).try_for_each(|at| writer.write(row(at).ok_or_else(|| missing(at))?))
+    }
+
+    /// Notes which nodes were removed, and takes them out of the splits.
+    fn removed(&mut self) -> Result<()> {
+        let removed = self.delta.removed();
+        let before =
+            if self.data_set.has_array(REMOVED) { self.data_set.array(REMOVED)?.rows() } else { 0 };
+        if removed.len() as u64 == before {
+            return Ok(());
+        }
+        let ids: Vec<i64> = removed.iter().map(|&node| node as i64).collect();
+        self.write(REMOVED, DType::I64, &[], |_, writer| writer.write_slice(&ids))?;
+        let splits: Vec<String> = self.data_set.manifest().roles.splits.values().cloned().collect();
+        for key in splits {
+            let nodes = self.data_set.read_i64(&key)?;
+            let kept: Vec<i64> =
+                nodes.iter().copied().filter(|&node| !self.delta.is_removed(node as u64)).collect();
+            if kept.len() < nodes.len() {
+                self.write(&key, DType::I64, &[], |_, writer| writer.write_slice(&kept))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) {
+        let delta = self.delta;
+        let manifest = self.editor.manifest_mut();
+        manifest.node_types.entry(NODE.into()).or_default().count = delta.num_nodes();
+        if let Some(edge) = manifest.edge_types.get_mut(EDGE) {
+            edge.count = delta.num_edges();
+            edge.rows = Some(delta.edge_bound());
+        }
+        manifest.version = LIVE_VERSION;
+        if let Some(Live { lsn, .. }) = &mut manifest.live {
+            *lsn = delta.lsn();
+        }
+    }
+}
+
+/// Where the list of a node is.
+enum Place {
+    /// In the arrays, with so many edges.
+    Array { degree: u64 },
+    /// In the delta; a new node without a list has no edges.
+    Delta {
+        /// Where the list of the next node begins in the arrays.
+        next: u64,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Sources,
+    Ids,
+}
+
+/// The topology as it lies on disk.
+struct Base {
+    nodes: u64,
+    offsets: Stored,
+    sources: Stored,
+    /// Absent where an id is a position.
+    ids: Option<Stored>,
+}
+
+impl Base {
+    fn open(data_set: &DataSet) -> Result<Self> {
+        let ids = data_set.has_array(EDGE_IDS).then(|| data_set.array(EDGE_IDS)).transpose()?;
+        Ok(Self {
+            nodes: data_set.num_nodes(),
+            offsets: Stored::open(data_set.array(OFFSETS)?)?,
+            sources: Stored::open(data_set.array(SOURCES)?)?,
+            ids: ids.map(Stored::open).transpose()?,
+        })
+    }
+
+    /// Where the lists of `first..end` begin, and where the last one ends.
+    fn bounds(&self, first: u64, end: u64) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; ((end - first + 1) * 8) as usize];
+        self.offsets.read(first * 8, &mut bytes)?;
+        let bounds: Vec<u64> =
+            bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let edges = self.sources.array.rows();
+        if bounds.windows(2).any(|pair| pair[0] > pair[1]) || bounds.iter().any(|&b| b > edges) {
+            return Err(Error::corrupt(format!("array `{OFFSETS}`: nodes {first} to {end}"))
+                .hint("run `outercore check DATASET`"));
+        }
+        Ok(bounds)
+    }
+
+    /// Copies the edges at positions `start..end`, as `dtype`.
+    fn copy(
+        &self,
+        (start, end): (u64, u64),
+        column: Column,
+        dtype: DType,
+        writer: &mut ArrayWriter,
+        keep_going: KeepGoing<'_>,
+    ) -> Result<()> {
+        let stored = match column {
+            Column::Sources => &self.sources,
+            Column::Ids => match &self.ids {
+                Some(ids) => ids,
+                None => return (start..end).try_for_each(|id| write_id(writer, dtype, id)),
+            },
+        };
+        let size = stored.array.dtype.size() as u64;
+        let mut buffer = Vec::new();
+        let mut at = start * size;
+        while at < end * size {
+            keep_going()?;
+            buffer.resize(COPY.min(end * size - at) as usize, 0);
+            stored.read(at, &mut buffer)?;
+            if stored.array.dtype == dtype {
+                writer.write(&buffer)?;
+            } else {
+                for id in buffer.chunks_exact(size as usize) {
+                    let mut wide = [0; 8];
+                    wide[..id.len()].copy_from_slice(id);
+                    write_id(writer, dtype, u64::from_le_bytes(wide))?;
+                }
+            }
+            at += buffer.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// An id as `uint32` or `uint64`; it fits.
+fn write_id(writer: &mut ArrayWriter, dtype: DType, id: u64) -> Result<()> {
+    match dtype {
+        DType::U32 => writer.write(&(id as u32).to_le_bytes()),
+        _ => writer.write(&id.to_le_bytes()),
+    }
+}
+
+/// An array and its file.
+struct Stored {
+    array: ArrayRef,
+    file: File,
+}
+
+impl Stored {
+    fn open(array: ArrayRef) -> Result<Self> {
+        let file = File::open(&array.path).with_context(|| format!("array `{}`", array.key))?;
+        Ok(Self { array, file })
+    }
+
+    /// Reads data bytes from `offset` on.
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let at = self.array.data_offset + offset;
+        self.file
+            .read_exact_at(bytes, at)
+            .with_context(|| format!("array `{}` at byte {at}", self.array.key))
+    }
+}
+
+/// Makes a data set one that takes updates: gives it an id and an empty log.
+///
+/// # Errors
+/// Those of writing; `Unsupported` as for [`Delta::new`].
+pub(crate) fn enable(disk: &dyn Disk, root: &Path, lock: &FileLock, id: [u8; 16]) -> Result<()> {
+    let mut editor = ManifestEditor::open_held(disk, root, lock)?;
+    let manifest = editor.manifest_mut();
+    manifest.version = LIVE_VERSION;
+    manifest.live = Some(Live { id: Live::id_of(id), lsn: 0 });
+    editor.commit()
+}

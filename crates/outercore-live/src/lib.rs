@@ -1,0 +1,17 @@
+//! A graph that changes while it is used: a log of updates, snapshots in memory, and folding the log
+//! into new arrays.
+//!
+//! Layer 5. `docs/format.md`, section 11, has the bytes; `docs/design/0022-live-graph.md` the
+//! reasons.
+#![forbid(unsafe_code)]
+
+mod committer;
+mod fold;
+mod graph;
+mod log;
+mod open;
+
+pub use committer::{Ack, Committer, Snapshot};
+pub use fold::KeepGoing;
+pub use graph::{LiveConfig, LiveGraph, LiveStatus};
+pub use open::{open, verify};

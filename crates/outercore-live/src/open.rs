@@ -1,0 +1,191 @@
+//! Opening a data set at its last acknowledged update, for whoever reads arrays.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_format::log::Record;
+use outercore_io::{CostModel, Disk, EngineConfig, FileLock, RealDisk};
+use outercore_store::Topology;
+use outercore_store::dataset::DataSet;
+use outercore_store::delta::Delta;
+use outercore_store::paged::PagedTopology;
+
+use crate::fold::{KeepGoing, fold};
+use crate::log::{self, LogWriter, Recovered};
+
+/// Read buffers for lists that are copied.
+const STAGING: Bytes = Bytes::mib(1);
+
+/// Memory for looking up lists that are copied.
+const WORKING: Bytes = Bytes::mib(4);
+
+/// Records whose lists are copied together.
+const TOGETHER: usize = 1024;
+
+/// Between two looks whether a request was answered.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Suffix of the files by which a reader asks whoever writes to fold.
+const REQUEST: &str = ".request";
+
+/// Opens the data set in `root` at its last acknowledged update.
+///
+/// Updates that are only in the log are folded into the arrays first. Where a server has the data
+/// set, it is asked to do so.
+///
+/// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log.
+///
+/// # Errors
+/// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is asked again
+/// and again meanwhile.
+pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
+    let data_set = DataSet::open(root)?;
+    let Some(live) = &data_set.manifest().live else { return Ok(data_set) };
+    if !is_pending(&data_set, live)? {
+        return Ok(data_set);
+    }
+    let mut request = None;
+    loop {
+        keep_going()?;
+        if let Some(lock) = FileLock::try_directory(root)? {
+            drop(request);
+            fold_log(&RealDisk, root, &lock, keep_going)
+                .context("updates in the log cannot be folded into the arrays")?;
+            return DataSet::open(root);
+        }
+        match &request {
+            None => request = Some(Request::make(root)?),
+            Some(request) if !request.file.exists() => return DataSet::open(root),
+            Some(_) => {}
+        }
+        std::thread::sleep(WAIT);
+    }
+}
+
+/// Whether the log holds more than the arrays.
+fn is_pending(data_set: &DataSet, live: &outercore_format::Live) -> Result<bool> {
+    match log::is_pending(data_set.root(), live) {
+        // A segment went while it was looked at: somebody folds just now.
+        Err(error) if error.kind() == outercore_core::ErrorKind::NotFound => Ok(true),
+        found => found,
+    }
+}
+
+/// Looks at the log of a data set: the updates that it holds beyond the arrays, 0 without a log.
+///
+/// # Errors
+/// `Corrupt`: a damaged log. Failed reads.
+pub fn verify(data_set: &DataSet) -> Result<u64> {
+    match &data_set.manifest().live {
+        Some(live) => log::verify(data_set.root(), live),
+        None => Ok(0),
+    }
+}
+
+/// A file that asks whoever holds the data set to fold; gone when dropped.
+struct Request {
+    file: PathBuf,
+}
+
+impl Request {
+    fn make(root: &Path) -> Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}{REQUEST}", std::process::id());
+        let file = log::directory(root).join(name);
+        std::fs::write(&file, b"").with_context(|| {
+            format!("the data set is being served; asking for its updates by `{}`", file.display())
+        })?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // It may have been answered.
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// The files by which readers ask for a fold.
+pub(crate) fn requests(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(log::directory(root)).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.to_string_lossy().ends_with(REQUEST)).collect()
+}
+
+/// The topology in the arrays, as lists are copied from it.
+///
+/// # Errors
+/// As [`PagedTopology::open`].
+pub(crate) fn base_topology(data_set: &DataSet) -> Result<PagedTopology> {
+    let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
+    let topology = PagedTopology::open(data_set, reading, CostModel::default(), false)?;
+    Ok(topology.with_working_memory(WORKING))
+}
+
+/// The delta that the log makes of the arrays, and where the log ends.
+///
+/// # Errors
+/// As [`log::recover`]; `Corrupt` for a record that cannot be applied.
+pub(crate) fn replay(data_set: &DataSet, base: &dyn Topology) -> Result<(Delta, Recovered)> {
+    let live = data_set.manifest().live.as_ref();
+    let live = live.ok_or_else(|| Error::internal("a data set without a log is replayed"))?;
+    let mut delta = Delta::new(data_set)?;
+    let mut together = Vec::new();
+    let recovered = log::recover(data_set.root(), live, &mut |record| {
+        together.push(record);
+        if together.len() < TOGETHER { Ok(()) } else { apply(&mut delta, &mut together, base) }
+    })?;
+    apply(&mut delta, &mut together, base)?;
+    Ok((delta, recovered))
+}
+
+fn apply(delta: &mut Delta, records: &mut Vec<Record>, base: &dyn Topology) -> Result<()> {
+    let updates = records.iter().flat_map(|record| &record.updates);
+    let touched: Vec<u64> = updates.flat_map(|update| delta.touched(update)).collect();
+    delta.adopt(&touched, base)?;
+    for record in records.drain(..) {
+        delta.apply(record.lsn, &record.updates, base).map_err(|error| {
+            Error::corrupt(format!("update {} of the log cannot be applied: {error}", record.lsn))
+        })?;
+    }
+    Ok(())
+}
+
+/// Folds what the log holds into the arrays of the data set in `root`, which the caller holds.
+///
+/// # Errors
+/// As [`replay`] and [`fold`].
+pub(crate) fn fold_log(
+    disk: &dyn Disk,
+    root: &Path,
+    lock: &FileLock,
+    keep_going: KeepGoing<'_>,
+) -> Result<()> {
+    let data_set = DataSet::open(root)?;
+    let (delta, recovered) = replay(&data_set, &base_topology(&data_set)?)?;
+    requests(root).iter().try_for_each(|request| disk.remove_file(request))?;
+    let before = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    let id = data_set.manifest().live.as_ref().and_then(|live| live.id_bytes());
+    let id = id.ok_or_else(|| Error::corrupt("a log with a damaged id"))?;
+    let writer = writer(disk, root, id, &recovered)?;
+    if recovered.lsn > before {
+        fold(disk, &data_set, &delta, lock, keep_going)?;
+    }
+    log::remove_before(disk, root, writer.first())
+}
+
+/// The log's end, in a segment that holds nothing that is to be folded.
+fn writer<'a>(
+    disk: &'a dyn Disk,
+    root: &Path,
+    id: [u8; 16],
+    recovered: &Recovered,
+) -> Result<LogWriter<'a>> {
+    let mut writer = LogWriter::open(disk, root, id, recovered)?;
+    writer.rotate()?;
+    Ok(writer)
+}

@@ -1,0 +1,482 @@
+//! What has changed in a graph since its arrays were written: whole adjacency lists, rows, removed
+//! nodes. Copies are cheap, so that each is a snapshot.
+
+mod list;
+mod overlay;
+mod scan;
+mod schema;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use outercore_core::{Bytes, EdgeId, Error, ErrorKind, NodeId, Result};
+use outercore_format::{Rows, Update, keys};
+use rpds::HashTrieMapSync;
+
+pub use list::List;
+pub use overlay::Overlay;
+pub use schema::{ArrayShape, Schema};
+
+use crate::dataset::DataSet;
+use crate::topology::{Extent, Topology};
+
+/// Key of the ids of removed nodes.
+pub const REMOVED: &str = "live/removed";
+
+/// Nodes that a graph with updates can have: a position names its node in 32 bits.
+pub const MOST_NODES: u64 = 1 << 32;
+
+/// In-edges that a changed node can have: a position names its edge in 31 bits.
+const MOST_DEGREE: u64 = 1 << INDEX_BITS;
+const INDEX_BITS: u32 = 31;
+
+/// Positions of changed lists have this bit; no file has so many edges.
+const CHANGED: u64 = 1 << 63;
+
+/// Bytes of a list or a row besides its edges or its values, roughly.
+const ENTRY_BYTES: u64 = 160;
+
+/// A graph's changes since its arrays were written.
+///
+/// A changed adjacency list is copied once and then belongs to the delta, with all its edges; rows
+/// of arrays are whole too. A clone shares everything with the original until either changes: it is
+/// a snapshot, taken in a few hundred nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Delta {
+    schema: Arc<Schema>,
+    /// Number of the last update.
+    lsn: u64,
+    nodes: u64,
+    edges: u64,
+    /// The id of the next edge.
+    next_edge: EdgeId,
+    lists: HashTrieMapSync<NodeId, Changed<List>>,
+    node_rows: BTreeMap<String, RowMap>,
+    edge_rows: BTreeMap<String, RowMap>,
+    removed: HashTrieMapSync<NodeId, u64>,
+    /// Edges in `lists`.
+    list_edges: u64,
+    /// Bytes of rows, with what they take to be found.
+    row_bytes: u64,
+}
+
+type RowMap = HashTrieMapSync<u64, Changed<Arc<[u8]>>>;
+
+/// Something of the delta, and the update that changed it last.
+#[derive(Clone, Debug, Default)]
+struct Changed<T> {
+    value: T,
+    lsn: u64,
+}
+
+/// What an update has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// An edge was added, with this id.
+    Edge(EdgeId),
+    /// A node was added, with this id.
+    Node(NodeId),
+    /// So many edges were removed.
+    Removed(u64),
+    /// Rows of a node were replaced.
+    Rows,
+}
+
+impl Delta {
+    /// No changes of a data set yet.
+    ///
+    /// # Errors
+    /// `Unsupported`: a graph that cannot take updates, see [`Schema::of`]. Those of reading which
+    /// nodes were removed.
+    pub fn new(data_set: &DataSet) -> Result<Self> {
+        let schema = Schema::of(data_set)?;
+        let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+        let mut removed = HashTrieMapSync::new_sync();
+        if data_set.has_array(REMOVED) {
+            for node in data_set.read_i64(REMOVED)? {
+                removed.insert_mut(node as u64, lsn);
+            }
+        }
+        let empty = |arrays: &BTreeMap<String, ArrayShape>| {
+            arrays.keys().map(|key| (key.clone(), RowMap::new_sync())).collect()
+        };
+        Ok(Self {
+            lsn,
+            nodes: schema.nodes,
+            edges: schema.edges,
+            next_edge: schema.edge_rows,
+            lists: HashTrieMapSync::new_sync(),
+            node_rows: empty(&schema.node_arrays),
+            edge_rows: empty(&schema.edge_arrays),
+            removed,
+            list_edges: 0,
+            row_bytes: 0,
+            schema: Arc::new(schema),
+        })
+    }
+
+    /// What stays of the delta once everything up to `lsn` is in the arrays of `data_set`.
+    ///
+    /// # Errors
+    /// As [`Delta::new`].
+    pub fn since(&self, data_set: &DataSet) -> Result<Self> {
+        let mut rest = Self::new(data_set)?;
+        let lsn = rest.lsn;
+        for (&node, list) in self.lists.iter().filter(|(_, list)| list.lsn > lsn) {
+            rest.list_edges += list.value.len();
+            rest.lists.insert_mut(node, list.clone());
+        }
+        let maps = [(&self.node_rows, &mut rest.node_rows), (&self.edge_rows, &mut rest.edge_rows)];
+        for (from, to) in maps {
+            for (key, rows) in from {
+                let to = to.entry(key.clone()).or_default();
+                for (&row, bytes) in rows.iter().filter(|(_, bytes)| bytes.lsn > lsn) {
+                    rest.row_bytes += bytes.value.len() as u64 + ENTRY_BYTES;
+                    to.insert_mut(row, bytes.clone());
+                }
+            }
+        }
+        for (&node, &removed) in self.removed.iter().filter(|(_, removed)| **removed > lsn) {
+            rest.removed.insert_mut(node, removed);
+        }
+        (rest.lsn, rest.nodes, rest.edges, rest.next_edge) =
+            (self.lsn, self.nodes, self.edges, self.next_edge);
+        Ok(rest)
+    }
+
+    /// Number of the last update.
+    pub fn lsn(&self) -> u64 {
+        self.lsn
+    }
+
+    /// Nodes, removed ones included.
+    pub fn num_nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Arcs.
+    pub fn num_edges(&self) -> u64 {
+        self.edges
+    }
+
+    /// The bound of edge ids.
+    pub fn edge_bound(&self) -> EdgeId {
+        self.next_edge
+    }
+
+    /// Removed nodes.
+    pub fn num_removed(&self) -> u64 {
+        self.removed.size() as u64
+    }
+
+    /// Whether a node was removed.
+    pub fn is_removed(&self, node: NodeId) -> bool {
+        self.removed.contains_key(&node)
+    }
+
+    /// What the arrays of the data set are.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Memory taken, roughly: what a reader should be given for it.
+    pub fn memory(&self) -> Bytes {
+        let lists = self.lists.size() as u64 * ENTRY_BYTES + self.list_edges * List::EDGE_BYTES;
+        Bytes(lists + self.row_bytes + self.removed.size() as u64 * 64)
+    }
+
+    /// Whether nothing of the topology differs from the arrays.
+    pub fn keeps_topology(&self) -> bool {
+        self.lists.is_empty() && self.nodes == self.schema.nodes
+    }
+
+    /// The in-edges of a node, if they have changed.
+    pub fn list(&self, node: NodeId) -> Option<&List> {
+        self.lists.get(&node).map(|list| &list.value)
+    }
+
+    /// The nodes whose in-edges have changed, ascending.
+    pub fn changed_lists(&self) -> Vec<NodeId> {
+        sorted(self.lists.keys())
+    }
+
+    /// The row of a node array, if it has changed.
+    pub fn node_row(&self, key: &str, node: NodeId) -> Option<&[u8]> {
+        self.node_rows.get(key)?.get(&node).map(|row| &*row.value)
+    }
+
+    /// The row of an edge array, if the edge is new.
+    pub fn edge_row(&self, key: &str, edge: EdgeId) -> Option<&[u8]> {
+        self.edge_rows.get(key)?.get(&edge).map(|row| &*row.value)
+    }
+
+    /// Whether rows of a node array have changed.
+    pub fn changes_rows(&self, key: &str) -> bool {
+        self.node_rows.get(key).is_some_and(|rows| !rows.is_empty())
+    }
+
+    /// The nodes whose row of an array has changed, ascending.
+    pub fn changed_rows(&self, key: &str) -> Vec<NodeId> {
+        self.node_rows.get(key).map_or_else(Vec::new, |rows| sorted(rows.keys()))
+    }
+
+    /// The removed nodes, ascending.
+    pub fn removed(&self) -> Vec<NodeId> {
+        sorted(self.removed.keys())
+    }
+
+    /// The in-degree of a node if its in-edges have changed; without self-loops unless
+    /// `with_loops`.
+    pub fn in_degree(&self, node: NodeId, with_loops: bool) -> Option<u64> {
+        let Some(list) = self.list(node) else {
+            return (node >= self.schema.nodes).then_some(0);
+        };
+        Some(list.len() - if with_loops { 0 } else { list.count(node) })
+    }
+
+    /// Copies the in-edges of `nodes` that have not changed yet, all by a few large reads. A change
+    /// does so by itself; many together take fewer reads.
+    ///
+    /// # Errors
+    /// Failed reads.
+    pub fn adopt(&mut self, nodes: &[NodeId], base: &dyn Topology) -> Result<()> {
+        let is_unchanged =
+            |node: &NodeId| *node < self.schema.nodes && !self.lists.contains_key(node);
+        let mut nodes: Vec<NodeId> = nodes.iter().copied().filter(is_unchanged).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let mut extents = vec![Extent::default(); nodes.len()];
+        base.extents(&nodes, &mut extents)?;
+        let positions: Vec<u64> =
+            extents.iter().flat_map(|extent| extent.start..extent.start + extent.degree).collect();
+        let (mut sources, mut ids) = (vec![0; positions.len()], vec![0; positions.len()]);
+        base.sources(&positions, &mut sources)?;
+        base.edge_ids(&positions, &mut ids)?;
+        let (mut sources, mut ids) = (&sources[..], &ids[..]);
+        for (&node, extent) in nodes.iter().zip(&extents) {
+            let degree = extent.degree as usize;
+            let own = sources.split_off(..degree).expect("those of its extent");
+            let list = List::from_sorted(own, ids.split_off(..degree).expect("one for each"));
+            self.list_edges += list.len();
+            // It holds what the arrays hold: no update has changed it yet.
+            let lsn = self.schema.lsn;
+            self.lists.insert_mut(node, Changed { value: list, lsn });
+        }
+        Ok(())
+    }
+
+    /// The nodes whose in-edges an update changes, as far as it says so itself.
+    pub fn touched(&self, update: &Update) -> Vec<NodeId> {
+        match *update {
+            Update::AddEdge { source, target, .. } | Update::RemoveEdge { source, target } => {
+                if self.schema.undirected {
+                    vec![source, target]
+                } else {
+                    vec![target]
+                }
+            }
+            Update::RemoveNode { node } => vec![node],
+            Update::AddNode { .. } | Update::UpdateNode { .. } => Vec::new(),
+        }
+    }
+
+    /// Applies the updates of a record. After an error the delta is half-way: apply to a clone.
+    ///
+    /// **Cost** copies the in-edges of nodes that change for the first time. Removing a node of a
+    /// directed graph reads the sources of all edges.
+    ///
+    /// # Errors
+    /// `Invalid`: a node that there is not, no such edge, rows of other arrays or another length.
+    /// `NotFound`: a removed node. `Unsupported`: more nodes or in-edges than can be. Failed reads.
+    pub fn apply(
+        &mut self,
+        lsn: u64,
+        updates: &[Update],
+        base: &dyn Topology,
+    ) -> Result<Vec<Applied>> {
+        let touched: Vec<NodeId> = updates.iter().flat_map(|update| self.touched(update)).collect();
+        self.adopt(&touched, base)?;
+        self.lsn = lsn;
+        updates.iter().map(|update| self.apply_one(update, base)).collect()
+    }
+
+    fn apply_one(&mut self, update: &Update, base: &dyn Topology) -> Result<Applied> {
+        match update {
+            Update::AddEdge { source, target, rows } => self.add_edge(*source, *target, rows, base),
+            Update::RemoveEdge { source, target } => self.remove_edge(*source, *target, base),
+            Update::AddNode { rows } => self.add_node(rows),
+            Update::RemoveNode { node } => self.remove_node(*node, base),
+            Update::UpdateNode { node, rows } => {
+                self.require(*node)?;
+                self.schema.check_node_rows(rows, false)?;
+                self.enter_node_rows(*node, rows);
+                Ok(Applied::Rows)
+            }
+        }
+    }
+
+    fn add_edge(
+        &mut self,
+        source: NodeId,
+        target: NodeId,
+        rows: &Rows,
+        base: &dyn Topology,
+    ) -> Result<Applied> {
+        self.require(source)?;
+        self.require(target)?;
+        self.schema.check_edge_rows(rows)?;
+        let id = self.next_edge;
+        self.next_edge += 1;
+        self.add_arc(source, target, id, base)?;
+        if self.schema.undirected && source != target {
+            self.add_arc(target, source, id, base)?;
+        }
+        for (key, row) in rows {
+            self.row_bytes += row.len() as u64 + ENTRY_BYTES;
+            let row = Changed { value: row.as_slice().into(), lsn: self.lsn };
+            self.edge_rows.entry(key.clone()).or_default().insert_mut(id, row);
+        }
+        Ok(Applied::Edge(id))
+    }
+
+    fn add_arc(
+        &mut self,
+        source: NodeId,
+        target: NodeId,
+        id: EdgeId,
+        base: &dyn Topology,
+    ) -> Result<()> {
+        let list = self.list_mut(target, base)?;
+        if list.len() + 1 >= MOST_DEGREE {
+            let text = format!("node {target}: 2^{INDEX_BITS} in-edges, more than can be updated");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        list.insert(source, id);
+        self.list_edges += 1;
+        self.edges += 1;
+        Ok(())
+    }
+
+    fn remove_edge(
+        &mut self,
+        source: NodeId,
+        target: NodeId,
+        base: &dyn Topology,
+    ) -> Result<Applied> {
+        self.require(source)?;
+        self.require(target)?;
+        let removed = self.remove_arcs(source, target, base)?;
+        if removed == 0 {
+            return Err(Error::invalid(format!("there is no edge from {source} to {target}")));
+        }
+        if self.schema.undirected && source != target {
+            self.remove_arcs(target, source, base)?;
+        }
+        Ok(Applied::Removed(removed))
+    }
+
+    /// Removes the arcs from `source` to `target`; returns how many there were.
+    fn remove_arcs(&mut self, source: NodeId, target: NodeId, base: &dyn Topology) -> Result<u64> {
+        // A list that stays as it is must not count as changed.
+        self.adopt(&[target], base)?;
+        if self.list(target).is_none_or(|list| list.count(source) == 0) {
+            return Ok(0);
+        }
+        let removed = self.list_mut(target, base)?.remove(source).len() as u64;
+        self.list_edges -= removed;
+        self.edges -= removed;
+        Ok(removed)
+    }
+
+    fn add_node(&mut self, rows: &Rows) -> Result<Applied> {
+        let node = self.nodes;
+        if node + 1 >= MOST_NODES {
+            let text = "2^32 nodes, more than a graph with updates can have";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.schema.check_node_rows(rows, true)?;
+        self.nodes += 1;
+        self.enter_node_rows(node, rows);
+        Ok(Applied::Node(node))
+    }
+
+    fn remove_node(&mut self, node: NodeId, base: &dyn Topology) -> Result<Applied> {
+        self.require(node)?;
+        self.adopt(&[node], base)?;
+        let own: Vec<NodeId> =
+            self.list(node).into_iter().flat_map(List::iter).map(|edge| edge.0).collect();
+        let mut removed = own.iter().filter(|&&source| source == node).count() as u64;
+        let mut targets = match self.schema.undirected {
+            // Who it hears from also hears from it.
+            true => own.clone(),
+            false => self.targets_of(node, base)?,
+        };
+        targets.sort_unstable();
+        targets.dedup();
+        targets.retain(|&target| target != node);
+        self.adopt(&targets, base)?;
+        for target in targets {
+            removed += self.remove_arcs(node, target, base)?;
+        }
+        if !self.schema.undirected {
+            removed += own.iter().filter(|&&source| source != node).count() as u64;
+        }
+        if !own.is_empty() {
+            *self.list_mut(node, base)? = List::default();
+            self.list_edges -= own.len() as u64;
+            self.edges -= own.len() as u64;
+        }
+        self.removed.insert_mut(node, self.lsn);
+        Ok(Applied::Removed(removed))
+    }
+
+    fn enter_node_rows(&mut self, node: NodeId, rows: &Rows) {
+        for (key, row) in rows {
+            let of_array = self.node_rows.entry(key.clone()).or_default();
+            if !of_array.contains_key(&node) {
+                self.row_bytes += row.len() as u64 + ENTRY_BYTES;
+            }
+            of_array.insert_mut(node, Changed { value: row.as_slice().into(), lsn: self.lsn });
+        }
+    }
+
+    /// The in-edges of a node, to change them.
+    fn list_mut(&mut self, node: NodeId, base: &dyn Topology) -> Result<&mut List> {
+        self.adopt(&[node], base)?;
+        if !self.lists.contains_key(&node) {
+            self.lists.insert_mut(node, Changed::default());
+        }
+        let list = self.lists.get_mut(&node).expect("just entered");
+        list.lsn = self.lsn;
+        Ok(&mut list.value)
+    }
+
+    /// A node that there is.
+    ///
+    /// # Errors
+    /// `Invalid`: it never was. `NotFound`: it was removed.
+    pub fn require(&self, node: NodeId) -> Result<()> {
+        if node >= self.nodes {
+            let text = format!("node {node}: expected a node below {}", self.nodes);
+            return Err(Error::invalid(text));
+        }
+        if self.is_removed(node) {
+            return Err(Error::new(ErrorKind::NotFound, format!("node {node} was removed")));
+        }
+        Ok(())
+    }
+}
+
+fn sorted<'a>(keys: impl Iterator<Item = &'a u64>) -> Vec<u64> {
+    let mut keys: Vec<u64> = keys.copied().collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Whether a key names an array of nodes or edges that has a row for each of them.
+fn is_node_array(key: &str) -> bool {
+    matches!(keys::Group::of(key), keys::Group::Node { node_type: keys::NODE, .. })
+}

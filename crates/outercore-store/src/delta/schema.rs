@@ -1,0 +1,148 @@
+//! What a graph must be like to take updates, and what its rows are.
+
+use std::collections::BTreeMap;
+
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_format::keys::{self, Group};
+use outercore_format::{DType, Rows};
+
+use super::{MOST_NODES, is_node_array};
+use crate::dataset::DataSet;
+
+/// Type and columns of an array's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayShape {
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Elements of a row.
+    pub columns: u64,
+}
+
+impl ArrayShape {
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> u64 {
+        self.columns * self.dtype.size() as u64
+    }
+}
+
+/// The sizes of a data set and the arrays that have a row for each node or edge.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// Number of the last update that the arrays hold.
+    pub lsn: u64,
+    /// Nodes in the arrays.
+    pub nodes: u64,
+    /// Arcs in the arrays.
+    pub edges: u64,
+    /// Rows of edge arrays: the bound of edge ids.
+    pub edge_rows: u64,
+    /// Whether every edge is two arcs.
+    pub undirected: bool,
+    /// Arrays with a row for each node, by key.
+    pub node_arrays: BTreeMap<String, ArrayShape>,
+    /// Arrays with a row for each edge id, by key.
+    pub edge_arrays: BTreeMap<String, ArrayShape>,
+}
+
+impl Schema {
+    /// That of a data set.
+    ///
+    /// # Errors
+    /// `Unsupported`: triples, names, several types, 2^32 nodes or more, or a data set that does not
+    /// say how many edges were imported.
+    pub fn of(data_set: &DataSet) -> Result<Self> {
+        let manifest = data_set.manifest();
+        let no_updates = |why: &str| {
+            let text = format!("data set `{}` takes no updates: {why}", data_set.root().display());
+            Error::new(ErrorKind::Unsupported, text)
+        };
+        let edge = manifest
+            .edge_types
+            .get(keys::EDGE)
+            .filter(|edge| edge.source == keys::NODE && edge.target == keys::NODE)
+            .ok_or_else(|| no_updates("it has no edge type `edge` between nodes of type `node`"))?;
+        if manifest.edge_types.len() > 1 || manifest.node_types.len() > 1 {
+            return Err(no_updates("it has several types of nodes or edges"));
+        }
+        if manifest.node_types[keys::NODE].count >= MOST_NODES {
+            return Err(no_updates("it has 2^32 nodes or more"));
+        }
+        let mut node_arrays = BTreeMap::new();
+        let mut edge_arrays = BTreeMap::new();
+        for (key, entry) in &manifest.arrays {
+            let shape = ArrayShape { dtype: entry.dtype, columns: entry.row_elements() };
+            match Group::of(key) {
+                Group::Triples { .. } | Group::Weights { .. } => {
+                    return Err(no_updates("it holds triples"));
+                }
+                Group::Names { .. } => return Err(no_updates("its nodes have names")),
+                Group::Node { .. } if is_node_array(key) => {
+                    node_arrays.insert(key.clone(), shape);
+                }
+                Group::Edge { .. }
+                    if ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()) =>
+                {
+                    edge_arrays.insert(key.clone(), shape);
+                }
+                _ => {}
+            }
+        }
+        let edge_rows = edge
+            .rows
+            .or_else(|| (!data_set.has_array(keys::EDGE_IDS)).then_some(edge.count))
+            .ok_or_else(|| {
+                no_updates("it does not say how many edges were imported").hint("import it again")
+            })?;
+        if let Some(key) = edge_arrays.keys().find(|key| manifest.arrays[*key].rows() != edge_rows)
+        {
+            return Err(no_updates(&format!("array `{key}` has not one row for each edge")));
+        }
+        Ok(Self {
+            lsn: manifest.live.as_ref().map_or(0, |live| live.lsn),
+            nodes: manifest.node_types[keys::NODE].count,
+            edges: edge.count,
+            edge_rows,
+            undirected: edge.undirected,
+            node_arrays,
+            edge_arrays,
+        })
+    }
+
+    /// Whether `rows` are rows of node arrays, of each of them where `all` are needed.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the array.
+    pub fn check_node_rows(&self, rows: &Rows, all: bool) -> Result<()> {
+        check(&self.node_arrays, rows, all)
+    }
+
+    /// Whether `rows` are those of a new edge.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the array.
+    pub fn check_edge_rows(&self, rows: &Rows) -> Result<()> {
+        check(&self.edge_arrays, rows, true)
+    }
+}
+
+fn check(arrays: &BTreeMap<String, ArrayShape>, rows: &Rows, all: bool) -> Result<()> {
+    for (key, row) in rows {
+        let Some(shape) = arrays.get(key) else {
+            let known: Vec<&str> = arrays.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Error::invalid(format!("array `{key}` is not in the data set"))
+                .hint(format!("it has {known}")));
+        };
+        if row.len() as u64 != shape.row_bytes() {
+            return Err(Error::invalid(format!(
+                "array `{key}`: a row of {} bytes, expected {}",
+                row.len(),
+                shape.row_bytes()
+            )));
+        }
+    }
+    match arrays.keys().find(|key| all && !rows.contains_key(*key)) {
+        Some(key) => Err(Error::invalid(format!("array `{key}`: a new row needs a value"))),
+        None => Ok(()),
+    }
+}
