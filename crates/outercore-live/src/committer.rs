@@ -43,6 +43,8 @@ pub struct Committer<'a> {
     log: LogWriter<'a>,
     base: PagedTopology,
     snapshot: Arc<Snapshot>,
+    /// Why the last commit failed.
+    trouble: Option<String>,
 }
 
 impl<'a> Committer<'a> {
@@ -71,7 +73,7 @@ impl<'a> Committer<'a> {
         let (delta, recovered) = replay(&data_set, &base)?;
         let log = LogWriter::open(disk, root, id, &recovered)?;
         let snapshot = Arc::new(Snapshot { generation: 0, data_set, delta });
-        Ok(Self { disk, root: root.to_owned(), log, base, snapshot })
+        Ok(Self { disk, root: root.to_owned(), log, base, snapshot, trouble: None })
     }
 
     /// All that is acknowledged.
@@ -84,9 +86,9 @@ impl<'a> Committer<'a> {
         self.log.len()
     }
 
-    /// Why nothing more can be written; `None` while all is well.
+    /// Why the last commit failed; `None` while all is well.
     pub fn failure(&self) -> Option<&str> {
-        self.log.failure()
+        self.trouble.as_deref()
     }
 
     /// Makes each of `writes` durable, all by one sync, and acknowledges them: a record each, whole
@@ -107,7 +109,9 @@ impl<'a> Committer<'a> {
         }
         let done: Vec<Result<Ack>> =
             writes.into_iter().map(|updates| self.take_in(&mut state, updates)).collect();
-        match self.log.commit() {
+        let committed = self.log.commit();
+        self.trouble = committed.as_ref().err().map(Error::to_string);
+        match committed {
             Ok(()) => {
                 let Snapshot { generation, data_set, .. } = &*self.snapshot;
                 self.snapshot = Arc::new(Snapshot {

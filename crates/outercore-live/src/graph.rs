@@ -240,7 +240,6 @@ fn write(
     });
     shared.publish(&committer);
     drop(opened.send(Ok(Arc::clone(&shared))));
-    drop(opened);
     let mut next = messages.recv().ok();
     while let Some(message) = next.take() {
         match message {

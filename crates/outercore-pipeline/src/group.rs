@@ -8,6 +8,9 @@ use rayon::prelude::*;
 
 use crate::arrays::RowsOf;
 
+/// Index of a row that is not among those of its group.
+pub const ELSEWHERE: u32 = u32::MAX;
+
 /// Sampled batches with the distinct rows that they need.
 #[derive(Debug)]
 pub struct Group {
@@ -95,6 +98,30 @@ impl Group {
             self.batches.into_iter().map(|batch| (batch.sampled, batch.input_ids)).collect();
         let second = parts.split_off(parts.len() / 2);
         (parts, second)
+    }
+
+    /// Takes out the rows that come from elsewhere; their nodes have [`ELSEWHERE`] for an index.
+    pub fn leave_out(&mut self, is_elsewhere: impl Fn(u64) -> bool) {
+        let before = self.rows.len();
+        let mut kept = Vec::with_capacity(before);
+        let places: Vec<u32> = self
+            .rows
+            .iter()
+            .map(|&row| {
+                if is_elsewhere(row) {
+                    return ELSEWHERE;
+                }
+                kept.push(row);
+                (kept.len() - 1) as u32
+            })
+            .collect();
+        if kept.len() == before {
+            return;
+        }
+        self.rows = kept;
+        for index in self.batches.iter_mut().flat_map(|batch| &mut batch.row_index) {
+            *index = places[*index as usize];
+        }
     }
 
     /// Row accesses before deduplication.

@@ -6,7 +6,9 @@ use outercore_cache::Policy;
 use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream};
 use outercore_io::{Engine, EngineConfig};
 use outercore_sample::{SampledBatch, Seeds, sample_group_on};
+use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
+use outercore_store::delta::{Delta, Overlay};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +16,7 @@ use crate::MemoryPlan;
 use crate::config::LoaderConfig;
 use crate::degrees::in_degrees;
 use crate::fetch::Fetcher;
-use crate::group::{Group, GroupBatch, Part};
+use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
 use crate::loader::max_rows;
 use crate::prepare::{Prepared, prepare};
 use crate::sampling::{Input, Sampling};
@@ -79,6 +81,12 @@ pub struct RequestCounters {
     pub rows_in_memory: u64,
 }
 
+/// The in-degrees in the arrays.
+struct InDegrees {
+    of_nodes: Vec<f32>,
+    with_loops: bool,
+}
+
 /// Samples neighbourhoods and gathers features for nodes as they are asked for.
 ///
 /// The memory plan is that of a loader whose batches are requests: the topology in memory or paged,
@@ -87,9 +95,11 @@ pub struct Requests {
     sampling: Arc<Sampling>,
     fetcher: Option<Fetcher>,
     plan: MemoryPlan,
-    degrees: Option<Vec<f32>>,
+    degrees: Option<InDegrees>,
     most_nodes: u64,
     width: usize,
+    /// Key of the features.
+    features: Option<String>,
     next_group: u64,
     counters: RequestCounters,
 }
@@ -109,10 +119,12 @@ impl Requests {
             wanted => {
                 let reading = EngineConfig { staging: DEGREE_STAGING, ..EngineConfig::default() };
                 let mut engine = Engine::open(reading)?;
-                Some(in_degrees(dataset, &mut engine, wanted == Degrees::WithLoops)?)
+                let with_loops = wanted == Degrees::WithLoops;
+                let of_nodes = in_degrees(dataset, &mut engine, with_loops)?;
+                Some(InDegrees { of_nodes, with_loops })
             }
         };
-        let degree_bytes = degrees.as_ref().map_or(0, |degrees| 4 * degrees.len() as u64);
+        let degree_bytes = degrees.as_ref().map_or(0, |degrees| 4 * degrees.of_nodes.len() as u64);
         let loader = LoaderConfig {
             fan_outs: config.fan_outs.clone(),
             replace: config.replace,
@@ -145,6 +157,7 @@ impl Requests {
             plan,
             degrees,
             width: source.map_or(0, |source| source.width),
+            features: config.features.clone(),
             next_group: 0,
             counters: RequestCounters::default(),
         })
@@ -173,14 +186,15 @@ impl Requests {
     /// Samples and gathers for several requests together; `each(place, neighbourhood)` is called for
     /// every request, from several threads, in any order.
     ///
-    /// What a request gets depends on its nodes and `seed` alone: not on the others, the budget or
-    /// the number of threads.
+    /// What a request gets depends on its nodes, `seed` and the graph alone: not on the others, the
+    /// budget or the number of threads. The graph is that of the arrays as `delta` has changed it.
     ///
     /// # Errors
     /// `Invalid` for a node out of range; `Budget` for a request whose rows do not fit; failed reads;
     /// those of `each`.
     pub fn answer(
         &mut self,
+        delta: Option<&Delta>,
         seed: u64,
         requests: Vec<Vec<NodeId>>,
         each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
@@ -188,9 +202,11 @@ impl Requests {
         // All are batch 0: with numbers of their own, answers would depend on the order of requests.
         let seeds = requests.into_iter().map(|nodes| Seeds { batch: 0, nodes }).collect();
         let sampling = Arc::clone(&self.sampling);
+        let base: &dyn Topology = &*sampling.topology;
+        let overlay = delta.map(|delta| Overlay::new(base, delta));
         let sampled = sample_group_on(
             &sampling.shelf,
-            &*sampling.topology,
+            overlay.as_ref().map_or(base, Overlay::topology),
             Stream::new(seed, 0),
             seeds,
             sampling.config(),
@@ -202,23 +218,33 @@ impl Requests {
             .map(|(place, sampled)| (sampled, vec![place as u64]))
             .collect();
         let most = max_rows(&self.plan);
-        for group in sampling.group(&mut self.next_group, parts, most) {
-            self.answer_group(group, each)?;
+        let changes = self.changes(delta);
+        for mut group in sampling.group(&mut self.next_group, parts, most) {
+            group.leave_out(|node| changes.row(node).is_some());
+            self.answer_group(group, &changes, each)?;
         }
         Ok(())
+    }
+
+    fn changes<'d>(&self, delta: Option<&'d Delta>) -> Changes<'d> {
+        let features = self.features.clone();
+        // Most of the time no row has changed, and nobody need ask for each.
+        let rows = features.filter(|key| delta.is_some_and(|delta| delta.changes_rows(key)));
+        Changes { delta, rows }
     }
 
     fn answer_group(
         &mut self,
         group: Group,
+        changes: &Changes<'_>,
         each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
     ) -> Result<()> {
         let sampling = Arc::clone(&self.sampling);
-        let all_degrees = self.degrees.as_deref();
+        let all_degrees = self.degrees.as_ref();
         let Some(fetcher) = &mut self.fetcher else {
             let answered = sampling.pool.install(|| {
                 group.batches.par_iter().try_for_each(|batch| {
-                    let degrees = degrees_of(all_degrees, &batch.sampled);
+                    let degrees = changes.degrees(all_degrees, &batch.sampled);
                     let found = Neighbourhood { sampled: &batch.sampled, x: &[], degrees };
                     each(batch.input_ids[0] as usize, &found)
                 })
@@ -247,12 +273,15 @@ impl Requests {
         let arena = fetcher.arena();
         let answer_one = |batch: &GroupBatch| {
             let mut x = vec![0.0; batch.row_index.len() * arena.width()];
-            for (row, &place) in x.chunks_exact_mut(arena.width()).zip(&batch.row_index) {
-                arena.load(ready.slots[place as usize], row).with_context(|| {
-                    format!("features of node {}", ready.group.rows[place as usize])
-                })?;
+            let rows = x.chunks_exact_mut(arena.width()).zip(&batch.row_index);
+            for ((row, &place), node) in rows.zip(batch.sampled.nodes.iter()) {
+                let loaded = match (place, changes.row(node)) {
+                    (ELSEWHERE, Some(changed)) => arena.load_bytes(changed, row),
+                    _ => arena.load(ready.slots[place as usize], row),
+                };
+                loaded.with_context(|| format!("features of node {node}"))?;
             }
-            let degrees = degrees_of(all_degrees, &batch.sampled);
+            let degrees = changes.degrees(all_degrees, &batch.sampled);
             let found = Neighbourhood { sampled: &batch.sampled, x: &x, degrees };
             each(batch.input_ids[0] as usize, &found)
         };
@@ -283,7 +312,26 @@ fn fitting(batches: &[GroupBatch], width: usize, room: u64) -> usize {
     fits.count().max(1)
 }
 
-fn degrees_of(degrees: Option<&[f32]>, sampled: &SampledBatch) -> Option<Vec<f32>> {
-    let degrees = degrees?;
-    Some(sampled.nodes.iter().map(|node| degrees[node as usize]).collect())
+/// What a delta changes of what is gathered.
+struct Changes<'a> {
+    delta: Option<&'a Delta>,
+    /// Key of the features if some of their rows have changed.
+    rows: Option<String>,
+}
+
+impl Changes<'_> {
+    /// The features of a node if they have changed.
+    fn row(&self, node: NodeId) -> Option<&[u8]> {
+        self.delta?.node_row(self.rows.as_deref()?, node)
+    }
+
+    /// The in-degree of each node of a batch, if they are wanted.
+    fn degrees(&self, degrees: Option<&InDegrees>, sampled: &SampledBatch) -> Option<Vec<f32>> {
+        let InDegrees { of_nodes, with_loops } = degrees?;
+        let degree = |node: NodeId| match self.delta.and_then(|d| d.in_degree(node, *with_loops)) {
+            Some(changed) => changed as f32,
+            None => of_nodes[node as usize],
+        };
+        Some(sampled.nodes.iter().map(degree).collect())
+    }
 }

@@ -72,8 +72,31 @@ impl RowArena {
     /// # Panics
     /// If `out` is not one row long.
     pub fn load(&self, slot: u32, out: &mut [f32]) -> Result<()> {
+        self.widen(self.slot(slot), out)
+    }
+
+    /// As [`RowArena::load`], of a row that is in no slot.
+    ///
+    /// # Errors
+    /// As [`RowArena::load`].
+    ///
+    /// # Panics
+    /// If `row` or `out` is not one row long.
+    pub fn load_bytes(&self, row: &[u8], out: &mut [f32]) -> Result<()> {
+        assert_eq!(row.len(), self.row_bytes, "a row of another size");
+        let words: Vec<AtomicU64> = row
+            .chunks(8)
+            .map(|bytes| {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_le_bytes(word).into()
+            })
+            .collect();
+        self.widen(&words, out)
+    }
+
+    fn widen(&self, words: &[AtomicU64], out: &mut [f32]) -> Result<()> {
         assert_eq!(out.len(), self.width, "a row of another width");
-        let words = self.slot(slot);
         match self.dtype {
             DType::F32 => Self::unpack::<2>(words, out, |word| {
                 [f32::from_bits(word as u32), f32::from_bits((word >> 32) as u32)]
@@ -217,6 +240,9 @@ mod tests {
         arena.load(2, &mut out)?;
         assert_eq!(out, vec![0.0; width], "a slot that nothing was stored in");
         arena.load(1, &mut out)?;
+        let mut again = vec![f32::NAN; width];
+        arena.load_bytes(bytes, &mut again)?;
+        assert!(out.iter().map(|v| v.to_bits()).eq(again.iter().map(|v| v.to_bits())));
         Ok(out)
     }
 

@@ -5,9 +5,12 @@ mod common;
 use std::sync::Mutex;
 
 use outercore_core::{Bytes, ErrorKind, Stream};
+use outercore_io::{CostModel, EngineConfig};
 use outercore_pipeline::{Degrees, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
-use outercore_testkit::{Csc, naive_sample};
+use outercore_store::delta::Delta;
+use outercore_store::paged::PagedTopology;
+use outercore_testkit::{Csc, LiveModel, naive_sample};
 
 fn config(memory: Bytes) -> RequestConfig {
     RequestConfig {
@@ -26,9 +29,23 @@ fn config(memory: Bytes) -> RequestConfig {
 type Found = (Vec<u64>, Vec<f32>, Option<Vec<f32>>);
 
 fn answered(requests: &mut Requests, seed: u64, asked: &[Vec<u64>]) -> Vec<Found> {
+    answered_with(requests, None, seed, asked)
+}
+
+fn paged(dataset: &DataSet) -> PagedTopology {
+    let config = EngineConfig::default();
+    PagedTopology::open(dataset, config, CostModel::default(), false).unwrap()
+}
+
+fn answered_with(
+    requests: &mut Requests,
+    delta: Option<&Delta>,
+    seed: u64,
+    asked: &[Vec<u64>],
+) -> Vec<Found> {
     let found = Mutex::new(vec![None; asked.len()]);
     requests
-        .answer(seed, asked.to_vec(), &|place, found_here| {
+        .answer(delta, seed, asked.to_vec(), &|place, found_here| {
             let nodes = found_here.sampled.nodes.iter().collect();
             let answer: Found = (nodes, found_here.x.to_vec(), found_here.degrees.clone());
             assert!(found.lock().unwrap()[place].replace(answer).is_none());
@@ -88,11 +105,45 @@ fn a_node_out_of_range_and_an_error_of_the_caller_are_told() {
     common::write(directory.path(), &Csc::path(10));
     let dataset = DataSet::open(directory.path()).unwrap();
     let mut requests = Requests::open(&dataset, &config(Bytes::mib(4))).unwrap();
-    let error = requests.answer(0, vec![vec![10]], &|_, _| Ok(())).unwrap_err();
+    let error = requests.answer(None, 0, vec![vec![10]], &|_, _| Ok(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let refused =
-        requests.answer(0, vec![vec![1]], &|_, _| Err(outercore_core::Error::invalid("no")));
+        requests.answer(None, 0, vec![vec![1]], &|_, _| Err(outercore_core::Error::invalid("no")));
     assert_eq!(refused.unwrap_err().to_string(), "no");
     // Afterwards it answers as before.
     assert_eq!(answered(&mut requests, 0, &[vec![1]]).len(), 1);
+}
+
+#[test]
+fn a_changed_graph_answers_as_one_that_was_written_so() {
+    for seed in 0..12u64 {
+        let [before, after] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let mut model = LiveModel::random(40, 200, seed % 2 == 0, seed);
+        let dataset = model.write(before.path());
+        let base = paged(&dataset);
+        let mut delta = Delta::new(&dataset).unwrap();
+        let mut draws = Stream::new(seed, 1).uniform(0, 0, 0);
+        for lsn in 1..=60 {
+            let update = model.draw(&mut draws);
+            let mut next = delta.clone();
+            if next.apply(lsn, std::slice::from_ref(&update), &base).is_ok() {
+                assert!(model.apply(&update));
+                delta = next;
+            }
+        }
+        let written = model.write(after.path());
+        let asked: Vec<Vec<u64>> = (0..model.nodes).map(|node| vec![node, node / 2]).collect();
+        for degrees in [Degrees::WithLoops, Degrees::WithoutLoops] {
+            let wanted = RequestConfig { degrees, ..config(Bytes::mib(4)) };
+            let mut live = Requests::open(&dataset, &wanted).unwrap();
+            let mut fixed = Requests::open(&written, &wanted).unwrap();
+            let found = answered_with(&mut live, Some(&delta), seed, &asked);
+            assert_eq!(found, answered_with(&mut fixed, None, seed, &asked), "seed {seed}");
+            // A snapshot from before is as it was.
+            let empty = Delta::new(&dataset).unwrap();
+            let early = &asked[..40];
+            let found = answered_with(&mut live, Some(&empty), seed, early);
+            assert_eq!(found, answered_with(&mut live, None, seed, early));
+        }
+    }
 }

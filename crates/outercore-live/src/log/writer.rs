@@ -131,16 +131,6 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Why nothing more may be written; `None` while all is well.
-    pub fn failure(&self) -> Option<&str> {
-        self.failed.as_deref()
-    }
-
-    /// Number of the last durable record.
-    pub fn durable(&self) -> u64 {
-        self.durable
-    }
-
     /// Number of the first record of the segment.
     pub fn first(&self) -> u64 {
         self.segment.first

@@ -1,0 +1,220 @@
+//! A live graph that stops anywhere: what was acknowledged is there, whole, and nothing else is.
+
+use std::path::Path;
+
+use outercore_core::{ErrorKind, Result, Stream};
+use outercore_format::Update;
+use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk};
+use outercore_live::Committer;
+use outercore_store::check::{CheckOptions, check};
+use outercore_store::dataset::DataSet;
+use outercore_testkit::LiveModel;
+
+/// The tearing of a crash depends on its place alone; counted operations before the task move it.
+const TEARINGS: u64 = 3;
+
+/// Histories, of directed and of undirected graphs.
+const SEEDS: u64 = 2;
+
+/// Records of a history.
+const RECORDS: usize = 14;
+
+/// Records of a history, and the graph before the first and after each.
+struct History {
+    records: Vec<Vec<Update>>,
+    graphs: Vec<LiveModel>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut graph = LiveModel::random(12, 30, seed % 2 == 0, seed);
+        let mut draws = Stream::new(seed, 9).uniform(0, 0, 0);
+        let (mut records, mut graphs) = (Vec::new(), vec![graph.clone()]);
+        while records.len() < RECORDS {
+            let mut next = graph.clone();
+            let updates: Vec<Update> = (0..1 + draws.below(3))
+                .map(|_| next.draw(&mut draws))
+                .filter(|update| next.clone().apply(update))
+                .collect();
+            if !updates.is_empty() && updates.iter().all(|update| next.apply(update)) {
+                records.push(updates);
+                graphs.push(next.clone());
+                graph = next;
+            }
+        }
+        Self { records, graphs }
+    }
+}
+
+/// Writes all records after `acknowledged`, in groups, and folds twice in between.
+fn write_all(
+    disk: &dyn Disk,
+    root: &Path,
+    history: &History,
+    acknowledged: &mut u64,
+) -> Result<()> {
+    let lock = FileLock::try_directory(root)?.expect("nobody holds it");
+    let mut committer = Committer::open(disk, root, &lock)?;
+    assert!(committer.snapshot().delta.lsn() >= *acknowledged, "an acknowledged record is gone");
+    *acknowledged = committer.snapshot().delta.lsn();
+    while (*acknowledged as usize) < RECORDS {
+        let first = *acknowledged as usize;
+        let group = history.records[first..].iter().take(1 + first % 3);
+        for done in committer.commit(group.cloned().collect()) {
+            *acknowledged = done?.lsn;
+        }
+        if [5, 6, 10].contains(&first) {
+            committer.fold(&lock, &|| Ok(()))?;
+        }
+        let snapshot = committer.snapshot();
+        assert_eq!(snapshot.delta.num_nodes(), history.graphs[*acknowledged as usize].nodes);
+    }
+    Ok(())
+}
+
+/// What is there after a stop is what the records up to some one make, at least those acknowledged.
+fn assert_recovered(root: &Path, history: &History, acknowledged: u64, when: &str) -> u64 {
+    let data_set = outercore_live::open(root, &|| Ok(())).unwrap_or_else(|e| panic!("{when}: {e}"));
+    let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    assert!(lsn >= acknowledged, "{when}: {acknowledged} acknowledged, {lsn} found");
+    history.graphs[lsn as usize].assert_arrays(&data_set);
+    let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
+    assert!(report.is_sound(), "{when}: {:#?}", report.problems);
+    lsn
+}
+
+fn shifted(disk: &dyn Disk, root: &Path, by: u64) {
+    for _ in 0..by {
+        disk.create_dir_all(root.parent().unwrap()).unwrap();
+    }
+}
+
+/// A directory whose data set is the history's first graph.
+fn place(history: &History) -> (tempfile::TempDir, std::path::PathBuf) {
+    // In memory where that can be: thousands of syncs would each wait for a disk.
+    let memory = Path::new("/dev/shm");
+    let directory = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory).unwrap(),
+        false => tempfile::tempdir().unwrap(),
+    };
+    let root = directory.path().join("data");
+    std::fs::create_dir(&root).unwrap();
+    history.graphs[0].write(&root);
+    (directory, root)
+}
+
+fn operations(history: &History) -> u64 {
+    let (_directory, root) = place(history);
+    let counting = FaultDisk::counting(&root);
+    write_all(&counting, &root, history, &mut 0).unwrap();
+    assert_recovered(&root, history, RECORDS as u64, "without a fault");
+    counting.operations()
+}
+
+#[test]
+fn every_crash_point_keeps_what_was_acknowledged_and_the_log_goes_on() {
+    for seed in 0..SEEDS {
+        let history = History::new(seed);
+        for at in 0..operations(&history) {
+            // Each tearing at every third place, each place by every third seed.
+            let shift = (at + seed) % TEARINGS;
+            let when = format!("seed {seed}, crash at {at}, tearing {shift}");
+            let (_directory, root) = place(&history);
+            let mut acknowledged = 0;
+            for next in [at, at / 2, at / 3] {
+                let plan = FaultPlan { at: next + shift, kind: FaultKind::Crash };
+                let disk = FaultDisk::new(&root, plan);
+                shifted(&disk, &root, shift);
+                // The second and the third time there may be less to write than before.
+                let stopped = write_all(&disk, &root, &history, &mut acknowledged);
+                assert!(stopped.is_err() || next < at, "{when}");
+                if next % 2 == 0 {
+                    // Otherwise the next writer meets the log as it is.
+                    acknowledged = assert_recovered(&root, &history, acknowledged, &when);
+                }
+            }
+            write_all(&RealDisk, &root, &history, &mut acknowledged).unwrap();
+            assert_recovered(&root, &history, RECORDS as u64, &when);
+        }
+    }
+}
+
+#[test]
+fn a_full_or_failing_disk_refuses_writes_and_loses_none() {
+    let history = History::new(3);
+    for at in 0..operations(&history) {
+        for kind in [FaultKind::NoSpace, FaultKind::Eio] {
+            let when = format!("{kind:?} at {at}");
+            let (_directory, root) = place(&history);
+            let disk = FaultDisk::new(&root, FaultPlan { at, kind });
+            let mut acknowledged = 0;
+            match write_all(&disk, &root, &history, &mut acknowledged) {
+                // What fails may be a clean-up that the next one ends.
+                Ok(()) => assert_eq!(acknowledged, RECORDS as u64, "{when}"),
+                Err(error) => {
+                    assert!(
+                        matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Io),
+                        "{when}: {error}"
+                    );
+                }
+            }
+            acknowledged = assert_recovered(&root, &history, acknowledged, &when);
+            write_all(&RealDisk, &root, &history, &mut acknowledged).unwrap();
+            assert_recovered(&root, &history, RECORDS as u64, &when);
+        }
+    }
+}
+
+#[test]
+fn a_write_goes_on_after_one_for_which_there_was_no_room() {
+    let history = History::new(4);
+    let (_directory, root) = place(&history);
+    let counting = FaultDisk::counting(&root);
+    let lock = FileLock::try_directory(&root).unwrap().unwrap();
+    drop(Committer::open(&counting, &root, &lock).unwrap());
+    // One operation fails, the first after opening; the sync of the log after opening is one.
+    let plan = FaultPlan { at: 1, kind: FaultKind::Eio };
+    let disk = FaultDisk::new(&root, plan);
+    let mut committer = Committer::open(&disk, &root, &lock).unwrap();
+    let refused = committer.commit(vec![history.records[0].clone()]).remove(0).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Io);
+    assert!(committer.failure().is_some());
+    assert_eq!(committer.snapshot().delta.lsn(), 0);
+    let done = committer.commit(vec![history.records[0].clone()]).remove(0).unwrap();
+    assert_eq!((done.lsn, committer.failure()), (1, None));
+    drop((committer, lock));
+    assert_eq!(assert_recovered(&root, &history, 1, "after a refusal"), 1);
+}
+
+#[test]
+fn nothing_is_written_after_a_failed_sync_until_the_log_is_opened_anew() {
+    let history = History::new(5);
+    let (_directory, root) = place(&history);
+    let lock = FileLock::try_directory(&root).unwrap().unwrap();
+    drop(Committer::open(&RealDisk, &root, &lock).unwrap());
+    // The sync of opening, the write, its sync.
+    let disk = FaultDisk::new(&root, FaultPlan { at: 2, kind: FaultKind::Eio });
+    let mut committer = Committer::open(&disk, &root, &lock).unwrap();
+    for _ in 0..2 {
+        let refused = committer.commit(vec![history.records[0].clone()]).remove(0).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Io);
+        assert!(committer.failure().is_some());
+    }
+    drop((committer, lock));
+    // Whether the record is there nobody knows, and nobody was told.
+    assert_recovered(&root, &history, 0, "after a failed sync");
+}
+
+#[test]
+fn a_data_set_that_takes_no_updates_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let mut manifest = outercore_format::Manifest::homogeneous(2, 0, false);
+    manifest.edge_types.clear();
+    std::fs::write(root.join("graph.json"), manifest.to_json()).unwrap();
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let error = Committer::open(&RealDisk, root, &lock).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(DataSet::open(root).unwrap().manifest().live.is_none());
+    assert!(!root.join("live").exists());
+}

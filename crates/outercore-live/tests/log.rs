@@ -1,0 +1,168 @@
+//! Damaged logs: what was acknowledged is never dropped in silence.
+
+use std::path::{Path, PathBuf};
+
+use outercore_core::{ErrorKind, Stream};
+use outercore_format::{Rows, Update, keys};
+use outercore_io::{FileLock, RealDisk};
+use outercore_live::{Committer, verify};
+use outercore_store::dataset::DataSet;
+use outercore_testkit::LiveModel;
+
+/// Commits of the log, of one record but for the last, which has three.
+const COMMITS: u64 = 4;
+const RECORDS: u64 = COMMITS + 2;
+
+fn add_node() -> Update {
+    let rows = [(keys::FEATURES.to_owned(), vec![7; 12]), (keys::LABELS.to_owned(), vec![0; 8])];
+    Update::AddNode { rows: Rows::from(rows) }
+}
+
+/// A data set with a log of some records, one of them above 2 KiB.
+fn with_log(root: &Path) -> PathBuf {
+    LiveModel::random(5, 9, true, 1).write(root);
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+    for commit in 1..=COMMITS {
+        let updates = vec![add_node(); if commit == 2 { 40 } else { 1 }];
+        let writes = vec![updates; if commit == COMMITS { 3 } else { 1 }];
+        committer.commit(writes).into_iter().for_each(|done| drop(done.unwrap()));
+    }
+    root.join("live/00000000000000000001.log")
+}
+
+fn records(root: &Path) -> outercore_core::Result<u64> {
+    verify(&DataSet::open(root).unwrap())
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_only_the_last_write_may_be_taken_for_unfinished() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = with_log(directory.path());
+    let sound = std::fs::read(&path).unwrap();
+    assert!(sound.len() > 2048, "{}", sound.len());
+    let mut draws = Stream::new(1, 0).uniform(0, 0, 0);
+    let (mut refused, mut cut) = (0, 0);
+    for at in 0..sound.len() {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1 << draws.below(8);
+        std::fs::write(&path, &bytes).unwrap();
+        match records(directory.path()) {
+            Ok(found) => {
+                assert!((COMMITS - 1..RECORDS).contains(&found), "byte {at}: {found} records");
+                cut += 1;
+            }
+            Err(error) => {
+                assert!(
+                    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Version),
+                    "byte {at}: {error}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 2048 && cut > 100, "{refused} {cut}");
+    std::fs::write(&path, &sound).unwrap();
+    assert_eq!(records(directory.path()).unwrap(), RECORDS);
+}
+
+#[test]
+fn a_log_that_ends_early_is_the_records_before_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = with_log(directory.path());
+    let sound = std::fs::read(&path).unwrap();
+    let mut last = 0;
+    for len in 64..=sound.len() {
+        std::fs::write(&path, &sound[..len]).unwrap();
+        let found = records(directory.path()).unwrap();
+        assert!(found == last || found == last + 1, "{len} bytes: {found} after {last}");
+        last = found;
+    }
+    assert_eq!(last, RECORDS);
+    // Nothing was acknowledged that such a log would lack: it was whole before the manifest.
+    std::fs::write(&path, &sound[..63]).unwrap();
+    assert_eq!(records(directory.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+    std::fs::remove_file(&path).unwrap();
+    let error = records(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("the log after update 0 is missing"), "{error}");
+}
+
+#[test]
+fn what_was_torn_does_not_come_back_behind_later_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let path = with_log(root);
+    let sound = std::fs::read(&path).unwrap();
+    // The first record of the last write is torn, the other two are whole.
+    let first_of_last = (64..sound.len())
+        .step_by(8)
+        .filter(|&at| sound[at..].starts_with(b"OCR\x01"))
+        .nth(COMMITS as usize - 1)
+        .unwrap();
+    let mut torn = sound.clone();
+    torn[first_of_last + 41] ^= 1;
+    std::fs::write(&path, &torn).unwrap();
+    assert_eq!(records(root).unwrap(), COMMITS - 1);
+    let lock = FileLock::try_directory(root).unwrap().unwrap();
+    for again in 0..2 {
+        let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
+        assert_eq!(committer.snapshot().delta.lsn(), COMMITS - 1 + again);
+        let done = committer.commit(vec![vec![add_node()]]).remove(0).unwrap();
+        assert_eq!(done.lsn, COMMITS + again);
+    }
+    assert_eq!(records(root).unwrap(), COMMITS + 1);
+}
+
+#[test]
+fn the_log_of_another_data_set_is_refused() {
+    let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (path, stray) = (with_log(one.path()), with_log(other.path()));
+    std::fs::copy(stray, &path).unwrap();
+    let error = records(one.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("belongs to another data set"), "{error}");
+}
+
+#[test]
+fn a_segment_under_another_name_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = with_log(directory.path());
+    let twice = path.with_file_name(format!("{:020}.log", RECORDS + 1));
+    std::fs::copy(&path, twice).unwrap();
+    assert_eq!(records(directory.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn any_bytes_at_all_end_in_an_error_or_in_fewer_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = with_log(directory.path());
+    let sound = std::fs::read(&path).unwrap();
+    for seed in 0..400 {
+        let mut draws = Stream::new(seed, 0).uniform(0, 0, 0);
+        let mut bytes = sound.clone();
+        for _ in 0..1 + draws.below(4) {
+            let place =
+                |draws: &mut outercore_core::Uniform| draws.below(sound.len() as u64) as usize;
+            let (from, to, len) = (place(&mut draws), place(&mut draws), place(&mut draws) / 4);
+            match draws.below(4) {
+                0 => bytes.truncate(to),
+                1 => bytes.extend_from_within(
+                    from.min(bytes.len())..(from + len).min(bytes.len()).max(from.min(bytes.len())),
+                ),
+                2 => bytes.iter_mut().skip(to).take(len).for_each(|byte| *byte = 0),
+                _ => bytes.iter_mut().skip(to).take(8).for_each(|byte| *byte ^= 0x5a),
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        if let Ok(found) = records(directory.path()) {
+            assert!(found <= RECORDS, "seed {seed}: {found}");
+            let before = bytes.iter().zip(&sound).take_while(|(a, b)| a == b).count();
+            // Everything before the first change is there.
+            let whole = (64..sound.len())
+                .step_by(8)
+                .filter(|&at| sound[at..].starts_with(b"OCR\x01") && at < before)
+                .count() as u64;
+            assert!(found + 1 >= whole, "seed {seed}: {found} of {whole}");
+        }
+    }
+}
