@@ -22,6 +22,8 @@ class ServerConfig:
     """A loopback address."""
     port: int = 8100
     """0 picks a free one."""
+    updates: bool = False
+    """Whether clients may change the graph. The data set is held by this server then."""
     memory: str | int = "1GiB"
     threads: int = 0
     """Threads that sample and compute; 0 means one per core."""
@@ -41,7 +43,7 @@ class Server:
     """Serves a trained model within this process until it is stopped; a context manager.
 
     Requests follow the Open Inference Protocol 2: `POST /v2/models/NAME/infer` with the input
-    `node_ids`.
+    `node_ids`. With `updates`, `POST /graph/updates` changes the graph.
 
     Source: GLIST 3 and table 3.
     """

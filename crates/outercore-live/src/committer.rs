@@ -14,6 +14,9 @@ use crate::fold::{KeepGoing, enable, fold};
 use crate::log::{self, LogWriter};
 use crate::open::{base_topology, replay};
 
+/// `NEW_NODE + k` in an update stands for the k-th node that the same record adds.
+pub const NEW_NODE: u64 = 1 << 63;
+
 /// A record that is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
@@ -126,10 +129,11 @@ impl<'a> Committer<'a> {
     }
 
     /// Applies a record to `state` and enters it into the log's next write.
-    fn take_in(&mut self, state: &mut Delta, updates: Vec<Update>) -> Result<Ack> {
+    fn take_in(&mut self, state: &mut Delta, mut updates: Vec<Update>) -> Result<Ack> {
         if updates.is_empty() {
             return Err(Error::invalid("no updates, expected at least one"));
         }
+        resolve(&mut updates, state.num_nodes())?;
         let lsn = state.lsn() + 1;
         let mut next = state.clone();
         let applied = next.apply(lsn, &updates, &self.base)?;
@@ -193,6 +197,36 @@ pub(crate) fn fold_snapshot(
     fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;
     log::remove_before(disk, root, first)?;
     DataSet::open(root).map(Some)
+}
+
+/// Puts ids in place of references to the nodes that a record adds, the first of which is `first`.
+///
+/// # Errors
+/// `Invalid`: a node that no update before the reference adds.
+fn resolve(updates: &mut [Update], first: u64) -> Result<()> {
+    let mut added = 0;
+    for update in updates {
+        let put = |node: &mut u64| match node.checked_sub(NEW_NODE) {
+            Some(new) if new < added => {
+                *node = first + new;
+                Ok(())
+            }
+            Some(new) => {
+                let text = format!("new node {new}: {added} nodes were added before this update");
+                Err(Error::invalid(text))
+            }
+            None => Ok(()),
+        };
+        match update {
+            Update::AddEdge { source, target, .. } | Update::RemoveEdge { source, target } => {
+                put(source)?;
+                put(target)?;
+            }
+            Update::RemoveNode { node } | Update::UpdateNode { node, .. } => put(node)?,
+            Update::AddNode { .. } => added += 1,
+        }
+    }
+    Ok(())
 }
 
 /// The error again, for another write that it concerns.

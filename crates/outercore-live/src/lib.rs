@@ -11,7 +11,7 @@ mod graph;
 mod log;
 mod open;
 
-pub use committer::{Ack, Committer, Snapshot};
+pub use committer::{Ack, Committer, NEW_NODE, Snapshot};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
 pub use open::{open, verify};

@@ -9,13 +9,12 @@ use outercore_core::{Bytes, Context, Result};
 use outercore_format::{DType, keys};
 use outercore_grid::{BuildOptions, Order, Side};
 use outercore_io::RealDisk;
-use outercore_store::dataset::DataSet;
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::dataset::parse;
+use crate::dataset::{open_current, parse};
 use crate::errors::{interrupted, to_python};
 use crate::loader::{node_ids, to_json};
 use crate::progress::Callback;
@@ -101,7 +100,7 @@ fn build_grid(
             partition_log2: options.partition_log2,
             overwrite: options.overwrite,
         };
-        let data_set = DataSet::open(path)?;
+        let data_set = open_current(path, &mut callback)?;
         let summary = outercore_grid::build(
             &RealDisk,
             &data_set,
@@ -131,11 +130,13 @@ fn plan_algorithm(
     weights: Option<PyReadonlyArray1<'_, f64>>,
 ) -> PyResult<String> {
     let inputs = inputs(ids.as_ref(), weights.as_ref())?;
-    py.detach(|| -> Result<String> {
+    let mut callback = Callback::new(None);
+    let planned = py.detach(|| -> Result<String> {
         let Request { algorithm, config } = parse("run", request)?;
-        to_json(&outercore_analytics::plan(&DataSet::open(path)?, &algorithm, inputs, &config)?)
-    })
-    .map_err(to_python)
+        let data_set = open_current(path, &mut callback)?;
+        to_json(&outercore_analytics::plan(&data_set, &algorithm, inputs, &config)?)
+    });
+    callback.settle(planned, to_python)
 }
 
 /// Runs an algorithm; the values by node id (or the descriptor of an open `.npy` with them, which
@@ -155,7 +156,7 @@ fn run_algorithm<'py>(
     let mut callback = Callback::new(progress);
     let result = py.detach(|| -> Result<(Values, String)> {
         let Request { algorithm, config } = parse("run", request)?;
-        let data_set = DataSet::open(path)?;
+        let data_set = open_current(path, &mut callback)?;
         let outcome = outercore_analytics::run(
             &data_set,
             &algorithm,
@@ -220,7 +221,7 @@ fn stream_edges(py: Python<'_>, path: &str, options: &str, function: Py<PyAny>) 
     let mut raised = None;
     let result = py.detach(|| -> Result<()> {
         let StreamOptions { weights, flow, config } = parse("edge stream", options)?;
-        let data_set = DataSet::open(path)?;
+        let data_set = open_current(path, &mut callback)?;
         let held = Bytes(4 * data_set.num_nodes() + BLOCK_BYTES);
         let mut on_progress = |phase: &str, done: u64, total: u64, unit: &str| {
             callback.call(phase, done, total, unit)

@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use outercore_core::{Error, Result};
 use outercore_format::DType;
@@ -6,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 use crate::loader::node_ids;
+use crate::progress::Callback;
 
 /// An opened data set; `outercore.Graph` is its public face.
 #[pyclass(module = "outercore._core", frozen)]
@@ -17,7 +20,9 @@ pub struct DataSet {
 impl DataSet {
     #[new]
     fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
-        py.detach(|| CoreDataSet::open(path)).map(|inner| Self { inner }).map_err(to_python)
+        let mut callback = Callback::new(None);
+        let opened = py.detach(|| open_current(path, &mut callback));
+        callback.settle(opened, to_python).map(|inner| Self { inner })
     }
 
     /// The manifest as JSON.
@@ -55,6 +60,13 @@ impl DataSet {
         shape[0] = ids.len();
         numpy_array(py, array.dtype, bytes, shape)
     }
+}
+
+/// Opens a data set at its last acknowledged update; looks for signals while updates are folded.
+pub fn open_current(path: &str, callback: &mut Callback) -> Result<CoreDataSet> {
+    let callback = RefCell::new(callback);
+    let keep_going = || callback.borrow_mut().look();
+    outercore_live::open(path.as_ref(), &keep_going)
 }
 
 /// Little-endian bytes of an array as a NumPy array of the matching type.

@@ -19,13 +19,19 @@ impl Callback {
 
     /// Reports progress and looks for signals.
     pub fn call(&mut self, phase: &str, done: u64, total: u64, unit: &str) -> Result<()> {
-        let called = Python::attach(|py| {
-            py.check_signals()?;
-            match &self.function {
-                Some(function) => function.call1(py, (phase, done, total, unit)).map(|_| ()),
-                None => Ok(()),
-            }
-        });
+        self.look()?;
+        let Some(function) = &self.function else { return Ok(()) };
+        let called = Python::attach(|py| function.call1(py, (phase, done, total, unit)));
+        self.keep(called.map(|_| ()))
+    }
+
+    /// Looks for signals.
+    pub fn look(&mut self) -> Result<()> {
+        self.keep(Python::attach(|py| py.check_signals()))
+    }
+
+    /// Keeps an exception until the task has come to its end.
+    fn keep(&mut self, called: PyResult<()>) -> Result<()> {
         called.map_err(|raised| {
             let error = interrupted(&raised);
             self.raised = Some(raised);

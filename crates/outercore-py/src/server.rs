@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 
 use outercore_core::{Error, Result};
 use outercore_server::{Server as Native, ServerConfig};
-use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 
 use crate::dataset::parse;
@@ -33,7 +32,6 @@ impl Server {
     ) -> PyResult<Self> {
         py.detach(|| {
             let config: ServerConfig = parse("server", config)?;
-            let data_set = DataSet::open(data_set)?;
             let server = Native::start(&data_set, &model, name, &config)?;
             Ok(Self { server: OfProcess::new(Mutex::new(Some(server))) })
         })

@@ -98,10 +98,12 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
                 callback.call("check", done, total, "bytes")
             })?;
         let of_grid = check_grid(path, &mut callback)?;
+        let (updates, of_log) = check_log(path);
         let problems: Vec<serde_json::Value> = report
             .problems
             .iter()
             .chain(&of_grid)
+            .chain(&of_log)
             .map(|problem| {
                 serde_json::json!({
                     "array": problem.array,
@@ -115,11 +117,29 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
             "sound": report.is_sound() && problems.is_empty(),
             "arrays": report.arrays,
             "bytes": report.bytes,
+            "updates": updates,
             "problems": problems,
             "omitted": report.omitted,
         }))
     });
     callback.settle(result, to_python)
+}
+
+/// The updates that the log holds beyond the arrays, and what is wrong with it.
+fn check_log(path: &str) -> (u64, Option<Problem>) {
+    // Without a manifest there is nothing to add.
+    let Ok(data_set) = DataSet::open(path) else { return (0, None) };
+    match outercore_live::verify(&data_set) {
+        Ok(updates) => (updates, None),
+        Err(error) => {
+            let text = error.to_string();
+            let (message, hint) = match text.split_once("\nhint: ") {
+                Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+                None => (text, None),
+            };
+            (0, Some(Problem { array: None, kind: error.kind(), message, hint }))
+        }
+    }
 }
 
 /// What is wrong with the grid, where there is one. Without a manifest there is nothing to add.

@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod graph;
 mod http;
 mod predictor;
 mod protocol;
 mod refusal;
 mod server;
+mod updates;
 
 pub use config::ServerConfig;
 pub use server::Server;

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use outercore_core::{Error, Result};
 use outercore_infer::{Answer, Model, Subgraph};
-use outercore_pipeline::{Neighbourhood, Requests};
+use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::graph::{Graph, View};
 use crate::protocol::{Output, Question};
 use crate::refusal::Refusal;
 
@@ -26,6 +27,8 @@ const MOST_FAILURES: usize = 16;
 pub struct Prediction {
     /// In the order in which they are described.
     pub outputs: Vec<Output>,
+    /// Number of the last update that it has seen.
+    pub lsn: u64,
 }
 
 /// A question on its way through the queue.
@@ -71,7 +74,8 @@ impl Queue {
 pub struct Failures(Arc<Mutex<Vec<String>>>);
 
 impl Failures {
-    fn note(&self, error: &Error) {
+    /// Keeps an error.
+    pub fn note(&self, error: &Error) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() < MOST_FAILURES {
             told.push(error.to_string());
@@ -95,10 +99,16 @@ impl Predictor {
     ///
     /// # Errors
     /// The system has no thread.
-    pub fn start(requests: Requests, model: Arc<Model>, queue: usize) -> Result<(Self, Queue)> {
+    pub fn start(
+        graph: Arc<Graph>,
+        (requests, wanted): (Requests, RequestConfig),
+        model: Arc<Model>,
+        queue: usize,
+    ) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
-        let work = Work { requests, model, failures: failures.clone() };
+        let requests = Reader { requests: Some(requests), generation: 0, wanted };
+        let work = Work { graph, requests, model, failures: failures.clone() };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
             .spawn(move || work.run(waiting))?;
@@ -124,16 +134,44 @@ impl Predictor {
     }
 }
 
+/// What reads neighbourhoods, from the arrays that are beneath the graph now.
+struct Reader {
+    /// `None`: the arrays could not be opened the last time.
+    requests: Option<Requests>,
+    /// That of the arrays.
+    generation: u64,
+    wanted: RequestConfig,
+}
+
+impl Reader {
+    /// The reader of the arrays of `view`. Others are let go before they are opened, so that both
+    /// are never in memory together.
+    ///
+    /// # Errors
+    /// As [`Requests::open`].
+    fn of(&mut self, view: &View<'_>) -> Result<&mut Requests> {
+        if self.generation != view.generation() {
+            self.requests = None;
+        }
+        if self.requests.is_none() {
+            self.requests = Some(Requests::open(view.data_set(), &self.wanted)?);
+            self.generation = view.generation();
+        }
+        self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
+    }
+}
+
 struct Work {
-    requests: Requests,
+    graph: Arc<Graph>,
+    requests: Reader,
     model: Arc<Model>,
     failures: Failures,
 }
 
 impl Work {
     fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
-        let most = self.requests.window() as usize;
         while let Some(first) = waiting.blocking_recv() {
+            let most = self.requests.requests.as_ref().map_or(1, Requests::window) as usize;
             // Windows grow under load; without load no request waits for one.
             let mut nodes = first.question.nodes.len();
             let mut window = vec![first];
@@ -150,21 +188,26 @@ impl Work {
     /// Answers a window; questions with one seed share their reads.
     fn answer(&mut self, window: Vec<Job>) {
         let now = Instant::now();
+        let graph = Arc::clone(&self.graph);
+        let view = graph.view();
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         for job in window {
             if job.until <= now {
                 drop(job.reply.send(Err(Refusal::late())));
+            } else if let Err(refusal) = view.require(&job.question.nodes) {
+                // They may have been removed while the question waited.
+                drop(job.reply.send(Err(refusal)));
             } else if !job.reply.is_closed() {
                 // Else its client has gone.
                 by_seed.entry(job.question.seed).or_default().push(job);
             }
         }
         for (seed, jobs) in by_seed {
-            self.answer_together(seed, jobs);
+            self.answer_together(&view, seed, jobs);
         }
     }
 
-    fn answer_together(&mut self, seed: u64, mut jobs: Vec<Job>) {
+    fn answer_together(&mut self, view: &View<'_>, seed: u64, mut jobs: Vec<Job>) {
         // Some clients may have gone while others were answered.
         jobs.retain(|job| !job.reply.is_closed());
         if jobs.is_empty() {
@@ -174,10 +217,12 @@ impl Work {
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
         let model = &self.model;
-        let together = self.requests.answer(seed, nodes, &|place, found| {
-            let answer = predict(model, found);
-            answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
-            Ok(())
+        let together = self.requests.of(view).and_then(|requests| {
+            requests.answer(view.delta(), seed, nodes, &|place, found| {
+                let answer = predict(model, found, view.lsn());
+                answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
+                Ok(())
+            })
         });
         let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::new();
@@ -197,7 +242,7 @@ impl Work {
         }
         // One of several failed: each on its own, so that the others do not pay for it.
         for job in left {
-            self.answer_together(seed, vec![job]);
+            self.answer_together(view, seed, vec![job]);
         }
     }
 }
@@ -209,7 +254,7 @@ impl Work {
     }
 }
 
-fn predict(model: &Model, found: &Neighbourhood<'_>) -> Result<Prediction> {
+fn predict(model: &Model, found: &Neighbourhood<'_>, lsn: u64) -> Result<Prediction> {
     let sampled = found.sampled;
     let nodes: Vec<u64> = sampled.nodes.iter().collect();
     let subgraph = Subgraph {
@@ -251,7 +296,7 @@ fn predict(model: &Model, found: &Neighbourhood<'_>) -> Result<Prediction> {
             vec![Output::single(PREDICTION, vec![seeds, model.outputs()], values)]
         }
     };
-    Ok(Prediction { outputs })
+    Ok(Prediction { outputs, lsn })
 }
 
 #[cfg(test)]
@@ -264,7 +309,7 @@ mod tests {
     fn a_full_queue_refuses_at_once_and_an_unanswered_question_is_late() {
         let (jobs, waiting) = mpsc::channel(1);
         let queue = Queue { jobs };
-        let question = Question { nodes: vec![0], seed: 0, deadline_ms: None, outputs: vec![] };
+        let question = Question { nodes: vec![0], ..Question::default() };
         let ask = || queue.ask(question.clone(), Instant::now() + Duration::from_millis(5));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
@@ -281,7 +326,7 @@ mod tests {
     fn a_question_whose_thread_is_gone_failed() {
         let (jobs, mut waiting) = mpsc::channel(1);
         let queue = Queue { jobs };
-        let question = Question { nodes: vec![0], seed: 0, deadline_ms: None, outputs: vec![] };
+        let question = Question { nodes: vec![0], ..Question::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let asked = queue.ask(question, Instant::now() + Duration::from_secs(60));
         let answered = runtime.block_on(async {

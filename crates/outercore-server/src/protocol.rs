@@ -43,12 +43,14 @@ struct WantedOutput {
 }
 
 /// A request after it was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// Nodes, in the order of the answer.
     pub nodes: Vec<NodeId>,
     /// Seed of the sampler.
     pub seed: u64,
+    /// Number of the oldest update that the answer must have seen.
+    pub min_lsn: u64,
     /// How long the answer may take; the server's own limit where absent.
     pub deadline_ms: Option<u64>,
     /// Outputs wanted; all where empty.
@@ -110,9 +112,8 @@ impl InferRequest {
         }
         let mut question = Question {
             nodes,
-            seed: 0,
-            deadline_ms: None,
             outputs: self.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
+            ..Question::default()
         };
         for (name, value) in &self.parameters {
             let number = || {
@@ -123,10 +124,11 @@ impl InferRequest {
             };
             match name.as_str() {
                 "seed" => question.seed = number()?,
+                "min_lsn" => question.min_lsn = number()?,
                 "deadline_ms" => question.deadline_ms = Some(number()?),
                 _ => {
                     return Err(Refusal::wrong(format!(
-                        "parameter `{}`: expected seed or deadline_ms",
+                        "parameter `{}`: expected seed, min_lsn or deadline_ms",
                         cut(name)
                     )));
                 }
@@ -211,6 +213,7 @@ pub fn answer(
     (seed, wanted): (u64, &[String]),
     prediction: Prediction,
 ) -> Value {
+    let lsn = prediction.lsn;
     let outputs: Vec<Output> = prediction
         .outputs
         .into_iter()
@@ -219,7 +222,7 @@ pub fn answer(
     let mut answer = json!({
         "model_name": model,
         "model_version": version,
-        "parameters": {"seed": seed},
+        "parameters": {"seed": seed, "lsn": lsn},
         "outputs": outputs,
     });
     if let Some(id) = id {
@@ -253,11 +256,12 @@ mod tests {
             (json!([1, 2]), json!([7, 9])),
         ] {
             let mut body = nodes(shape, data);
-            body["parameters"] = json!({"seed": 5, "deadline_ms": 20});
+            body["parameters"] = json!({"seed": 5, "deadline_ms": 20, "min_lsn": 3});
             body["outputs"] = json!([{"name": "prediction"}]);
             let expected = Question {
                 nodes: vec![7, 9],
                 seed: 5,
+                min_lsn: 3,
                 deadline_ms: Some(20),
                 outputs: vec!["prediction".into()],
             };

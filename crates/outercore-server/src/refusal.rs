@@ -48,6 +48,18 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
+    /// The graph does not change.
+    pub fn read_only() -> Self {
+        let text = "this server takes no updates; start it with --updates";
+        Self::new(StatusCode::FORBIDDEN, text)
+    }
+
+    /// The graph is not yet as new as the request wants it.
+    pub fn too_early(wanted: u64, lsn: u64) -> Self {
+        let text = format!("min_lsn: {wanted}, the graph is at update {lsn}");
+        Self::new(StatusCode::PRECONDITION_FAILED, text)
+    }
+
     /// The server failed; what failed is for its operator alone.
     pub fn failed() -> Self {
         let text = "the server failed to answer; it has told its operator why";
@@ -59,6 +71,27 @@ impl Refusal {
         match error.kind() {
             ErrorKind::Budget => Self::wrong(
                 "the neighbours of these nodes do not fit the server's memory; ask for fewer nodes",
+            ),
+            _ => Self::failed(),
+        }
+    }
+}
+
+impl Refusal {
+    /// What a client is told of updates that were not taken.
+    pub fn of_update(error: &Error) -> Self {
+        let text = error.to_string().replace("\nhint: ", "; ");
+        match error.kind() {
+            ErrorKind::Invalid | ErrorKind::Unsupported => Self::wrong(text),
+            ErrorKind::NotFound => Self::unknown(text),
+            ErrorKind::Budget => Self::new(StatusCode::TOO_MANY_REQUESTS, text),
+            ErrorKind::NoSpace => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "the disk is full: nothing was written; the graph can still be read",
+            ),
+            ErrorKind::Io => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the disk takes no updates; the graph can still be read",
             ),
             _ => Self::failed(),
         }

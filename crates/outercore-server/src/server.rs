@@ -17,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::config::ServerConfig;
+use crate::graph::Graph;
 use crate::http::{Shared, router};
 use crate::predictor::{Predictor, Queue};
 
@@ -68,23 +69,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the data set and the exported model in `model`, and begins to listen.
+    /// Opens the data set in the directory `data_set` and the exported model in `model`, and begins to
+    /// listen.
     ///
     /// `name` is what the model is called in paths.
     ///
     /// # Errors
     /// `Invalid` for a configuration out of range or a model that does not fit the data set;
     /// `Budget` with the least that would do; `Io` where the port is taken.
-    pub fn start(
-        dataset: &DataSet,
-        model: &Path,
-        name: &str,
-        config: &ServerConfig,
-    ) -> Result<Self> {
+    pub fn start(data_set: &Path, model: &Path, name: &str, config: &ServerConfig) -> Result<Self> {
         config.validate()?;
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let model = Arc::new(Model::open(model)?);
         let manifest = model.manifest();
+        let graph = Arc::new(Graph::open(data_set, config)?);
+        let view = graph.view();
+        let dataset = view.data_set();
         let wanted = RequestConfig {
             features: Some(features_of(dataset, manifest, model.features())?),
             fan_outs: manifest.input.fanout.clone(),
@@ -96,23 +96,28 @@ impl Server {
                 (true, false) => Degrees::WithoutLoops,
             },
             memory: config.memory,
-            reserved: weights,
+            reserved: Bytes(weights.0 + Graph::reserved(config).0),
             threads: config.threads,
         };
         let requests = Requests::open(dataset, &wanted)?;
+        drop(view);
         let plan = requests.plan().clone();
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(model.version());
-        let (predictor, queue) = Predictor::start(requests, model, config.queue)?;
+        let requests = (requests, wanted);
+        let (predictor, queue) =
+            Predictor::start(Arc::clone(&graph), requests, model, config.queue)?;
+        let failures = predictor.failures().clone();
         let shared = |queue: Queue| Shared {
             name: name.to_owned(),
             version,
             outputs,
             task,
-            num_nodes: dataset.num_nodes(),
+            graph,
             most_nodes: config.most_nodes,
             deadline: Duration::from_millis(config.deadline_ms),
             queue,
+            failures,
             bodies: Semaphore::new(BODIES),
             stopping: AtomicBool::new(false),
         };

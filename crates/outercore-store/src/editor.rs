@@ -63,6 +63,12 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
     }
 }
 
+/// The error for a data set that takes updates and that somebody else has locked.
+fn served(root: &Path) -> Error {
+    let text = format!("data set `{}`: a server takes updates for it", root.display());
+    Error::invalid(text).hint("stop the server first, or write the result to a file by `--out`")
+}
+
 /// Between two looks whether a data set is free.
 const WAIT: Duration = Duration::from_millis(50);
 
@@ -153,8 +159,11 @@ impl<'a> ManifestEditor<'a> {
 
     fn try_open(disk: &'a dyn Disk, root: &Path) -> Result<Option<Self>> {
         // Says what is wrong with a place that is no data set.
-        DataSet::read_manifest(root)?;
-        let Some(held) = lock(root)? else { return Ok(None) };
+        let manifest = DataSet::read_manifest(root)?;
+        let Some(held) = lock(root)? else {
+            // A server keeps what takes updates until it ends.
+            return if manifest.live.is_some() { Err(served(root)) } else { Ok(None) };
+        };
         Self::begin(disk, root, Some(held)).map(Some)
     }
 

@@ -23,6 +23,9 @@ def serve(
         Path,
         typer.Option(help="Run of `outercore train`; its name is the model's.", show_default=False),
     ],
+    updates: Annotated[
+        bool, typer.Option("--updates", help="Let clients change the graph.")
+    ] = False,
     memory: options.Memory = "1GiB",
     threads: options.Workers = None,
     host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
@@ -51,6 +54,7 @@ def serve(
     config = ServerConfig(
         host=host,
         port=port,
+        updates=updates,
         memory=memory,
         threads=threads or 0,
         queue=queue,

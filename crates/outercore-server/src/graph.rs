@@ -1,0 +1,164 @@
+//! The graph that questions are about: as it lies on disk, or as it changes.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use outercore_core::{Bytes, NodeId, Result};
+use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot};
+use outercore_store::dataset::DataSet;
+use outercore_store::delta::{Delta, REMOVED};
+
+use crate::config::ServerConfig;
+use crate::refusal::Refusal;
+
+/// Part of the budget for changes of the graph.
+const CHANGES: u64 = 8;
+
+/// Updates that may wait.
+const WRITES: usize = 4096;
+
+/// A graph that is served.
+pub enum Graph {
+    /// It stays as it is.
+    Fixed {
+        /// Its arrays.
+        data_set: DataSet,
+        /// Nodes that were removed before.
+        removed: HashSet<NodeId>,
+    },
+    /// It takes updates.
+    Live(LiveGraph),
+}
+
+/// The graph at one moment.
+pub enum View<'a> {
+    /// Of a graph that stays as it is.
+    Fixed(&'a Graph),
+    /// Of one that changes.
+    Live(Arc<Snapshot>),
+}
+
+impl Graph {
+    /// Opens the data set in `root` at its last acknowledged update.
+    ///
+    /// # Errors
+    /// As [`LiveGraph::open`] and [`outercore_live::open`].
+    pub fn open(root: &Path, config: &ServerConfig) -> Result<Self> {
+        if config.updates {
+            let memory = Self::reserved(config);
+            let live = LiveConfig { memory, queue: WRITES, ..LiveConfig::default() };
+            return LiveGraph::open(root, live).map(Self::Live);
+        }
+        let data_set = outercore_live::open(root, &|| Ok(()))?;
+        let removed = match data_set.has_array(REMOVED) {
+            true => data_set.read_i64(REMOVED)?.into_iter().map(|node| node as u64).collect(),
+            false => HashSet::new(),
+        };
+        Ok(Self::Fixed { data_set, removed })
+    }
+
+    /// Part of the budget that changes may take.
+    pub fn reserved(config: &ServerConfig) -> Bytes {
+        Bytes(if config.updates { config.memory.0 / CHANGES } else { 0 })
+    }
+
+    /// The graph as it is now.
+    pub fn view(&self) -> View<'_> {
+        match self {
+            Self::Fixed { .. } => View::Fixed(self),
+            Self::Live(live) => View::Live(live.snapshot()),
+        }
+    }
+
+    /// The part that takes updates.
+    ///
+    /// # Errors
+    /// The graph stays as it is.
+    pub fn live(&self) -> Result<&LiveGraph, Refusal> {
+        match self {
+            Self::Live(live) => Ok(live),
+            Self::Fixed { .. } => Err(Refusal::read_only()),
+        }
+    }
+
+    /// How a graph that takes updates is doing.
+    pub fn status(&self) -> Option<LiveStatus> {
+        match self {
+            Self::Live(live) => Some(live.status()),
+            Self::Fixed { .. } => None,
+        }
+    }
+}
+
+impl View<'_> {
+    /// The arrays.
+    pub fn data_set(&self) -> &DataSet {
+        match self {
+            Self::Fixed(Graph::Fixed { data_set, .. }) => data_set,
+            Self::Fixed(Graph::Live(_)) => unreachable!("a fixed view is of a fixed graph"),
+            Self::Live(snapshot) => &snapshot.data_set,
+        }
+    }
+
+    /// What has changed since the arrays were written.
+    pub fn delta(&self) -> Option<&Delta> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Live(snapshot) => Some(&snapshot.delta),
+        }
+    }
+
+    /// Counts how often the arrays were exchanged.
+    pub fn generation(&self) -> u64 {
+        match self {
+            Self::Fixed(_) => 0,
+            Self::Live(snapshot) => snapshot.generation,
+        }
+    }
+
+    /// Number of the last update.
+    pub fn lsn(&self) -> u64 {
+        match self {
+            Self::Fixed(_) => self.data_set().manifest().live.as_ref().map_or(0, |live| live.lsn),
+            Self::Live(snapshot) => snapshot.delta.lsn(),
+        }
+    }
+
+    /// Nodes, removed ones included.
+    pub fn num_nodes(&self) -> u64 {
+        self.delta().map_or_else(|| self.data_set().num_nodes(), Delta::num_nodes)
+    }
+
+    /// Arcs.
+    pub fn num_edges(&self) -> u64 {
+        self.delta().map_or_else(|| self.data_set().num_edges(), Delta::num_edges)
+    }
+
+    /// Removed nodes.
+    pub fn num_removed(&self) -> u64 {
+        match self {
+            Self::Fixed(Graph::Fixed { removed, .. }) => removed.len() as u64,
+            _ => self.delta().map_or(0, Delta::num_removed),
+        }
+    }
+
+    /// Checks that there are these nodes.
+    ///
+    /// # Errors
+    /// A node that there never was, or that was removed.
+    pub fn require(&self, nodes: &[NodeId]) -> Result<(), Refusal> {
+        let count = self.num_nodes();
+        if let Some(node) = nodes.iter().find(|&&node| node >= count) {
+            return Err(Refusal::wrong(format!("node {node}: expected a node below {count}")));
+        }
+        let is_removed = |node: &NodeId| match self {
+            Self::Fixed(Graph::Fixed { removed, .. }) => removed.contains(node),
+            _ => self.delta().is_some_and(|delta| delta.is_removed(*node)),
+        };
+        match nodes.iter().find(|node| is_removed(node)) {
+            Some(node) => Err(Refusal::unknown(format!("node {node} was removed"))),
+            None => Ok(()),
+        }
+    }
+}
