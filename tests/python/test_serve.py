@@ -150,7 +150,7 @@ def test_the_model_and_the_server_describe_themselves(server: Server) -> None:
     (version,) = described["versions"]
     answer = infer(server, [3], seed=2)
     assert (answer["model_name"], answer["model_version"]) == ("sage", version)
-    assert answer["parameters"] == {"seed": 2}
+    assert answer["parameters"] == {"seed": 2, "lsn": 0}
     body = {**question([3]), "id": "mine", "outputs": [{"name": "prediction"}]}
     _, answer = ask(server, f"/v2/models/sage/versions/{version}/infer", body)
     assert answer["id"] == "mine"

@@ -112,6 +112,8 @@ impl<'a> Committer<'a> {
         }
         let done: Vec<Result<Ack>> =
             writes.into_iter().map(|updates| self.take_in(&mut state, updates)).collect();
+        // Refused updates must not take memory.
+        state.drop_unchanged(&touched);
         let committed = self.log.commit();
         self.trouble = committed.as_ref().err().map(Error::to_string);
         match committed {

@@ -206,6 +206,22 @@ fn nothing_is_written_after_a_failed_sync_until_the_log_is_opened_anew() {
 }
 
 #[test]
+fn refused_updates_take_no_memory() {
+    let history = History::new(6);
+    let (_directory, root) = place(&history);
+    let lock = FileLock::try_directory(&root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, &root, &lock).unwrap();
+    for node in 0..12 {
+        let refused = vec![Update::RemoveEdge { source: node, target: 12 }];
+        let too_late = Update::RemoveEdge { source: 1 << 40, target: node };
+        for done in committer.commit(vec![refused, vec![too_late]]) {
+            assert_eq!(done.unwrap_err().kind(), ErrorKind::Invalid);
+        }
+    }
+    assert_eq!(committer.snapshot().delta.memory().0, 0);
+}
+
+#[test]
 fn a_data_set_that_takes_no_updates_is_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

@@ -268,6 +268,16 @@ impl Delta {
         Ok(())
     }
 
+    /// Drops the copied in-edges of those `nodes` that no update has changed.
+    pub fn drop_unchanged(&mut self, nodes: &[NodeId]) {
+        for node in nodes {
+            if self.lists.get(node).is_some_and(|list| list.lsn == self.schema.lsn) {
+                self.list_edges -= self.list(*node).map_or(0, List::len);
+                self.lists.remove_mut(node);
+            }
+        }
+    }
+
     /// The nodes whose in-edges an update changes, as far as it says so itself.
     pub fn touched(&self, update: &Update) -> Vec<NodeId> {
         match *update {

@@ -1,0 +1,161 @@
+//! `kill -9` at any moment while several threads write: every acknowledged update is there.
+//!
+//! `OUTERCORE_KILL_ROUNDS` sets how often; the test itself is the process that is killed.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use outercore_core::{Bytes, Stream};
+use outercore_format::{Rows, Update, keys};
+use outercore_live::{LiveConfig, LiveGraph};
+use outercore_store::check::{CheckOptions, check};
+use outercore_store::dataset::DataSet;
+use outercore_store::delta::Applied;
+use outercore_testkit::LiveModel;
+
+const ROUNDS: u64 = 200;
+
+/// Threads that write at once.
+const WRITERS: u64 = 4;
+
+/// Tells the process that it is the one to be killed, and where.
+const ROOT: &str = "OUTERCORE_KILL_ROOT";
+
+fn add_edge(source: u64, target: u64) -> Update {
+    let rows = Rows::from([(keys::EDGE_WEIGHTS.to_owned(), vec![0; 4])]);
+    Update::AddEdge { source, target, rows }
+}
+
+/// Writes until it is killed, and tells of each acknowledged edge: number, id, ends.
+fn write_for_ever(root: &Path) {
+    // Little memory for changes, so that it folds again and again.
+    let config = LiveConfig { memory: Bytes::kib(8), log: Bytes::kib(2), queue: 64 };
+    let graph = LiveGraph::open(root, config).unwrap();
+    let nodes = graph.snapshot().delta.num_nodes();
+    println!("ready");
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let graph = &graph;
+            scope.spawn(move || {
+                let mut draws = Stream::new(std::process::id().into(), writer).uniform(0, 0, 0);
+                loop {
+                    let (source, target) = (draws.below(nodes), draws.below(nodes));
+                    // Refused while too much waits to be folded.
+                    let Ok(ack) = graph.write(vec![add_edge(source, target)]) else { continue };
+                    assert!(graph.snapshot().delta.lsn() >= ack.lsn, "acknowledged and not seen");
+                    let [Applied::Edge(id)] = ack.applied[..] else { panic!("{ack:?}") };
+                    let line = format!("{} {id} {source} {target}\n", ack.lsn);
+                    // One write a line, which a pipe takes whole.
+                    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_has_acknowledged() {
+    if let Some(root) = std::env::var_os(ROOT) {
+        return write_for_ever(root.as_ref());
+    }
+    let rounds =
+        std::env::var("OUTERCORE_KILL_ROUNDS").map_or(ROUNDS, |text| text.parse().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("data");
+    std::fs::create_dir(&root).unwrap();
+    let model = LiveModel::random(50, 100, true, 1);
+    model.write(&root);
+    let mut acknowledged = BTreeSet::new();
+    let (mut last, mut folds) = (0, BTreeSet::new());
+    for round in 0..rounds {
+        let new = killed(&root, round);
+        last = new.iter().map(|edge| edge[0]).max().unwrap_or(last);
+        acknowledged.extend(new.into_iter().map(|[_, id, source, target]| (id, source, target)));
+        if round % 10 == 9 || round + 1 == rounds {
+            // Otherwise the next process meets the log as it is.
+            let data_set = outercore_live::open(&root, &|| Ok(())).unwrap();
+            assert_there(&data_set, &acknowledged, last, round);
+        }
+        folds.insert(DataSet::open(&root).unwrap().manifest().live.as_ref().unwrap().lsn);
+    }
+    let report = check(&root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.problems);
+    println!("{rounds} kills, {} acknowledged, {} folds", acknowledged.len(), folds.len());
+    assert!(acknowledged.len() as u64 > rounds, "{}", acknowledged.len());
+}
+
+/// Starts a writer, kills it after a while, and returns what it had acknowledged.
+fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
+    let mut writer = Command::new(std::env::current_exe().unwrap())
+        .args(["a_killed_process_loses_nothing", "--nocapture", "--test-threads=1"])
+        .env(ROOT, root)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(writer.stdout.take().unwrap());
+    let is_ready = AtomicBool::new(false);
+    let mut told = Vec::new();
+    std::thread::scope(|scope| {
+        let (is_ready, writer) = (&is_ready, &mut writer);
+        scope.spawn(move || {
+            while !is_ready.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            let mut draws = Stream::new(round, 0).uniform(0, 0, 0);
+            std::thread::sleep(Duration::from_micros(draws.below(60_000)));
+            writer.kill().unwrap();
+        });
+        for line in lines.lines() {
+            let line = line.unwrap();
+            if line.contains("ready") {
+                is_ready.store(true, Ordering::Relaxed);
+            }
+            let numbers: Vec<u64> =
+                line.split(' ').filter_map(|number| number.parse().ok()).collect();
+            told.extend(<[u64; 4]>::try_from(numbers));
+        }
+        // It may have ended by itself, which a test below finds.
+        is_ready.store(true, Ordering::Relaxed);
+    });
+    writer.wait().unwrap();
+    told
+}
+
+/// Every acknowledged edge is in the arrays, both ways, and no number was given twice.
+fn assert_there(
+    data_set: &DataSet,
+    acknowledged: &BTreeSet<(u64, u64, u64)>,
+    last: u64,
+    round: u64,
+) {
+    let lsn = data_set.manifest().live.as_ref().unwrap().lsn;
+    assert!(lsn >= last, "round {round}: update {last} acknowledged, {lsn} found");
+    let numbers = |key: &str| -> Vec<u64> {
+        let bytes = data_set.read_array(key).unwrap();
+        let width = data_set.array(key).unwrap().dtype.size();
+        let wide = |bytes: &[u8]| {
+            let mut wide = [0; 8];
+            wide[..width].copy_from_slice(bytes);
+            u64::from_le_bytes(wide)
+        };
+        bytes.chunks(width).map(wide).collect()
+    };
+    let (ends, sources, ids) =
+        (numbers(keys::OFFSETS), numbers(keys::SOURCES), numbers(keys::EDGE_IDS));
+    let mut found = BTreeSet::new();
+    for (target, ends) in (0..).zip(ends.windows(2)) {
+        for place in ends[0] as usize..ends[1] as usize {
+            found.insert((ids[place], sources[place], target));
+        }
+    }
+    for &(id, source, target) in acknowledged {
+        for edge in [(id, source, target), (id, target, source)] {
+            assert!(found.contains(&edge), "round {round}: edge {edge:?} is gone");
+        }
+    }
+}
