@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, NodeId, Result};
-use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot};
+use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, Unwatched};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{Delta, REMOVED};
 
@@ -48,7 +48,7 @@ impl Graph {
         if config.updates {
             let memory = Self::reserved(config);
             let live = LiveConfig { memory, queue: WRITES, ..LiveConfig::default() };
-            return LiveGraph::open(root, live).map(Self::Live);
+            return LiveGraph::open(root, live, Arc::new(Unwatched)).map(Self::Live);
         }
         let data_set = outercore_live::open(root, &|| Ok(()))?;
         let removed = match data_set.has_array(REMOVED) {
