@@ -16,6 +16,7 @@ mod http;
 mod limits;
 mod live_metrics;
 mod metrics;
+mod openapi;
 mod predictor;
 mod protocol;
 mod refusal;

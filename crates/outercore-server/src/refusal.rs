@@ -34,7 +34,7 @@ impl Refusal {
 
     /// The path takes other methods; the answer's header names them.
     pub fn no_method() -> Self {
-        let text = "this path does not take this method; see `/v2`";
+        let text = "this path does not take this method; see `/openapi.json`";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, text)
     }
 
