@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{MatchedPath, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,7 +17,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
-use crate::graph_http;
+use crate::binary::EXTENSION;
 use crate::metrics::{self as measured, Counted};
 use crate::openapi::{
     AnyRefusal, BodyRefusal, InferAnswer, InferRefusal, Model, ModelAnswer, ModelRefusal,
@@ -26,6 +26,7 @@ use crate::openapi::{
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
+use crate::{binary, graph_http};
 
 /// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -81,7 +82,7 @@ pub async fn server() -> Json<Value> {
     Json(json!({
         "name": "outercore",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": [],
+        "extensions": [EXTENSION],
     }))
 }
 
@@ -168,17 +169,18 @@ pub async fn model_ready(
 pub async fn infer(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<Named>, PathRejection>,
+    headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let began = Instant::now();
     Named::require(path, &shared)?;
-    let request: InferRequest = {
+    let (request, wanted) = {
         let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
         let body = read_body(shared.limits.body, body, shared.most_body()).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| Refusal::wrong(format!("the body is no inference request: {error}")))?
+        binary::read(&headers, &body)?
     };
-    shared.infer(request, began).await.map(Json)
+    let answer = shared.infer(request, began).await?;
+    binary::respond(answer, &wanted)
 }
 
 /// The bytes of a body.
@@ -230,7 +232,7 @@ async fn count(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 }
 
 /// Refuses requests whose `Host` is another host, as DNS rebinding sends them.
-async fn require_loopback(request: Request, next: Next) -> Response {
+pub async fn require_loopback(request: Request, next: Next) -> Response {
     let is_loopback = |authority: &Authority| {
         let name = authority.host().trim_matches(['[', ']']);
         name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -66,7 +66,6 @@ pub enum Protocol {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2 without TLS, as gRPC uses it.
-    #[cfg_attr(not(test), allow(dead_code))]
     Http2,
 }
 

@@ -42,6 +42,8 @@ pub struct Shared {
     pub failures: Failures,
     /// Bodies that are read at once.
     pub bodies: Semaphore,
+    /// Calls over gRPC, those that wait included.
+    pub calls: Semaphore,
     /// Whether the server is going away.
     pub stopping: watch::Receiver<bool>,
     /// Counts and times.
