@@ -23,7 +23,7 @@ pub struct ServerConfig {
     /// Whether clients may change the graph.
     pub updates: bool,
     /// Budget for topology, features and weights. The network's states while an answer is computed,
-    /// and up to 16 bodies, come on top.
+    /// up to 16 bodies, and 64 KiB a connection come on top.
     pub memory: Bytes,
     /// Threads that sample and compute; 0 means one per core.
     pub threads: usize,

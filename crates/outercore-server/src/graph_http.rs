@@ -107,7 +107,7 @@ pub async fn update(
         return Err(Refusal::stopping());
     }
     let updates = {
-        let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
+        let _place = shared.place_for_body().await?;
         let body = read_body(shared.limits.body, body, MOST_UPDATE_BODY).await?;
         let request: UpdateRequest = serde_json::from_slice(&body)
             .map_err(|error| Refusal::wrong(format!("the body is no list of updates: {error}")))?;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request as HttpRequest, State};
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response as HttpResponse;
 use serde_json::{Map, Value, json};
@@ -59,9 +60,13 @@ async fn count(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next)
     let method = METHODS.iter().find(|&&known| known == method).unwrap_or(&"other");
     let mut counted = Counted::new(&shared.metrics, GRPC, method);
     let answer = next.run(call).await;
-    // A call that fails has its status in the headers, since no message follows them.
-    let code = Status::from_header_map(answer.headers()).map_or(Code::Ok, |status| status.code());
-    counted.ended(&format!("{code:?}"));
+    if answer.status() == StatusCode::OK {
+        // A call that fails has its code in the headers, since no message follows them.
+        let failed = Status::from_header_map(answer.headers());
+        counted.ended(&format!("{:?}", failed.map_or(Code::Ok, |status| status.code())));
+    } else {
+        counted.ended(answer.status().as_str());
+    }
     answer
 }
 
@@ -306,4 +311,55 @@ fn text(value: &Value) -> String {
 
 fn shape(value: &Value) -> Vec<i64> {
     items(value).iter().filter_map(Value::as_i64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deadline_of_a_call_is_read_in_every_unit() {
+        let read = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert(TIMEOUT, text.parse().unwrap());
+            timeout_of(&metadata).map(|patience| patience.as_nanos())
+        };
+        assert_eq!(read("1H"), Some(3_600_000_000_000));
+        assert_eq!(read("2M"), Some(120_000_000_000));
+        assert_eq!(read("3S"), Some(3_000_000_000));
+        assert_eq!(read("99999999m"), Some(99_999_999_000_000));
+        assert_eq!(read("5u"), Some(5_000));
+        assert_eq!(read("6n"), Some(6));
+        assert_eq!(["", "7", "S", "-1S", "1x"].map(read), [None; 5]);
+    }
+
+    #[test]
+    fn the_shorter_deadline_counts() {
+        let deadline = |asked: Option<i64>, patience| {
+            let choice = asked.map(ParameterChoice::Int64Param);
+            let parameters = choice.map(|choice| {
+                ("deadline_ms".to_owned(), InferParameter { parameter_choice: Some(choice) })
+            });
+            let input = model_infer_request::InferInputTensor {
+                name: "node_ids".into(),
+                datatype: "INT64".into(),
+                shape: vec![1],
+                ..Default::default()
+            };
+            let message = ModelInferRequest {
+                parameters: parameters.into_iter().collect(),
+                inputs: vec![input],
+                raw_input_contents: vec![7_i64.to_le_bytes().to_vec()],
+                ..ModelInferRequest::default()
+            };
+            let request = request_of(message, patience).unwrap();
+            request.question(10, 4, &[]).unwrap().deadline_ms
+        };
+        let patience = Some(Duration::from_millis(20));
+        assert_eq!(deadline(None, None), None);
+        assert_eq!(deadline(Some(5), None), Some(5));
+        assert_eq!(deadline(None, patience), Some(20));
+        assert_eq!(deadline(Some(5), patience), Some(5));
+        assert_eq!(deadline(Some(50), patience), Some(20));
+    }
 }

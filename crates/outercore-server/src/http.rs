@@ -175,7 +175,7 @@ pub async fn infer(
     let began = Instant::now();
     Named::require(path, &shared)?;
     let (request, wanted) = {
-        let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
+        let _place = shared.place_for_body().await?;
         let body = read_body(shared.limits.body, body, shared.most_body()).await?;
         binary::read(&headers, &body)?
     };
