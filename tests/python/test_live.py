@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_serve import ask, infer, outputs, question
 
 import outercore as oc
 from outercore import _native
@@ -31,6 +30,7 @@ from outercore.train import (
 )
 from outercore.train.degrees import in_degrees
 from outercore.train.saved import load_model
+from test_serve import ask, infer, outputs, question
 
 COLUMNS = 5
 CONFIG = ServerConfig(port=0, memory="64MiB", deadline_ms=60_000, updates=True)

@@ -14,4 +14,4 @@ mod open;
 pub use committer::{Ack, Committer, NEW_NODE, Snapshot};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
-pub use open::{open, verify};
+pub use open::{WRITER_MEMORY, open, verify};
