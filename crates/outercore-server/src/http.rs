@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::graph::Graph;
-use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue};
-use crate::protocol::{self, InferRequest};
+use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue, SCORE};
+use crate::protocol::{self, InferRequest, Scope, Subject};
 use crate::refusal::Refusal;
 use crate::updates::{UpdateAnswer, UpdateRequest};
 
@@ -47,6 +47,10 @@ pub struct Shared {
     pub outputs: usize,
     /// What the model predicts; for classes the prediction has one column.
     pub task: TaskKind,
+    /// What it predicts that of.
+    pub subject: Subject,
+    /// Where each graph's nodes begin, and where the last one's end; for models of graphs.
+    pub graphs: Vec<u64>,
     /// The graph.
     pub graph: Arc<Graph>,
     /// Most nodes of a request.
@@ -67,6 +71,7 @@ impl Shared {
     fn outputs(&self) -> &'static [&'static str] {
         match self.task {
             TaskKind::Classes | TaskKind::Labels => &[PREDICTION, PROBABILITY],
+            TaskKind::Links => &[SCORE, PROBABILITY],
             _ => &[PREDICTION],
         }
     }
@@ -99,15 +104,21 @@ impl Shared {
             _ => json!({"name": PREDICTION, "datatype": "FP32", "shape": [-1, columns]}),
         };
         let probability = json!({"name": PROBABILITY, "datatype": "FP32", "shape": [-1, columns]});
+        let of_edges = |name: &str| json!({"name": name, "datatype": "FP32", "shape": [-1]});
         let outputs = match self.task {
             TaskKind::Classes | TaskKind::Labels => vec![prediction, probability],
+            TaskKind::Links => vec![of_edges(SCORE), of_edges(PROBABILITY)],
             _ => vec![prediction],
         };
         json!({
             "name": self.name,
             "versions": [self.version],
             "platform": "outercore",
-            "inputs": [{"name": "node_ids", "datatype": "INT64", "shape": [-1]}],
+            "inputs": [{
+                "name": self.subject.input(),
+                "datatype": "INT64",
+                "shape": self.subject.shape(),
+            }],
             "outputs": outputs,
         })
     }
@@ -186,7 +197,13 @@ async fn infer(
             Refusal::wrong(format!("the body is no inference request: {error}"))
         })?;
         let view = shared.graph.view();
-        let question = request.question(view.num_nodes(), shared.most_nodes, shared.outputs())?;
+        let question = request.question(&Scope {
+            subject: shared.subject,
+            num_nodes: view.num_nodes(),
+            graphs: &shared.graphs,
+            most_nodes: shared.most_nodes,
+            outputs: shared.outputs(),
+        })?;
         view.require(&question.nodes)?;
         if question.min_lsn > view.lsn() {
             return Err(Refusal::too_early(question.min_lsn, view.lsn()));

@@ -11,13 +11,15 @@ use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::graph::{Graph, View};
-use crate::protocol::{Output, Question};
+use crate::protocol::{Asked, Output, Question};
 use crate::refusal::Refusal;
 
 /// Names of the outputs.
 pub const PREDICTION: &str = "prediction";
-/// Output for classes and labels only.
+/// Output for classes, labels and edges.
 pub const PROBABILITY: &str = "probability";
+/// Output for edges.
+pub const SCORE: &str = "score";
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
@@ -214,12 +216,13 @@ impl Work {
             return;
         }
         let nodes = jobs.iter().map(|job| job.question.nodes.clone()).collect();
+        let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
         let model = &self.model;
         let together = self.requests.of(view).and_then(|requests| {
             requests.answer(view.delta(), seed, nodes, &|place, found| {
-                let answer = predict(model, found, view.lsn());
+                let answer = predict(model, found, asked[place], view.lsn());
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
                 Ok(())
             })
@@ -254,7 +257,12 @@ impl Work {
     }
 }
 
-fn predict(model: &Model, found: &Neighbourhood<'_>, lsn: u64) -> Result<Prediction> {
+fn predict(
+    model: &Model,
+    found: &Neighbourhood<'_>,
+    asked: &Asked,
+    lsn: u64,
+) -> Result<Prediction> {
     let sampled = found.sampled;
     let nodes: Vec<u64> = sampled.nodes.iter().collect();
     let subgraph = Subgraph {
@@ -265,35 +273,45 @@ fn predict(model: &Model, found: &Neighbourhood<'_>, lsn: u64) -> Result<Predict
         picked: &sampled.picked,
         degrees: found.degrees.as_deref(),
     };
-    let logits = model.forward(&subgraph, found.x)?;
-    let seeds = sampled.num_seeds;
+    let states = model.forward(&subgraph, found.x)?;
+    // The embedding phase ends here, and the prediction phase begins.
+    let (logits, rows) = match asked {
+        Asked::Nodes => (states, sampled.num_seeds),
+        Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
+        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
+    };
     let answer = model.read_out(&logits);
     let numbers = match &answer {
         Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {
             probabilities
         }
+        Answer::Links { scores, .. } => scores,
         Answer::Values { values } => values,
     };
     if numbers.iter().any(|number| !number.is_finite()) {
         // JSON has no NaN.
-        return Err(Error::invalid("the model's outputs for these nodes are not finite")
+        return Err(Error::internal("the model's outputs for these nodes are not finite")
             .hint("look for NaN in the features of the nodes and of their neighbours"));
     }
     let outputs = match answer {
         Answer::Classes { classes, probabilities } => vec![
-            Output::whole(PREDICTION, vec![seeds], classes.into_iter().map(i64::from).collect()),
-            Output::single(PROBABILITY, vec![seeds, model.outputs()], probabilities),
+            Output::whole(PREDICTION, vec![rows], classes.into_iter().map(i64::from).collect()),
+            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
         ],
         Answer::Labels { labels, probabilities } => vec![
             Output::whole(
                 PREDICTION,
-                vec![seeds, model.outputs()],
+                vec![rows, model.outputs()],
                 labels.into_iter().map(i64::from).collect(),
             ),
-            Output::single(PROBABILITY, vec![seeds, model.outputs()], probabilities),
+            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
+        ],
+        Answer::Links { scores, probabilities } => vec![
+            Output::single(SCORE, vec![rows], scores),
+            Output::single(PROBABILITY, vec![rows], probabilities),
         ],
         Answer::Values { values } => {
-            vec![Output::single(PREDICTION, vec![seeds, model.outputs()], values)]
+            vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
         }
     };
     Ok(Prediction { outputs, lsn })

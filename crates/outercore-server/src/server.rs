@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::keys;
-use outercore_infer::{Manifest, Model};
+use outercore_infer::{Head, Manifest, Model};
 use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::TcpListener;
@@ -20,6 +20,7 @@ use crate::config::ServerConfig;
 use crate::graph::Graph;
 use crate::http::{Shared, router};
 use crate::predictor::{Predictor, Queue};
+use crate::protocol::Subject;
 
 /// Threads that read and write connections; the others compute.
 const CONNECTION_THREADS: usize = 1;
@@ -85,11 +86,23 @@ impl Server {
         let graph = Arc::new(Graph::open(data_set, config)?);
         let view = graph.view();
         let dataset = view.data_set();
+        let subject = match manifest.head {
+            None => Subject::Nodes,
+            Some(Head::Pairs { .. }) => Subject::Edges,
+            Some(_) => Subject::Graphs,
+        };
+        let graphs = if subject == Subject::Graphs { graphs_of(dataset)? } else { Vec::new() };
+        let largest = graphs.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        // Any one graph can be asked for.
+        let most_nodes = config.most_nodes.max(largest);
         let wanted = RequestConfig {
-            features: Some(features_of(dataset, manifest, model.features())?),
+            features: match model.features() {
+                0 => None,
+                columns => Some(features_of(dataset, manifest, columns)?),
+            },
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
-            most_nodes: config.most_nodes,
+            most_nodes,
             degrees: match (model.needs_degrees(), model.counts_loops()) {
                 (false, _) => Degrees::None,
                 (true, true) => Degrees::WithLoops,
@@ -113,8 +126,10 @@ impl Server {
             version,
             outputs,
             task,
+            subject,
+            graphs,
             graph,
-            most_nodes: config.most_nodes,
+            most_nodes,
             deadline: Duration::from_millis(config.deadline_ms),
             queue,
             failures,
@@ -174,6 +189,27 @@ impl Server {
         self.predictor.join()?;
         ended
     }
+}
+
+/// The first node of each graph of a data set of many.
+const FIRST: &str = "graphs/first";
+
+/// Where each graph's nodes begin, and where the last one's end.
+///
+/// # Errors
+/// `Invalid`: a data set of one graph. `Corrupt`: graphs that do not follow each other.
+fn graphs_of(dataset: &DataSet) -> Result<Vec<u64>> {
+    if !dataset.has_array(FIRST) {
+        let text = "the model predicts something of whole graphs, and the data set is one graph";
+        return Err(Error::invalid(text).hint("serve the data set that it was trained on"));
+    }
+    let mut ends: Vec<u64> = dataset.read_i64(FIRST)?.iter().map(|&first| first as u64).collect();
+    ends.push(dataset.num_nodes());
+    if ends[0] != 0 || ends.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(Error::corrupt(format!("array `{FIRST}`: expected ascending nodes from 0 on"))
+            .hint("run `outercore check DATASET`"));
+    }
+    Ok(ends)
 }
 
 /// The key of the array that the model reads.
