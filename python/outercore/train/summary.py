@@ -36,6 +36,7 @@ def describe(
             "task": f"graph {kind}" if config.of_graphs else kind,
             "task_guessed": config.run.task == "auto",
             "metric": work.task.metric_name,
+            "of_graphs": config.of_graphs,
             "validation": validation,
             "device": device,
         },
