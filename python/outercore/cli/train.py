@@ -70,7 +70,7 @@ def train(
     task: Annotated[
         str,
         typer.Option(
-            help="`classification`, `multi-label`, `regression`, guessed by default; or `graph` for "
+            help="`classification`, `multi-label`, `regression`, guessed by default; or `graph`: "
             "labels of whole graphs."
         ),
     ] = "auto",

@@ -138,9 +138,7 @@ def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphS
     level = source.graphs
     if inputs.graph_ids is not None:
         if level is not None:
-            raise InvalidError(
-                f"--graph-ids: `{inputs.edges[0]}` says itself which graphs there are"
-            )
+            raise InvalidError(f"--graph-ids: `{inputs.edges[0]}` says itself what its graphs are")
         level = with_ids(inputs.graph_ids, reading)
     if level is None:
         return source

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
-from outercore.many_graphs import Labelled
+from outercore.many_graphs import FIRST, Labelled
 from outercore.split_names import find_split
 from outercore.train.config import SamplingConfig
 
@@ -59,6 +59,11 @@ def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
 
 
 def _missing(graph: Labelled, name: str) -> NotFoundError:
+    if FIRST in graph.manifest["arrays"]:
+        return NotFoundError(
+            f"data set `{graph.root}`: no split `{name}` of nodes, its splits are those of graphs\n"
+            "hint: `--task graph` learns from whole graphs"
+        )
     known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
     return NotFoundError(
         f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
