@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,19 @@ def test_too_small_a_budget_is_refused_with_the_least_that_does(data_set: Path) 
         reader_of(data_set, "tag", needed - 1)
 
 
+def test_a_batch_takes_no_more_memory_than_planned(tmp_path: Path) -> None:
+    pairs = [(u, v) for u in range(60) for v in range(u)]
+    dense = [(number % 2, list(range(60)), pairs) for number in range(3)]
+    path = imported(tmp_path, "dense", text_of(dense), {})
+    reader = reader_of(path, "tag", least(path, "tag"))
+    reader.batch(np.arange(3))
+    tracemalloc.start()
+    reader.batch(np.arange(3))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < reader.plan["batch_bytes"]
+
+
 def test_an_arc_from_another_graph_is_an_error(copied: Path) -> None:
     with (copied / "edges/edge/sources.npy").open("rb+") as file:
         file.seek(4096)
@@ -272,7 +286,7 @@ def test_weights_are_a_function_of_the_seed_and_not_of_the_budget(
     data_set: Path, tmp_path: Path
 ) -> None:
     record = train(data_set, config(), out=tmp_path / "large")
-    small = train(data_set, config(memory="12KiB"), out=tmp_path / "small")
+    small = train(data_set, config(memory="22KiB"), out=tmp_path / "small")
     assert record["plan"]["resident_bytes"] > small["plan"]["resident_bytes"] == 0
     train(data_set, config(seed=1), out=tmp_path / "other")
     one, two, other = (weights(tmp_path / name) for name in ("large", "small", "other"))

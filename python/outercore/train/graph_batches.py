@@ -18,9 +18,10 @@ from outercore.sizes import format_size
 from outercore.train.graph_inputs import NodeInputs
 
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
-_ARC_BYTES = 48
-"""Of a batch, for each arc: its stored source, two local ends, and what makes them."""
-_NODE_BYTES = 64
+_ARC_BYTES = 80
+"""For each arc of a batch: what makes its two local ends, and those of the batch before."""
+_NODE_BYTES = 112
+"""For each node, likewise, without its inputs."""
 
 
 @dataclass(frozen=True)
