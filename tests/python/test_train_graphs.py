@@ -26,6 +26,7 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
+from outercore.far import FarOptions  # noqa: E402
 from outercore.many_graphs import ManyGraphs  # noqa: E402
 from outercore.sources.graph import import_graph  # noqa: E402
 from outercore.sources.inputs import Inputs, open_inputs  # noqa: E402
@@ -278,6 +279,10 @@ def test_shapes_are_learnt_and_scored_again(data_set: Path, tmp_path: Path) -> N
     assert (tmp_path / "p.csv").read_text().splitlines() == ["id,value", *expected]
     assert np.load(tmp_path / "l.npy").shape == (10, 2)
     assert evaluate(tmp_path / "run", split="all")["graphs"] == 60
+    with pytest.raises(InvalidError, match="samples none"):
+        evaluate(tmp_path / "run", validation="sampled")
+    with pytest.raises(InvalidError, match="far memory"):
+        evaluate(tmp_path / "run", far=FarOptions("localhost:1"))
     with pytest.raises(UnsupportedError, match="whole graphs"):
         export_model(tmp_path / "run")
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from outercore.errors import InvalidError
 from outercore.many_graphs import ManyGraphs
+from outercore.record import Timeline
 from outercore.sizes import parse_size
 from outercore.train.config import TrainConfig
 from outercore.train.graph_batches import GraphLoader, GraphReader
@@ -40,7 +41,7 @@ class GraphWork:
     """Whole graphs, each with all its nodes and arcs.
 
     Arguments and errors as `NodeWork`; `NotFoundError` for a data set of one graph, `BudgetError`
-    where a batch needs more than the budget.
+    where a batch needs more than the budget, `InvalidError` for far memory.
     """
 
     rows = "graphs"
@@ -48,6 +49,10 @@ class GraphWork:
     def __init__(
         self, graph: Graph, config: TrainConfig, *, saved: SavedModel | None = None
     ) -> None:
+        if config.budget.far is not None:
+            raise InvalidError(
+                "far memory: whole graphs are read from the disk\nhint: leave it out"
+            )
         self._many = ManyGraphs(graph)
         self.labelled = self._many
         self._config = config
@@ -76,7 +81,7 @@ class GraphWork:
         )
         self.loaders = _GraphLoaders(self._many, config, self._reader)
 
-    def prepare(self) -> None:
+    def prepare(self, timeline: Timeline | None = None) -> None:
         """Nothing is needed but the batches."""
 
     def logits(self, batch: Any, device: torch.device) -> tuple[Tensor, Tensor]:

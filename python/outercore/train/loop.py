@@ -127,8 +127,7 @@ class Trainer:
         return True
 
     def _prepare(self) -> None:
-        with self._timeline.span("prepare"):
-            self._work.prepare()
+        self._work.prepare(self._timeline)
         predictor = self._work.predictor(
             scratch=self._run.scratch,
             device=self._device,

@@ -160,6 +160,12 @@ def evaluate(
     if data_set is None:
         raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     saved = load_model(directory)
+    sampled = validation == "sampled"
+    if sampled and saved.config.of_graphs:
+        raise InvalidError(
+            f"model `{model}`: a network of whole graphs takes all neighbours, and samples none\n"
+            "hint: leave `--sampled` out"
+        )
     graph = open_graph(Path(data_set))
     # The memory server of the training is no part of the model.
     config = replace(saved.config, budget=replace(saved.config.budget, far=far))
@@ -169,7 +175,6 @@ def evaluate(
     work = open_work(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
     nodes = _nodes(work.labelled, split)
     metric = saved.task.metric()
-    sampled = validation == "sampled"
     with ExitStack() as stack:
         stack.callback(_remove_empty, directory / _SCRATCH)
         stack.callback(work.loaders.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from outercore.errors import InvalidError
 from outercore.many_graphs import Labelled
+from outercore.record import Timeline
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference, Predictor
@@ -61,7 +63,7 @@ class Work(Protocol):
     def loaders(self) -> TrainingBatches:
         """The batches."""
 
-    def prepare(self) -> None:
+    def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads what every batch needs."""
 
     def logits(self, batch: Any, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -120,9 +122,11 @@ class NodeWork:
             note=note,
         )
 
-    def prepare(self) -> None:
+    def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads the in-degrees where the network weighs by them."""
-        if isinstance(self.model, Network) and self.model.needs_degrees:
+        if not (isinstance(self.model, Network) and self.model.needs_degrees):
+            return
+        with timeline.span("in-degrees") if timeline is not None else nullcontext():
             table = in_degrees(self._graph, count_loops=self.model.counts_loops)
             self._degrees = torch.from_numpy(table)
 
