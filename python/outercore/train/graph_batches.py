@@ -133,16 +133,16 @@ class GraphReader:
     def _rows(self, key: str, ids: NDArray[np.int64]) -> NDArray[Any]:
         if not self._resident:
             rows: NDArray[Any] = self._many.graph.rows(key, ids)
-            self._count(key, rows.nbytes)
+            self._count(key, rows.nbytes, int((np.diff(ids) != 1).sum()) + 1)
             return rows
         if key not in self._held:
             self._held[key] = self._many.graph.array(key)
-            self._count(key, self._held[key].nbytes)
+            self._count(key, self._held[key].nbytes, 1)
         return self._held[key][ids]
 
-    def _count(self, key: str, read: int) -> None:
+    def _count(self, key: str, read: int, requests: int) -> None:
         counted = self._counters["feature_reads" if key == self._inputs.key else "topology_reads"]
-        counted["requests"] += 1
+        counted["requests"] += requests
         counted["bytes"] += read
         counted["useful_bytes"] += read
 
