@@ -17,7 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,6 @@ from outercore.train import (
 )
 from outercore.train.config import GraphConfig
 
-_MEMORY = "256MiB"
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -53,6 +51,7 @@ class Recipe:
     epochs: int
     batch_size: int = 64
     learning_rate: float = 0.003
+    memory: str = "256MiB"
 
 
 _SOCIAL = ModelConfig(kind="gin", hidden=64, dropout=0.5, norm="batch", jumping="cat")
@@ -65,12 +64,12 @@ RECIPES = {
     "enzymes": Recipe("ENZYMES.txt.xz", "accuracy", _SOCIAL, "sum", 100, 32),
     "imdb-binary": Recipe("IMDBBINARY.txt.xz", "accuracy", _SOCIAL, "mean", 50, 32),
     "reddit-binary": Recipe("REDDIT-BINARY.txt.xz", "accuracy", _SOCIAL, "mean", 20, 32),
-    "collab": Recipe("COLLAB.txt.xz", "accuracy", _SOCIAL, "mean", 8, 64),
+    "collab": Recipe("COLLAB.txt.xz", "accuracy", _SOCIAL, "mean", 6, 64, memory="1GiB"),
     "mol-esol": Recipe("graphs.npz", "rmse", _ATOMS, "mean", 100),
     "mol-lipo": Recipe("graphs.npz", "rmse", _ATOMS, "mean", 60),
     "mol-bbbp": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 40),
     "mol-tox21": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 30),
-    "mol-hiv": Recipe("graphs.npz", "roc_auc", replace(_ATOMS, hidden=64), "mean", 12, 128),
+    "mol-hiv": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 15, 128),
 }
 
 
@@ -143,7 +142,7 @@ def run(data_set: Path, name: str, splits: tuple[str, str, str], **more: Any) ->
             epochs=more["epochs"] or recipe.epochs,
             patience=0,
         ),
-        budget=BudgetConfig(memory=_MEMORY),
+        budget=BudgetConfig(memory=recipe.memory),
         run=RunConfig(task="graph", metric=recipe.metric, seed=more["seed"]),
         graph=GraphConfig(readout=recipe.readout),
     )

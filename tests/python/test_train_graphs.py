@@ -379,6 +379,8 @@ def test_a_data_set_of_one_graph_and_one_without_splits_say_so(
         train(tmp_path / "tiny", config(), out=tmp_path / "one")
     with pytest.raises(NotFoundError, match="--task graph"):
         train(data_set, TrainConfig(), out=tmp_path / "nodes")
+    with pytest.raises(NotFoundError, match="no labels `z` of graphs; it has `y`"):
+        train(data_set, config(labels="z"), out=tmp_path / "labels")
     plain = imported(tmp_path, "plain", text_of(rings_and_stars(4)), {})
     with pytest.raises(NotFoundError, match="no split `train`"):
         train(plain, config(), out=tmp_path / "none")

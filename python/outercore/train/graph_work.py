@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.errors import InvalidError
-from outercore.many_graphs import ManyGraphs
+from outercore.errors import InvalidError, NotFoundError
+from outercore.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.record import Timeline
 from outercore.sizes import parse_size
 from outercore.train.config import TrainConfig
@@ -57,6 +57,7 @@ class GraphWork:
         self.labelled = self._many
         self._config = config
         sampling = config.sampling
+        _require_labels(graph, sampling.labels)
         known = None if saved is None else saved.model.categories
         self._inputs = node_inputs(graph, sampling.features, known)
         if saved is None:
@@ -174,6 +175,20 @@ class _GraphPredictor:
                     outputs = self._model(here)
                 yield prediction_of(here, outputs)
                 self._observer.inference_batch()
+
+
+def _require_labels(graph: Graph, labels: str) -> None:
+    if PREFIX + labels in graph.arrays:
+        return
+    known = ", ".join(
+        f"`{key.removeprefix(PREFIX)}`"
+        for key in graph.arrays
+        if key.startswith(PREFIX) and key != FIRST and not key.startswith(SPLITS)
+    )
+    raise NotFoundError(
+        f"data set `{graph.root}`: no labels `{labels}` of graphs; it has {known or 'none'}\n"
+        "hint: import it again with `--labels FILE`, or choose others by `--labels`"
+    )
 
 
 def _require_inputs(graph: Graph, inputs: NodeInputs, saved: SavedModel) -> None:
