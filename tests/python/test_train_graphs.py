@@ -252,6 +252,27 @@ def test_a_graph_has_the_same_outputs_in_every_batch(kind: str, data_set: Path) 
     torch.testing.assert_close(together, alone)
 
 
+def test_columns_of_categories_enter_by_the_sum_of_their_embeddings() -> None:
+    torch.manual_seed(2)
+    model = GraphNetwork(ModelConfig(kind="mlp", hidden=4), 1, 2, 3, categories=(5, 2)).eval()
+    x = torch.tensor([[4, 1], [0, 0], [3, 1]])
+    batch = GraphBatch(x, x[:0].T, torch.tensor([0, 0, 1]), torch.tensor([0, 1]), x[:0])
+    first, second = (table.weight for table in model.embeddings)
+    summed = first[x[:, 0]] + second[x[:, 1]]
+    states = model.nodes.linears[0](summed)
+    expected = model.head(torch.stack([states[:2].mean(0), states[2]]))
+    torch.testing.assert_close(model(batch), expected)
+
+
+def test_floats_are_taken_as_float32_or_refused() -> None:
+    inputs, ids = NodeInputs("nodes/node/x", 2), np.array([7, 8])
+    for dtype in (np.float16, np.float32, np.float64):
+        values = np.array([[0.5, 1], [np.inf, -2]], dtype)
+        assert inputs.tensor(values, ids).tolist() == [[0.5, 1.0], [float("inf"), -2.0]]
+    with pytest.raises(InvalidError, match=r"node 8, column 0: 1e\+300 does not fit float32"):
+        inputs.tensor(np.array([[0.5, 1], [1e300, -2]]), ids)
+
+
 def test_readouts_are_sums_means_and_largest_values() -> None:
     states = torch.tensor([[1.0, -2.0], [3.0, -4.0], [5.0, 6.0]])
     batch = GraphBatch(
