@@ -78,7 +78,7 @@ def open_graph_text(path: Path) -> GraphSource:
     if features:
         rows = from_array(f"{path} (features)", np.concatenate(features))
         arrays.append(NodeArray("features", "x", rows))
-    level = GraphLevel(first, sum(counts), {"y": classes})
+    level = GraphLevel(first, sum(counts), {"y": classes}, local_ids=True)
     return GraphSource(
         [pushed(str(path), lambda: _arcs(path), None, files=files)],
         arrays,

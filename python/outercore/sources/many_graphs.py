@@ -30,6 +30,8 @@ class GraphLevel:
     nodes: int
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     splits: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    local_ids: bool = False
+    """Whether the input has ids within the graphs, so that no edge can connect two."""
 
     @property
     def count(self) -> int:
@@ -152,10 +154,10 @@ def split_of(ids: NDArray[Any], graphs: int, where: str) -> NDArray[np.int64]:
 def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
     """Makes sure, before the import, that no edge connects two graphs.
 
-    Cost: reads the edges once.
+    Cost: reads the edges once, unless their ids are within the graphs.
     Errors: `InvalidError` with the row of the first edge that does.
     """
-    for source in edges:
+    for source in edges if not level.local_ids else ():
         source.feed(_Inside(source.name, level), level.nodes)  # type: ignore[arg-type]
 
 

@@ -46,7 +46,7 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
     atoms, bonds = open_member(path, ("atom",)), open_member(path, ("bond_begin",))
     counts, bond_counts = (read_member(path, name) for name in ("num_nodes", "num_bonds"))
     first = first_of_counts(counts, f"`{path}:num_nodes`")
-    level = GraphLevel(first, int(counts.sum()), {})
+    level = GraphLevel(first, int(counts.sum()), local_ids=True)
     _require_rows(open_member(path, ("num_bonds",)), level.count, "graphs")
     _require_rows(atoms, level.nodes, "nodes, the sum of `num_nodes`")
     for name in ("bond_begin", "bond_end"):
