@@ -12,6 +12,7 @@ from outercore.cli import console, options, train_options
 from outercore.cli.watch import Watch
 
 _NO_SERVER = "none"
+_GRAPHS = "With --task graph"
 _OF_SERVER = (
     "far",
     "far_token_file",
@@ -43,7 +44,10 @@ def train(
     jumping: Annotated[
         str, typer.Option(help="Classify from all layers: `none`, `cat` or `max`.")
     ] = "none",
-    batch_size: options.BatchSize = 1024,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Seed nodes a batch, 1024 by default; or graphs, 64 by default."),
+    ] = None,
     replace: options.Replace = False,
     learning_rate: Annotated[
         float, typer.Option("--learning-rate", "--lr", help="How far a step goes.")
@@ -64,16 +68,31 @@ def train(
     ] = "auto",
     validation_share: options.ValidationShare = 0.25,
     task: Annotated[
-        str, typer.Option(help="`classification`, `multi-label`, `regression`; guessed by default.")
+        str,
+        typer.Option(
+            help="`classification`, `multi-label`, `regression`, guessed by default; or `graph`: "
+            "labels of whole graphs."
+        ),
     ] = "auto",
     metric: Annotated[
         str,
         typer.Option(
-            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `mae`."
+            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `rmse`, "
+            "`mae`."
         ),
     ] = "auto",
     features: Annotated[str, typer.Option(help="Node array to learn from.")] = "x",
     labels: Annotated[str, typer.Option(help="Node array to predict.")] = "y",
+    layers: Annotated[
+        int, typer.Option(help="Layers of the network.", rich_help_panel=_GRAPHS)
+    ] = 5,
+    readout: Annotated[
+        str,
+        typer.Option(
+            help="How the states of a graph's nodes become one: `sum`, `mean` or `max`.",
+            rich_help_panel=_GRAPHS,
+        ),
+    ] = "mean",
     seed: options.Seed = 0,
     device: Annotated[str, typer.Option(help="`auto`, `cpu` or `cuda`.")] = "auto",
     backend: options.Backend = "auto",
@@ -116,6 +135,8 @@ def train(
 
         outercore train papers --model mlp --out runs/features-only
 
+        outercore train molecules --task graph --model gin --norm batch --epochs 100
+
         outercore train --resume runs/first
     """
     options.require_one("train", data_set, resume)
@@ -131,6 +152,10 @@ def train(
         timeout=far_timeout,
         fallback=fallback,
     )
+    if resume is None:
+        train_options.require_fitting(context, task)
+    if batch_size is None:
+        batch_size = 64 if task == "graph" else 1024
     # Read before PyTorch is imported: a mistake is told at once.
     config = train_options.configuration(
         context,
@@ -146,6 +171,8 @@ def train(
         replace=replace,
         features=features,
         labels=labels,
+        layers=layers,
+        readout=readout,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
         epochs=epochs,
@@ -187,7 +214,8 @@ def train(
     scores = [
         (name, "-" if score is None else f"{score:.4f}") for name, score in result["scores"].items()
     ]
+    where = "whole graphs" if "graphs" in record["data_set"] else "all neighbours"
     console.table(
-        f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), all neighbours",
+        f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), {where}",
         [*scores, ("run", record["description"]["run"])],
     )

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from outercore.cli import options
+from outercore.errors import InvalidError
 from outercore.train.config import TrainConfig
 
 _PLACES = {
@@ -22,6 +23,8 @@ _PLACES = {
     "replace": "sampling.replace",
     "features": "sampling.features",
     "labels": "sampling.labels",
+    "layers": "graph.layers",
+    "readout": "graph.readout",
     "split": "sampling.train",
     "learning_rate": "optimiser.learning_rate",
     "weight_decay": "optimiser.weight_decay",
@@ -44,6 +47,35 @@ _PLACES = {
     "checkpoint_seconds": "run.checkpoint_seconds",
 }
 """Where the value of each option stands in the configuration."""
+
+
+_OF_GRAPHS = ("layers", "readout")
+_OF_NODES = (
+    "fanout",
+    "replace",
+    "validation",
+    "validation_share",
+    "backend",
+    "threads",
+    "topology",
+    "policy",
+    "hotness",
+    "far",
+)
+
+
+def require_fitting(context: typer.Context, task: str) -> None:
+    """Errors: `InvalidError` for an option that has no effect on this task."""
+    given = options.given(context)
+    others = _OF_NODES if task == "graph" else _OF_GRAPHS
+    for name in others:
+        if name in given:
+            why = (
+                "has no effect with `--task graph`: whole graphs are read"
+                if task == "graph"
+                else "expected `--task graph` with it"
+            )
+            raise InvalidError(f"{given[name]}: {why}")
 
 
 def configuration(context: typer.Context, **values: Any) -> TrainConfig:

@@ -15,7 +15,10 @@ Norm = Literal["none", "batch", "layer"]
 Jumping = Literal["none", "cat", "max"]
 Validation = Literal["auto", "sampled", "full"]
 TaskName = Literal["classification", "multi-label", "regression"]
-MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro", "r2", "mse", "mae"]
+MetricName = Literal[
+    "auto", "accuracy", "roc_auc", "f1_micro", "f1_macro", "r2", "mse", "rmse", "mae"
+]
+Readout = Literal["sum", "mean", "max"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
 RESUME = "go on with `outercore train --resume RUN`"
@@ -60,7 +63,7 @@ class SamplingConfig:
     fanout: tuple[int, ...] = (15, 10)
     """In-neighbours per hop, nearest hop first; -1 takes all."""
     batch_size: int = 1024
-    """Seed nodes a batch."""
+    """Seed nodes a batch, or graphs."""
     replace: bool = False
     features: str = "x"
     labels: str = "y"
@@ -78,6 +81,19 @@ class SamplingConfig:
                     f"sampling.fanout: hop {hop + 1}: expected a positive number or -1 for all, "
                     f"found {count}"
                 )
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """What only the task `graph` has."""
+
+    layers: int = 5
+    """Layers of the network; each takes all neighbours, so there are no fan-outs."""
+    readout: Readout = "mean"
+    """How the states of a graph's nodes become one."""
+
+    def __post_init__(self) -> None:
+        positive("graph.layers", self.layers)
 
 
 @dataclass(frozen=True)
@@ -134,8 +150,9 @@ class RunConfig:
     `full` by exact layer-wise inference over all neighbours, `sampled` with the training
     fan-outs; `auto` is `full` up to two million edges. The final scores are always exact.
     """
-    task: Literal["auto", TaskName] = "auto"
-    """What the labels are; `auto` tells by their type, shape and values."""
+    task: Literal["auto", "graph", TaskName] = "auto"
+    """What the labels are; `auto` tells by their type, shape and values. `graph` learns labels of
+    whole graphs, which say the same way what they are."""
     metric: MetricName = "auto"
     """`auto`: ROC-AUC for two classes and for several labels a node, R2 for numbers, else accuracy.
     """
@@ -166,11 +183,17 @@ class TrainConfig(Configuration):
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    graph: GraphConfig = field(default_factory=GraphConfig)
 
     @property
     def layers(self) -> int:
-        """Layers of the network: one a hop."""
-        return len(self.sampling.fanout)
+        """Layers of the network: one a hop, or what the task `graph` is told."""
+        return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
+
+    @property
+    def of_graphs(self) -> bool:
+        """Whether whole graphs are learnt from."""
+        return self.run.task == "graph"
 
     def to_dict(self) -> dict[str, Any]:
         """Groups of plain JSON values, in the order of the fields."""

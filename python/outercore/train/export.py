@@ -58,6 +58,11 @@ def export_model(
     """
     directory = model_directory(Path(run))
     saved = load_model(directory)
+    if saved.config.of_graphs:
+        raise UnsupportedError(
+            f"model `{directory}`: networks of whole graphs cannot be exported yet\n"
+            "hint: `outercore evaluate --predictions FILE` writes what it predicts"
+        )
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)
     trained = digest_of((directory / _WEIGHTS).read_bytes())

@@ -17,6 +17,7 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
+from outercore.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.run_places import LOCK
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
@@ -283,6 +284,8 @@ class RunDirectory(AnyRunDirectory):
     def identity_of(graph: Graph, config: Configuration) -> str:
         """A digest of the topology, and of the features, labels and splits that `config` names."""
         assert isinstance(config, TrainConfig)
+        if config.of_graphs:
+            return fingerprint(_read_of_graphs(graph.manifest, config.sampling))
         return fingerprint(_read_by(graph.manifest, config.sampling))
 
     def remove_scratch(self) -> None:
@@ -306,16 +309,30 @@ def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, An
     keys += [
         splits[name] for name in (sampling.train, sampling.valid, sampling.test) if name in splits
     ]
-    arrays = {
-        key: [entry["dtype"], entry["shape"], entry["checksum"]]
-        for key, entry in manifest["arrays"].items()
-        if key in keys
-    }
     return {
         "nodes": manifest["node_types"]["node"]["count"],
         "undirected": bool(manifest["edge_types"]["edge"].get("undirected")),
         "classes": roles.get("classes"),
-        "arrays": arrays,
+        "arrays": _checksums(manifest, keys),
+    }
+
+
+def _read_of_graphs(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, Any]:
+    """What a training on whole graphs reads of a data set, likewise."""
+    keys = ["edges/edge/offsets", "edges/edge/sources", f"nodes/node/{sampling.features}"]
+    keys += [FIRST, PREFIX + sampling.labels]
+    keys += [SPLITS + name for name in (sampling.train, sampling.valid, sampling.test)]
+    return {
+        "nodes": manifest["node_types"]["node"]["count"],
+        "arrays": _checksums(manifest, keys),
+    }
+
+
+def _checksums(manifest: dict[str, Any], keys: list[str]) -> dict[str, list[Any]]:
+    return {
+        key: [entry["dtype"], entry["shape"], entry["checksum"]]
+        for key, entry in manifest["arrays"].items()
+        if key in keys
     }
 
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
-from outercore.train.config import ModelConfig, TrainConfig
-from outercore.train.models import Network, Perceptron, build_model
+from outercore.train.config import TrainConfig
+from outercore.train.graph_models import GraphNetwork
+from outercore.train.models import build_model
 from outercore.train.tasks import Task
 
 _FORMAT = "outercore-model"
@@ -33,14 +34,15 @@ EXPORTED = "outercore-inference"
 class SavedModel:
     """A model ready to predict, with the configuration it was trained under."""
 
-    model: Network | Perceptron
+    model: Any
+    """`Network`, `Perceptron` or `GraphNetwork`."""
     task: Task
     config: TrainConfig
 
 
 def save_model(
     directory: Path,
-    model: Network | Perceptron,
+    model: Any,
     weights: dict[str, Tensor],
     task: Task,
     config: TrainConfig,
@@ -61,6 +63,8 @@ def save_model(
         "task": dataclasses.asdict(task),
         "config": config.to_dict(),
     }
+    if config.of_graphs:
+        described["categories"] = list(model.categories)
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
         storage.make_directory(directory)
@@ -99,7 +103,7 @@ def load_model(directory: Path) -> SavedModel:
         what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
         raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
     config = TrainConfig.from_dict(described["config"])
-    model = _build(config.model, described)
+    model = _build(config, described)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -162,5 +166,13 @@ def _way_out(directory: Path) -> str:
     return "restore it from a copy, or train again"
 
 
-def _build(config: ModelConfig, described: dict[str, Any]) -> Network | Perceptron:
-    return build_model(config, described["layers"], described["features"], described["outputs"])
+def _build(config: TrainConfig, described: dict[str, Any]) -> nn.Module:
+    sizes = [described[name] for name in ("layers", "features", "outputs")]
+    if not config.of_graphs:
+        return build_model(config.model, *sizes)
+    return GraphNetwork(
+        config.model,
+        *sizes,
+        categories=tuple(described["categories"]),
+        readout=config.graph.readout,
+    )

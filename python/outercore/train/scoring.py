@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.many_graphs import Labelled
 from outercore.split_names import normal_split
 from outercore.train.config import TrainConfig
-from outercore.train.inference import Inference, Prediction
+from outercore.train.inference import Prediction, Predictor
 from outercore.train.metrics import Metric
 from outercore.train.tasks import Task
-
-if TYPE_CHECKING:
-    from outercore.graph import Graph
 
 _FULL_VALIDATION_EDGES = 2_000_000
 
 
 class Scoring:
-    """Evaluates the network of an `Inference` on the splits of a data set."""
+    """Evaluates the network of a `Predictor` on the splits of a data set."""
 
-    def __init__(self, graph: Graph, config: TrainConfig, task: Task, inference: Inference) -> None:
+    def __init__(
+        self, graph: Labelled, config: TrainConfig, task: Task, predictor: Predictor
+    ) -> None:
         self._graph = graph
         self._config = config
         self._task = task
-        self._inference = inference
+        self._predictor = predictor
 
     def validates_fully(self) -> bool:
         """Whether epochs are scored over all neighbours."""
@@ -49,9 +48,9 @@ class Scoring:
             return None
         nodes = self._graph.split(name)
         predictions = (
-            self._inference.exact(nodes)
+            self._predictor.exact(nodes)
             if self.validates_fully()
-            else self._inference.sampled(nodes)
+            else self._predictor.sampled(nodes)
         )
         return next(iter(self._score(predictions, {name: nodes}).values())).value()
 
@@ -66,7 +65,7 @@ class Scoring:
         if not splits:
             return {}
         nodes = np.unique(np.concatenate(list(splits.values())))
-        return self._score(self._inference.exact(nodes), splits)
+        return self._score(self._predictor.exact(nodes), splits)
 
     def _score(
         self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
