@@ -64,12 +64,16 @@ def train(
     ] = "auto",
     validation_share: options.ValidationShare = 0.25,
     task: Annotated[
-        str, typer.Option(help="`classification`, `multi-label`, `regression`; guessed by default.")
+        str,
+        typer.Option(
+            help="`classification`, `multi-label`, `regression`, guessed by default; or `link`."
+        ),
     ] = "auto",
     metric: Annotated[
         str,
         typer.Option(
-            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `mae`."
+            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `mae`; "
+            "for edges also `average_precision`, `mrr`, `hits@20` and other k."
         ),
     ] = "auto",
     features: Annotated[str, typer.Option(help="Node array to learn from.")] = "x",
@@ -88,6 +92,10 @@ def train(
     far_queue_length: options.FarQueueLength = None,
     far_timeout: options.FarTimeout = None,
     fallback: options.Fallback = True,
+    held_out: train_options.HeldOut = "0.1",
+    negatives: train_options.Negatives = 1,
+    loss: train_options.Loss = "binary",
+    head: train_options.Head = "mlp",
     checkpoint_batches: Annotated[
         int, typer.Option(help="A checkpoint after so many batches, too; 0 for none.")
     ] = 0,
@@ -115,6 +123,8 @@ def train(
         outercore train papers --model sage --fanout 15,10 --memory 2GiB --out runs/first
 
         outercore train papers --model mlp --out runs/features-only
+
+        outercore train papers --task link --metric mrr --out runs/links
 
         outercore train --resume runs/first
     """
@@ -163,6 +173,10 @@ def train(
         task=task,
         metric=metric,
         device=device,
+        **train_options.held_out(held_out),
+        negatives=negatives,
+        loss=loss,
+        head=head,
         checkpoint_batches=checkpoint_batches,
         checkpoint_seconds=checkpoint_seconds,
     )

@@ -14,8 +14,14 @@ ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
 Jumping = Literal["none", "cat", "max"]
 Validation = Literal["auto", "sampled", "full"]
-TaskName = Literal["classification", "multi-label", "regression"]
-MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro", "r2", "mse", "mae"]
+TaskName = Literal["classification", "multi-label", "regression", "link"]
+LinkMetric = Literal[
+    "roc_auc", "average_precision", "mrr", "hits@1", "hits@10", "hits@20", "hits@50", "hits@100"
+]
+MetricName = Literal["auto", "accuracy", "f1_micro", "f1_macro", "r2", "mse", "mae", LinkMetric]
+LinkLoss = Literal["binary", "triplet"]
+LinkHead = Literal["mlp", "dot", "diagonal"]
+NegativeEnds = Literal["uniform", "degree"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
 RESUME = "go on with `outercore train --resume RUN`"
@@ -81,6 +87,31 @@ class SamplingConfig:
 
 
 @dataclass(frozen=True)
+class LinkConfig:
+    """What `task: link` learns from; other tasks do not look at it."""
+
+    held_out: float = 0.1
+    """Share of the edges that is not trained on, half of it for validation, half for the test."""
+    edges: str | None = None
+    """An `.npz` with the held-out edges instead: `valid` and `test`, int [n, 2]; perhaps `train`,
+    `valid_neg` and `test_neg`."""
+    negatives: int = 1
+    """Pairs without an edge for each edge of a batch."""
+    negative_ends: NegativeEnds = "uniform"
+    """How likely a node is drawn as the end of a negative: all alike, or as its degree says."""
+    loss: LinkLoss = "binary"
+    """`binary`: cross entropy of edges and random pairs. `triplet`: an edge shall score higher than
+    the same source with a random target, by the loss of BPR."""
+    head: LinkHead = "mlp"
+    """What makes one score of two embeddings: a perceptron over their product by elements, the dot
+    product, or that with a learned weight a dimension. All are symmetric."""
+
+    def __post_init__(self) -> None:
+        within("link.held_out", self.held_out, 0.0, 0.9)
+        positive("link.negatives", self.negatives)
+
+
+@dataclass(frozen=True)
 class OptimiserConfig:
     """Adam, and when to stop."""
 
@@ -135,10 +166,10 @@ class RunConfig:
     fan-outs; `auto` is `full` up to two million edges. The final scores are always exact.
     """
     task: Literal["auto", TaskName] = "auto"
-    """What the labels are; `auto` tells by their type, shape and values."""
+    """What the labels are; `auto` tells by their type, shape and values. `link` predicts edges."""
     metric: MetricName = "auto"
-    """`auto`: ROC-AUC for two classes and for several labels a node, R2 for numbers, else accuracy.
-    """
+    """`auto`: ROC-AUC for two classes, for several labels a node and for links, R2 for numbers,
+    else accuracy."""
     device: Device = "auto"
     checkpoint_batches: int = 0
     """A checkpoint after this many batches, besides the one of each epoch; 0 for none."""
@@ -166,6 +197,7 @@ class TrainConfig(Configuration):
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    link: LinkConfig = field(default_factory=LinkConfig)
 
     @property
     def layers(self) -> int:

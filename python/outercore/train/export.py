@@ -58,6 +58,10 @@ def export_model(
     """
     directory = model_directory(Path(run))
     saved = load_model(directory)
+    if not isinstance(saved.model, Network | Perceptron):
+        raise UnsupportedError(
+            f"model `{directory}`: a server answers for nodes; a model of edges cannot be exported"
+        )
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)
     trained = digest_of((directory / _WEIGHTS).read_bytes())

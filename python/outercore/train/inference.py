@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 8192
 _LEAST_ROWS = 16
+_NO_LABELS = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Prediction:
     """Outputs for some nodes.
 
     Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
-    them.
+    them; none where it has none.
     """
 
     nodes: NDArray[np.int64]
@@ -232,8 +233,10 @@ class _evaluating:  # noqa: N801 - reads as the statement `with _evaluating(mode
 
 
 def _prediction(batch: Any, logits: Tensor) -> Prediction:
+    # Without labels, PyG gives none or leaves the field out.
+    labels = batch.y if "y" in batch else None
     return Prediction(
         nodes=batch.n_id[: batch.batch_size].cpu().numpy(),
         logits=logits.detach().cpu().float().numpy(),
-        labels=batch.y[: batch.batch_size].cpu().numpy(),
+        labels=_NO_LABELS if labels is None else labels[: batch.batch_size].cpu().numpy(),
     )

@@ -14,22 +14,23 @@ from outercore import record as records
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.storage import Storage
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
-from outercore.train.config import TrainConfig
+from outercore.train.config import SamplingConfig, TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
+from outercore.train.links.metrics import LinkScores
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.meter import Meter
 from outercore.train.metrics import Errors
-from outercore.train.models import Network, build_model
+from outercore.train.models import Network, Perceptron, build_model
 from outercore.train.observe import EpochReport, Observer
 from outercore.train.run_directory import RunDirectory
-from outercore.train.saved import save_model
+from outercore.train.saved import Model, save_model
 from outercore.train.scalars import Scalars
-from outercore.train.scoring import Scoring
+from outercore.train.scoring import AnyScoring, Scoring
 from outercore.train.splits import nodes_of
 from outercore.train.stopping import StopRequest
 from outercore.train.summary import describe
-from outercore.train.tasks import array_key, detect_task
+from outercore.train.tasks import Task, array_key, detect_task
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -63,16 +64,9 @@ class Trainer:
         self._storage = storage or Storage()
         self._command = command
         self._device = _device(config.run.device)
-        self._task = detect_task(
-            graph,
-            config.sampling.labels,
-            config.run.metric,
-            config.run.task,
-            nodes_of(graph, config.sampling.train),
-        )
-        features = _width(graph, config.sampling.features)
+        self._task = self._find_task()
         torch.manual_seed(derived_seed(config.run.seed))
-        self._model = build_model(config.model, config.layers, features, self._task.outputs)
+        self._model = self._build_model()
         self._model.to(self._device)
         self._adam = torch.optim.Adam(
             self._model.parameters(),
@@ -86,14 +80,9 @@ class Trainer:
         self._timeline = records.Timeline(self._position.timeline)
         self._plan: dict[str, Any] = {}
         self._meter: Meter | None = None
-        self._loaders = Loaders(
-            graph,
-            config,
-            reserved=4 * graph.num_nodes if self._model.needs_degrees else 0,
-            open_loader=open_loader,
-            note=self._observer.note,
-        )
-        self._scoring: Scoring
+        self._open_loader = open_loader
+        self._loaders = self._open_loaders()
+        self._scoring: AnyScoring
         self._described: dict[str, Any] = {}
 
     def fit(self) -> dict[str, Any]:
@@ -144,24 +133,44 @@ class Trainer:
         self._timeline = records.Timeline(self._position.timeline)
         return True
 
-    def _prepare(self) -> None:
-        if isinstance(self._model, Network) and self._model.needs_degrees:
-            with self._timeline.span("in-degrees"):
-                table = in_degrees(self._graph, count_loops=self._model.counts_loops)
-                self._degrees = torch.from_numpy(table)
-        inference = Inference(
+    # What differs by the task: `links.trainer` has its own of these.
+
+    def _find_task(self) -> Task:
+        config = self._config
+        return detect_task(
             self._graph,
-            self._model,
-            self._config.sampling,
-            self._loaders,
-            degrees=self._degrees,
-            scratch=self._run.scratch,
-            device=self._device,
-            observer=self._observer,
-            stop=self._stop,
+            config.sampling.labels,
+            config.run.metric,
+            config.run.task,
+            nodes_of(self._graph, config.sampling.train),
         )
-        self._scoring = Scoring(self._graph, self._config, self._task, inference)
-        self._described = describe(
+
+    def _build_model(self) -> Model:
+        features = _width(self._graph, self._config.sampling.features)
+        return build_model(self._config.model, self._config.layers, features, self._task.outputs)
+
+    def _open_loaders(self) -> Loaders:
+        return Loaders(
+            self._graph,
+            self._config,
+            reserved=4 * self._graph.num_nodes if self._model.needs_degrees else 0,
+            open_loader=self._open_loader,
+            note=self._observer.note,
+        )
+
+    def _network(self) -> Network | Perceptron:
+        """The part of the model that inference runs over nodes."""
+        assert isinstance(self._model, Network | Perceptron)
+        return self._model
+
+    def _inference_sampling(self) -> SamplingConfig:
+        return self._config.sampling
+
+    def _open_scoring(self, inference: Inference) -> AnyScoring:
+        return Scoring(self._graph, self._config, self._task, inference)
+
+    def _describe(self) -> dict[str, Any]:
+        return describe(
             self._graph,
             self._config,
             self._model,
@@ -170,6 +179,31 @@ class Trainer:
             device=str(self._device),
             validation=self._scoring.validation_kind(),
         )
+
+    def _loss(self, batch: Any, degrees: Tensor | None) -> tuple[Tensor, int]:
+        """The mean loss of a batch, and of how many seeds it is the mean."""
+        logits = self._model(batch, degrees)
+        return self._task.loss(logits, batch.y[: batch.batch_size]), int(batch.batch_size)
+
+    def _prepare(self) -> None:
+        network = self._network()
+        if isinstance(network, Network) and network.needs_degrees:
+            with self._timeline.span("in-degrees"):
+                table = in_degrees(self._graph, count_loops=network.counts_loops)
+                self._degrees = torch.from_numpy(table)
+        inference = Inference(
+            self._graph,
+            network,
+            self._inference_sampling(),
+            self._loaders,
+            degrees=self._degrees,
+            scratch=self._run.scratch,
+            device=self._device,
+            observer=self._observer,
+            stop=self._stop,
+        )
+        self._scoring = self._open_scoring(inference)
+        self._described = self._describe()
 
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
@@ -225,8 +259,7 @@ class Trainer:
             degrees = self._degrees[batch.n_id].to(self._device)
         batch = batch.to(self._device)
         self._adam.zero_grad(set_to_none=True)
-        logits = self._model(batch, degrees)
-        loss = self._task.loss(logits, batch.y[: batch.batch_size])
+        loss, seeds = self._loss(batch, degrees)
         value = float(loss.detach())
         if not (math.isfinite(value) and value >= 0):
             expected = "a finite loss" if value >= 0 or math.isnan(value) else "a loss of 0 or more"
@@ -237,7 +270,7 @@ class Trainer:
             )
         loss.backward()
         self._adam.step()
-        return value, int(batch.batch_size)
+        return value, seeds
 
     def _close_epoch(self) -> EpochReport:
         """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
@@ -284,6 +317,11 @@ class Trainer:
         errors = {
             name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
         }
+        links = {
+            name: metric.values()
+            for name, metric in metrics.items()
+            if isinstance(metric, LinkScores)
+        }
         best_epoch = self._position.best_epoch
         self._save_best({**scores, "epoch": best_epoch})
         return {
@@ -291,6 +329,7 @@ class Trainer:
             "best_epoch": best_epoch,
             "scores": scores,
             **({"errors": errors} if errors else {}),
+            **({"links": links} if links else {}),
         }
 
     def _checkpoint(self) -> None:

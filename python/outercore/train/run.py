@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.far import FarOptions
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
@@ -21,10 +21,12 @@ from outercore.split_names import find_split
 from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
+from outercore.train.links.evaluate import evaluate_links
+from outercore.train.links.trainer import LinkTrainer
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.loop import Trainer
 from outercore.train.metrics import Errors
-from outercore.train.models import Network
+from outercore.train.models import Network, Perceptron
 from outercore.train.observe import Observer
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by
 from outercore.train.saved import SavedModel, load_model
@@ -65,7 +67,8 @@ def train(
     require_one_process("outercore train")
     config, observer = config or TrainConfig(), observer or Observer()
     graph = open_graph(Path(data_set))
-    config = replace(config, sampling=with_splits(graph, config.sampling, observer.note))
+    if config.run.task != "link":
+        config = replace(config, sampling=with_splits(graph, config.sampling, observer.note))
     name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
         run = RunDirectory.create(path, graph, config)
@@ -157,15 +160,34 @@ def evaluate(
         raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     saved = load_model(directory)
     graph = open_graph(Path(data_set))
-    nodes = _nodes(graph, split)
     # The memory server of the training is no part of the model.
     config = replace(saved.config, budget=replace(saved.config.budget, far=far))
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=memory))
+    sampled = validation == "sampled"
+    if saved.task.kind == "links":
+        if predictions is not None or logits is not None:
+            raise UnsupportedError(
+                "predictions: a model of edges has no predictions of nodes\n"
+                "hint: leave `--predictions` and `--logits` out"
+            )
+        scores = evaluate_links(
+            saved,
+            _own_run(directory, graph),
+            graph,
+            config,
+            part=split,
+            sampled=sampled,
+            scratch=directory / _SCRATCH,
+            observer=observer or Observer(),
+            open_loader=open_loader,
+        )
+        _remove_empty(directory / _SCRATCH)
+        return {"model": str(directory), "data_set": str(Path(graph.root).resolve()), **scores}
+    nodes = _nodes(graph, split)
     metric = saved.task.metric()
     stop = StopRequest()
     inference, loaders = _inference(saved, graph, config, observer, stop, open_loader, directory)
-    sampled = validation == "sampled"
     rows = len(nodes)
     with ExitStack() as stack:
         stack.callback(_remove_empty, directory / _SCRATCH)
@@ -220,6 +242,25 @@ def model_directory(path: Path) -> Path:
     raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
 
 
+def _own_run(model: Path, graph: Any) -> RunDirectory:
+    """The run that a model of edges lies in.
+
+    Errors: `InvalidError` where it lies in none, or the data set is another one.
+    """
+    if not (model.parent / "config.json").exists():
+        raise InvalidError(
+            f"model `{model}`: a model of edges is scored on the held-out edges of its run\n"
+            "hint: give the run directory"
+        )
+    run = RunDirectory.open(model.parent)
+    if run.data_set != Path(graph.root).resolve():
+        raise InvalidError(
+            f"data set `{graph.root}`: a model of edges is scored on those that its run held out "
+            f"of `{run.data_set}`\nhint: leave `--data` out"
+        )
+    return run
+
+
 def _remove_empty(directory: Path) -> None:
     # Another evaluation of the same model may be using it.
     with suppress(OSError):
@@ -236,7 +277,7 @@ def _fit(
 ) -> dict[str, Any]:
     stop = StopRequest()
     with stop_on_signals(stop):
-        trainer = Trainer(
+        trainer = (LinkTrainer if config.run.task == "link" else Trainer)(
             graph,
             config,
             run,
@@ -277,6 +318,7 @@ def _inference(
     degrees = None
     if isinstance(model, Network) and needs:
         degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
+    assert isinstance(model, Network | Perceptron)
     inference = Inference(
         graph,
         model,

@@ -10,7 +10,7 @@ import torch
 from outercore import record as records
 from outercore.batch_arrays import edge_array_names
 from outercore.train.config import TrainConfig
-from outercore.train.models import Network, Perceptron
+from outercore.train.saved import Model
 from outercore.train.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def describe(
     graph: Graph,
     config: TrainConfig,
-    model: Network | Perceptron,
+    model: Model,
     task: Task,
     *,
     run: str,
