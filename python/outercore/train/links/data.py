@@ -66,12 +66,13 @@ class LinkData:
         """The edges to train on, [edges, 2], mapped from their file."""
         return _mapped(self.root / "train.npy")
 
+    def pairs_of(self, name: str) -> int:
+        """Edges and negatives of a held-out part together."""
+        return sum(len(_mapped(self.root / f"{file}.npy")) for file in (name, f"{name}_neg"))
+
     def part(self, name: str) -> Pairs:
         """The edges and negatives of a held-out part."""
-        edges, negatives = (
-            np.asarray(_mapped(self.root / file), np.int64)
-            for file in (f"{name}.npy", f"{name}_neg.npy")
-        )
+        edges, negatives = (np.load(self.root / f"{file}.npy") for file in (name, f"{name}_neg"))
         return Pairs(edges, negatives)
 
 

@@ -103,10 +103,10 @@ def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
             f"edges `{path}`: no such file\n"
             "hint: `--held-out` takes a share such as 0.1, or an `.npz` with held-out edges"
         )
+    if not zipfile.is_zipfile(path):
+        raise InvalidError(f"edges `{path}`: expected an `.npz`, found another kind of file")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidError(f"edges `{path}`: expected an `.npz`, found one array")
             return [(name, archive[name]) for name in archive.files]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptError(f"edges `{path}`: expected an `.npz` of arrays: {error}") from error

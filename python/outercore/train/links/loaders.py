@@ -23,6 +23,8 @@ from outercore.train.loaders import LoaderFactory, Loaders
 _TABLE_COPIES = 13
 """Of the learned table: weights, gradient, two moments of Adam and the best weights; and while a
 checkpoint is written, all but the gradient twice more."""
+_SCORED_BYTES = 96
+"""For each pair of a held-out part while it is scored: ends, their places, score and rank."""
 
 
 class LinkLoaders(Loaders):
@@ -55,13 +57,14 @@ class LinkLoaders(Loaders):
             "in-degrees": 4 * data.graph.num_nodes if degrees else 0,
             "pools of edges": self._order.pool_bytes,
             "the learned table": 0 if data.features else table_bytes(data.graph, config),
+            "held-out edges": _SCORED_BYTES * max(map(data.pairs_of, data.parts), default=0),
         }
         reserved = sum(parts.values())
         if reserved >= parse_size(config.budget.memory):
             named = ", ".join(f"{name} {format_size(size)}" for name, size in parts.items() if size)
             raise BudgetError(
                 f"memory budget {config.budget.memory}: {named} leave nothing for the graph\n"
-                "hint: give more memory, or use smaller batches"
+                "hint: give more memory, hold out fewer edges, or use smaller batches"
             )
         super().__init__(data.graph, config, reserved=reserved, open_loader=open_loader, note=note)
 
