@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -24,7 +25,8 @@ from outercore.train.links.model import link_loss  # noqa: E402
 from outercore.train.links.negatives import Negatives  # noqa: E402
 from outercore.train.links.order import EpochOrder  # noqa: E402
 
-DDI = Path(__file__).parents[3] / "shared" / "data" / "ogbl-ddi" / "ogbl_ddi.npz"
+DATA = Path(os.environ.get("OUTERCORE_DATA") or Path(__file__).parents[3] / "shared" / "data")
+DDI = DATA / "ogbl-ddi" / "ogbl_ddi.npz"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["directed", "undirected"])

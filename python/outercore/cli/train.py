@@ -43,7 +43,9 @@ def train(
     jumping: Annotated[
         str, typer.Option(help="Classify from all layers: `none`, `cat` or `max`.")
     ] = "none",
-    batch_size: options.BatchSize = 1024,
+    batch_size: Annotated[
+        int, typer.Option(help="Seed nodes a batch; edges with `--task link`.")
+    ] = 1024,
     replace: options.Replace = False,
     learning_rate: Annotated[
         float, typer.Option("--learning-rate", "--lr", help="How far a step goes.")
