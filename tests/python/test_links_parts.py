@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
 from multigraph import imported  # noqa: E402
-from outercore.errors import CorruptError, InvalidError, NotFoundError  # noqa: E402
+from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
 from outercore.train.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
 from outercore.train.links.adjacency import Adjacency, pair_keys  # noqa: E402
 from outercore.train.links.data import LinkData, open_links  # noqa: E402
@@ -93,6 +93,15 @@ def test_half_prepared_edges_are_prepared_again(graph: oc.Graph, tmp_path: Path)
     (tmp_path / "links" / "links.json").unlink()
     (tmp_path / "links" / "train.npy").write_bytes(b"half")
     assert np.array_equal(prepared(graph, tmp_path / "links").train(), expected)
+
+
+def test_preparing_stops_when_asked_to(graph: oc.Graph, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise InterruptError("stopped on request")
+
+    with pytest.raises(InterruptError, match="stopped on request"):
+        open_links(tmp_path / "links", graph, TrainConfig(), stop)
+    assert len(prepared(graph, tmp_path / "links").train())
 
 
 def test_negatives_of_held_out_edges_are_no_edges(graph: oc.Graph, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
@@ -166,24 +166,17 @@ def evaluate(
         config = replace(config, budget=replace(config.budget, memory=memory))
     sampled = validation == "sampled"
     if saved.task.kind == "links":
-        if predictions is not None or logits is not None:
-            raise UnsupportedError(
-                "predictions: a model of edges has no predictions of nodes\n"
-                "hint: leave `--predictions` and `--logits` out"
-            )
-        scores = evaluate_links(
+        return evaluate_links(
             saved,
-            _own_run(directory, graph),
+            directory,
             graph,
             config,
             part=split,
             sampled=sampled,
-            scratch=directory / _SCRATCH,
+            outputs=predictions is not None or logits is not None,
             observer=observer or Observer(),
             open_loader=open_loader,
         )
-        _remove_empty(directory / _SCRATCH)
-        return {"model": str(directory), "data_set": str(Path(graph.root).resolve()), **scores}
     nodes = _nodes(graph, split)
     metric = saved.task.metric()
     stop = StopRequest()
@@ -240,25 +233,6 @@ def model_directory(path: Path) -> Path:
             f"hint: {give}; `outercore train {path}` trains a model"
         )
     raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
-
-
-def _own_run(model: Path, graph: Any) -> RunDirectory:
-    """The run that a model of edges lies in.
-
-    Errors: `InvalidError` where it lies in none, or the data set is another one.
-    """
-    if not (model.parent / "config.json").exists():
-        raise InvalidError(
-            f"model `{model}`: a model of edges is scored on the held-out edges of its run\n"
-            "hint: give the run directory"
-        )
-    run = RunDirectory.open(model.parent)
-    if run.data_set != Path(graph.root).resolve():
-        raise InvalidError(
-            f"data set `{graph.root}`: a model of edges is scored on those that its run held out "
-            f"of `{run.data_set}`\nhint: leave `--data` out"
-        )
-    return run
 
 
 def _remove_empty(directory: Path) -> None:
