@@ -295,4 +295,6 @@ def test_the_command_line_learns_edges_well_above_chance(outcome: Any, tmp_path:
     assert json.loads(out)["score"] == scores["roc_auc"]
     code, _, err = outcome("train", "graph", "--task", "link", "--held-out", 0.95)
     assert (code, "--held-out (link.held_out): expected 0 to 0.9" in err) == (1, True)
+    code, _, err = outcome("train", "graph", "--head", "dot")
+    assert (code, "--head: it says how edges are learnt" in err) == (1, True)
     assert outcome("report", "run", "--out", "report.html")[0] == 0

@@ -134,6 +134,7 @@ def train(
     if resume is not None:
         again = "leave it out, or start another run"
         options.require_nothing_else(context, *_OF_SERVER, hint=again)
+    train_options.require_link(context, task)
     server = options.far(
         None if far == _NO_SERVER else far,
         token_file=far_token_file,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import options
+from outercore.errors import InvalidError
 from outercore.train.config import TrainConfig
 
 _EDGES = "Edges, with `--task link`"
@@ -103,3 +104,10 @@ def held_out(text: str) -> dict[str, Any]:
     except ValueError:
         # The run may be resumed in another directory.
         return {"edges": str(Path(text).resolve())}
+
+
+def require_link(context: typer.Context, task: str) -> None:
+    """Errors: `InvalidError` for an option of edges where nodes are learnt."""
+    for name, option in options.given(context).items():
+        if _PLACES.get(name, "").startswith("link.") and task != "link":
+            raise InvalidError(f"{option}: it says how edges are learnt\nhint: add `--task link`")
