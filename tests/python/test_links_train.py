@@ -258,6 +258,11 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         assert not (tmp_path / "refused").exists()
 
 
+def test_a_knowledge_graph_is_sent_to_embed(embedded_graph: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="outercore embed"):
+        train(embedded_graph.root, settings(), out=tmp_path / "run")
+
+
 def test_an_edge_model_is_no_node_model(tmp_path: Path) -> None:
     data_set = bare(tmp_path / "bare")
     other = bare(tmp_path / "other" / "bare")

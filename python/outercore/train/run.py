@@ -22,6 +22,7 @@ from outercore.train.config import TrainConfig
 from outercore.train.degrees import in_degrees
 from outercore.train.inference import Inference
 from outercore.train.links.evaluate import evaluate_links
+from outercore.train.links.held_out import require_topology
 from outercore.train.links.trainer import LinkTrainer
 from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
 from outercore.train.loop import Trainer
@@ -67,7 +68,9 @@ def train(
     require_one_process("outercore train")
     config, observer = config or TrainConfig(), observer or Observer()
     graph = open_graph(Path(data_set))
-    if config.run.task != "link":
+    if config.run.task == "link":
+        require_topology(graph)
+    else:
         config = replace(config, sampling=with_splits(graph, config.sampling, observer.note))
     name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:

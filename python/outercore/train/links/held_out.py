@@ -76,6 +76,15 @@ class GivenEdges:
                     )
 
 
+def require_topology(graph: Graph) -> None:
+    """Errors: `InvalidError` for a knowledge graph, whose triples are no edges of one kind."""
+    if "edges/edge/offsets" not in graph.manifest["arrays"]:
+        raise InvalidError(
+            f"data set `{graph.root}`: expected a graph with edges, found triples\n"
+            f"hint: `outercore embed {graph.root}` learns to predict these"
+        )
+
+
 def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Links, dict[Part, Links]]:
     """The links of a graph that are not held out by a share, and those that are, by part.
 
