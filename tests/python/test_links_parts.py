@@ -95,6 +95,17 @@ def test_half_prepared_edges_are_prepared_again(graph: oc.Graph, tmp_path: Path)
     assert np.array_equal(prepared(graph, tmp_path / "links").train(), expected)
 
 
+def test_a_file_of_edges_that_was_cut_short_is_told(graph: oc.Graph, tmp_path: Path) -> None:
+    prepared(graph, tmp_path / "links")
+    file = tmp_path / "links" / "train.npy"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(CorruptError, match=r"train\.npy`: expected \d+ bytes"):
+        prepared(graph, tmp_path / "links")
+    (tmp_path / "links" / "test.npy").unlink()
+    with pytest.raises(CorruptError, match="found no file"):
+        prepared(graph, tmp_path / "links")
+
+
 def test_preparing_stops_when_asked_to(graph: oc.Graph, tmp_path: Path) -> None:
     def stop() -> None:
         raise InterruptError("stopped on request")

@@ -102,6 +102,7 @@ def open_links(
     described = unseal((root / _DESCRIBED).read_bytes(), what, since=_VERSION)
     if described.get("version") != _VERSION:
         raise CorruptError(f"{what}: expected version {_VERSION}, found {described.get('version')}")
+    _require_whole(root, described["bytes"])
     return LinkData(root, original, Graph(root / "graph"), _features_file(root, original, config))
 
 
@@ -127,7 +128,22 @@ def _prepare(
     _widen_features(root, graph, config)
     for file in root.glob("*.npy"):
         storage.sync(file)
-    replace_file(storage, root / _DESCRIBED, seal({"version": _VERSION}))
+    described = {"version": _VERSION, "bytes": _sizes(root)}
+    replace_file(storage, root / _DESCRIBED, seal(described))
+
+
+def _sizes(root: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in sorted(root.glob("*.npy"))}
+
+
+def _require_whole(root: Path, expected: dict[str, int]) -> None:
+    found = _sizes(root)
+    for name, size in expected.items():
+        if found.get(name) != size:
+            raise CorruptError(
+                f"`{root / name}`: expected {size} bytes, found {found.get(name, 'no file')}\n"
+                f"hint: remove `{root}`, and the run prepares it again"
+            )
 
 
 @dataclass(frozen=True)
