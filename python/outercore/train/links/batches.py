@@ -36,7 +36,8 @@ class LinkBatch:
 
 @dataclass(frozen=True)
 class _Pool:
-    number: int
+    place: tuple[int, int]
+    """Epoch, and number in it."""
     batches: list[LinkBatch]
     loader: Any
 
@@ -67,7 +68,6 @@ class LinkLoader:
         self._nodes, self._open_pool = nodes, open_pool
         self._epoch, self._batch = start
         self._pool: _Pool | None = None
-        self._pool_epoch = -1
         self._counters: dict[str, Any] = {}
         self._spans: list[dict[str, Any]] = []
 
@@ -89,7 +89,8 @@ class LinkLoader:
         """
         if self._batch >= len(self):
             return {}
-        plan: dict[str, Any] = self._enter(self._batch // self._order.pool_batches).loader.plan()
+        pool = self._enter(self._epoch, self._batch // self._order.pool_batches)
+        plan: dict[str, Any] = pool.loader.plan()
         return plan
 
     def __iter__(self) -> Iterator[Any]:
@@ -97,14 +98,13 @@ class LinkLoader:
         self._epoch, self._batch = epoch + 1, 0
         per_pool = self._order.pool_batches
         for number in range(first // per_pool, self._order.pools):
-            self._epoch = epoch
-            pool = self._enter(number)
+            pool = self._enter(epoch, number)
             skipped = max(first - number * per_pool, 0)
+            # What the loader samples is a function of its epoch and of the batch in the pool.
             pool.loader.set_epoch(epoch * self._order.pools + number)
             pool.loader.seek(skipped)
             for links, batch in zip(pool.batches[skipped:], pool.loader, strict=True):
                 yield with_links(batch, links, self._nodes)
-        self._epoch = epoch + 1
 
     def counters(self) -> dict[str, Any]:
         """As those of the neighbour loader, over all pools since the last call."""
@@ -120,29 +120,23 @@ class LinkLoader:
             self._pool.loader.close()
             self._pool = None
 
-    def _enter(self, number: int) -> _Pool:
-        if self._pool is not None and (self._pool_epoch, self._pool.number) == (
-            self._epoch,
-            number,
-        ):
-            return self._pool
-        self.close()
-        batches = list(self._batches_of(number))
-        width = max(len(batch.nodes) for batch in batches)
-        loader = self._open_pool(seeds_of(batches, width), width)
-        self._pool, self._pool_epoch = _Pool(number, batches, loader), self._epoch
+    def _enter(self, epoch: int, number: int) -> _Pool:
+        """The pool, with its loader open; there is one at a time."""
+        if self._pool is None or self._pool.place != (epoch, number):
+            self.close()
+            batches = list(self._batches_of(epoch, number))
+            width = max(len(batch.nodes) for batch in batches)
+            loader = self._open_pool(seeds_of(batches, width), width)
+            self._pool = _Pool((epoch, number), batches, loader)
         return self._pool
 
-    def _batches_of(self, number: int) -> Iterator[LinkBatch]:
-        """The batches of a pool."""
-        size = self._order.batch_size
-        places = self._order.pool(self._epoch, number)
-        pool = np.asarray(self._edges[places], np.int64)
+    def _batches_of(self, epoch: int, number: int) -> Iterator[LinkBatch]:
+        size, first = self._order.batch_size, number * self._order.pool_batches
+        pool = np.asarray(self._edges[self._order.pool(epoch, number)], np.int64)
         forget(self._edges)
-        first = number * self._order.pool_batches
         for place, start in enumerate(range(0, len(pool), size)):
             edges = pool[start : start + size]
-            negatives = self._negatives.draw(self._epoch, first + place, edges)
+            negatives = self._negatives.draw(epoch, first + place, edges)
             nodes = np.unique(np.concatenate([edges.ravel(), negatives.ravel()]))
             yield LinkBatch(edges, negatives, nodes)
 
