@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, Result};
-use outercore_format::keys;
+use outercore_format::{DType, keys};
 use outercore_infer::{Head, Manifest, Model};
 use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
@@ -203,9 +203,15 @@ fn graphs_of(dataset: &DataSet) -> Result<Vec<u64>> {
         let text = "the model predicts something of whole graphs, and the data set is one graph";
         return Err(Error::invalid(text).hint("serve the data set that it was trained on"));
     }
-    let mut ends: Vec<u64> = dataset.read_i64(FIRST)?.iter().map(|&first| first as u64).collect();
+    // Signed or not, it has 8 bytes, and a negative one is found below.
+    let bytes = dataset.read_array(FIRST)?;
+    if !matches!(dataset.array(FIRST)?.dtype, DType::I64 | DType::U64) {
+        return Err(Error::corrupt(format!("array `{FIRST}`: expected int64 or uint64")));
+    }
+    let mut ends: Vec<u64> =
+        bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
     ends.push(dataset.num_nodes());
-    if ends[0] != 0 || ends.windows(2).any(|pair| pair[0] >= pair[1]) {
+    if ends.len() < 2 || ends[0] != 0 || ends.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(Error::corrupt(format!("array `{FIRST}`: expected ascending nodes from 0 on"))
             .hint("run `outercore check DATASET`"));
     }

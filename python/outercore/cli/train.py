@@ -46,7 +46,9 @@ def train(
     ] = "none",
     batch_size: Annotated[
         int | None,
-        typer.Option(help="Seed nodes a batch, 1024 by default; or graphs, 64 by default."),
+        typer.Option(
+            help="Seed nodes a batch, or edges, 1024 by default; or graphs, 64 by default."
+        ),
     ] = None,
     replace: options.Replace = False,
     learning_rate: Annotated[
@@ -70,15 +72,15 @@ def train(
     task: Annotated[
         str,
         typer.Option(
-            help="`classification`, `multi-label`, `regression`, guessed by default; or `graph`: "
-            "labels of whole graphs."
+            help="`classification`, `multi-label`, `regression`, guessed by default; `link`: "
+            "edges; or `graph`: labels of whole graphs."
         ),
     ] = "auto",
     metric: Annotated[
         str,
         typer.Option(
             help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `rmse`, "
-            "`mae`."
+            "`mae`; for edges also `average_precision`, `mrr`, `hits@20` and other k."
         ),
     ] = "auto",
     features: Annotated[str, typer.Option(help="Node array to learn from.")] = "x",
@@ -107,6 +109,10 @@ def train(
     far_queue_length: options.FarQueueLength = None,
     far_timeout: options.FarTimeout = None,
     fallback: options.Fallback = True,
+    held_out: train_options.HeldOut = "0.1",
+    negatives: train_options.Negatives = 1,
+    loss: train_options.Loss = "binary",
+    head: train_options.Head = "mlp",
     checkpoint_batches: Annotated[
         int, typer.Option(help="A checkpoint after so many batches, too; 0 for none.")
     ] = 0,
@@ -137,12 +143,15 @@ def train(
 
         outercore train molecules --task graph --model gin --norm batch --epochs 100
 
+        outercore train papers --task link --metric mrr --out runs/links
+
         outercore train --resume runs/first
     """
     options.require_one("train", data_set, resume)
     if resume is not None:
         again = "leave it out, or start another run"
         options.require_nothing_else(context, *_OF_SERVER, hint=again)
+    train_options.require_link(context, task)
     server = options.far(
         None if far == _NO_SERVER else far,
         token_file=far_token_file,
@@ -190,6 +199,10 @@ def train(
         task=task,
         metric=metric,
         device=device,
+        **train_options.held_out(held_out),
+        negatives=negatives,
+        loss=loss,
+        head=head,
         checkpoint_batches=checkpoint_batches,
         checkpoint_seconds=checkpoint_seconds,
     )

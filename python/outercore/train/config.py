@@ -14,10 +14,16 @@ ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
 Jumping = Literal["none", "cat", "max"]
 Validation = Literal["auto", "sampled", "full"]
-TaskName = Literal["classification", "multi-label", "regression"]
-MetricName = Literal[
-    "auto", "accuracy", "roc_auc", "f1_micro", "f1_macro", "r2", "mse", "rmse", "mae"
+TaskName = Literal["classification", "multi-label", "regression", "link"]
+LinkMetric = Literal[
+    "roc_auc", "average_precision", "mrr", "hits@1", "hits@10", "hits@20", "hits@50", "hits@100"
 ]
+MetricName = Literal[
+    "auto", "accuracy", "f1_micro", "f1_macro", "r2", "mse", "rmse", "mae", LinkMetric
+]
+LinkLoss = Literal["binary", "triplet"]
+LinkHead = Literal["mlp", "dot", "diagonal"]
+NegativeEnds = Literal["uniform", "degree"]
 Readout = Literal["sum", "mean", "max"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
@@ -97,6 +103,31 @@ class GraphConfig:
 
 
 @dataclass(frozen=True)
+class LinkConfig:
+    """What `task: link` learns from; other tasks do not look at it."""
+
+    held_out: float = 0.1
+    """Share of the edges that is not trained on, half of it for validation, half for the test."""
+    edges: str | None = None
+    """An `.npz` with the held-out edges instead: `valid` and `test`, int [n, 2]; perhaps `train`,
+    `valid_neg` and `test_neg`."""
+    negatives: int = 1
+    """Pairs without an edge for each edge of a batch."""
+    negative_ends: NegativeEnds = "uniform"
+    """How likely a node is drawn as the end of a negative: all alike, or as its degree says."""
+    loss: LinkLoss = "binary"
+    """`binary`: cross entropy of edges and random pairs. `triplet`: an edge shall score higher than
+    the same source with a random target, by the loss of BPR."""
+    head: LinkHead = "mlp"
+    """What makes one score of two embeddings: a perceptron over their product by elements, the dot
+    product, or that with a learned weight a dimension. All are symmetric."""
+
+    def __post_init__(self) -> None:
+        within("link.held_out", self.held_out, 0.0, 0.9)
+        positive("link.negatives", self.negatives)
+
+
+@dataclass(frozen=True)
 class OptimiserConfig:
     """Adam, and when to stop."""
 
@@ -152,10 +183,10 @@ class RunConfig:
     """
     task: Literal["auto", "graph", TaskName] = "auto"
     """What the labels are; `auto` tells by their type, shape and values. `graph` learns labels of
-    whole graphs, which say the same way what they are."""
+    whole graphs, which say the same way what they are. `link` predicts edges."""
     metric: MetricName = "auto"
-    """`auto`: ROC-AUC for two classes and for several labels a node, R2 for numbers, else accuracy.
-    """
+    """`auto`: ROC-AUC for two classes, for several labels a node and for links, R2 for numbers,
+    else accuracy."""
     device: Device = "auto"
     checkpoint_batches: int = 0
     """A checkpoint after this many batches, besides the one of each epoch; 0 for none."""
@@ -184,11 +215,17 @@ class TrainConfig(Configuration):
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     run: RunConfig = field(default_factory=RunConfig)
     graph: GraphConfig = field(default_factory=GraphConfig)
+    link: LinkConfig = field(default_factory=LinkConfig)
 
     @property
     def layers(self) -> int:
         """Layers of the network: one a hop, or what the task `graph` is told."""
         return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
+
+    @property
+    def of_links(self) -> bool:
+        """Whether edges are learnt."""
+        return self.run.task == "link"
 
     @property
     def of_graphs(self) -> bool:

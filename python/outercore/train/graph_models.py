@@ -29,7 +29,9 @@ class GraphNetwork(nn.Module):
         *,
         categories: tuple[int, ...] = (),
         readout: Readout = "mean",
+        of_degrees: bool = False,
     ) -> None:
+        """`of_degrees`: the one column of categories is the in-degree."""
         super().__init__()
         self.config = config
         self.layers = layers
@@ -37,6 +39,7 @@ class GraphNetwork(nn.Module):
         self.outputs = outputs
         self.categories = categories
         self.readout = readout
+        self.of_degrees = of_degrees
         hidden = config.hidden
         self.embeddings = nn.ModuleList(nn.Embedding(count, hidden) for count in categories)
         self.nodes = build_model(config, layers, hidden if categories else features, hidden)

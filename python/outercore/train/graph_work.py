@@ -23,6 +23,7 @@ from outercore.train.graph_models import GraphNetwork
 from outercore.train.inference import Prediction, Predictor, evaluating, prediction_of
 from outercore.train.observe import Observer
 from outercore.train.saved import SavedModel
+from outercore.train.scoring import AnyScoring, Scoring
 from outercore.train.splits import nodes_of
 from outercore.train.stopping import StopRequest
 from outercore.train.tasks import detect_task
@@ -58,21 +59,21 @@ class GraphWork:
         self._config = config
         sampling = config.sampling
         _require_labels(graph, sampling.labels)
-        known = None if saved is None else saved.model.categories
+        trained = saved.model if saved is not None else None
+        assert trained is None or isinstance(trained, GraphNetwork)
+        known = None if trained is None else trained.categories
         self._inputs = node_inputs(graph, sampling.features, known)
-        if saved is None:
+        if saved is None or trained is None:
             self.task = detect_task(
                 self._many,
                 sampling.labels,
                 config.run.metric,
                 nodes=nodes_of(self._many, sampling.train),
             )
-            self.model = graph_network(
-                config, self._inputs.width, self.task.outputs, self._inputs.categories
-            )
+            self.model = graph_network(config, self._inputs, self.task.outputs)
         else:
-            self.task, self.model = saved.task, saved.model
-            _require_inputs(graph, self._inputs, saved)
+            self.task, self.model = saved.task, trained
+            _require_inputs(graph, self._inputs, trained)
         self._reader = GraphReader(
             self._many,
             self._inputs,
@@ -85,10 +86,17 @@ class GraphWork:
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Nothing is needed but the batches."""
 
-    def logits(self, batch: Any, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Outputs of the graphs, and their labels."""
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """That of the task, over the graphs."""
         batch = batch.to(device)
-        return self.model(batch), batch.y
+        return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> AnyScoring:
+        """Scores on the splits of graphs."""
+        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
+        return Scoring(self.labelled, self._config, self.task, predictor)
 
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
@@ -102,17 +110,16 @@ class GraphWork:
         return {"graphs": self._many.num_nodes, "inputs": self._config.sampling.features}
 
 
-def graph_network(
-    config: TrainConfig, features: int, outputs: int, categories: tuple[int, ...]
-) -> GraphNetwork:
+def graph_network(config: TrainConfig, inputs: NodeInputs, outputs: int) -> GraphNetwork:
     """A freshly initialised network; a function of the arguments and PyTorch's seed."""
     return GraphNetwork(
         config.model,
         config.layers,
-        features,
+        inputs.width,
         outputs,
-        categories=categories,
+        categories=inputs.categories,
         readout=config.graph.readout,
+        of_degrees=inputs.key is None,
     )
 
 
@@ -191,12 +198,12 @@ def _require_labels(graph: Graph, labels: str) -> None:
     )
 
 
-def _require_inputs(graph: Graph, inputs: NodeInputs, saved: SavedModel) -> None:
-    expected = saved.model.categories
-    if inputs.width != saved.model.features or bool(inputs.categories) != bool(expected):
+def _require_inputs(graph: Graph, inputs: NodeInputs, trained: GraphNetwork) -> None:
+    expected = trained.categories
+    if inputs.width != trained.features or bool(inputs.categories) != bool(expected):
         kind = "categories" if expected else "features"
         found = "categories" if inputs.categories else "features"
         raise InvalidError(
-            f"data set `{graph.root}`: expected {saved.model.features} {kind} a node, as the model "
+            f"data set `{graph.root}`: expected {trained.features} {kind} a node, as the model "
             f"was trained with, found {inputs.width} {found}"
         )

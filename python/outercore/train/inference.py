@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 8192
 _LEAST_ROWS = 16
+_NO_LABELS = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Prediction:
     """Outputs for some nodes.
 
     Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
-    them.
+    them; none where it has none.
     """
 
     nodes: NDArray[np.int64]
@@ -243,8 +244,10 @@ class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)
 
 def prediction_of(batch: Any, logits: Tensor) -> Prediction:
     """The outputs for the seeds of a batch, with their ids and labels."""
+    # Without labels, PyG gives none or leaves the field out.
+    labels = getattr(batch, "y", None)
     return Prediction(
         nodes=batch.n_id[: batch.batch_size].cpu().numpy(),
         logits=logits.detach().cpu().float().numpy(),
-        labels=batch.y[: batch.batch_size].cpu().numpy(),
+        labels=_NO_LABELS if labels is None else labels[: batch.batch_size].cpu().numpy(),
     )

@@ -15,6 +15,8 @@ from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.storage import Storage
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
+from outercore.train.links.metrics import LinkScores
+from outercore.train.links.work import LinkPlace
 from outercore.train.loaders import LoaderFactory, neighbor_loader
 from outercore.train.meter import Meter
 from outercore.train.metrics import Errors
@@ -23,7 +25,7 @@ from outercore.train.open_work import open_work
 from outercore.train.run_directory import RunDirectory
 from outercore.train.saved import save_model
 from outercore.train.scalars import Scalars
-from outercore.train.scoring import Scoring
+from outercore.train.scoring import AnyScoring
 from outercore.train.stopping import StopRequest
 from outercore.train.summary import describe
 
@@ -60,7 +62,14 @@ class Trainer:
         self._command = command
         self._device = _device(config.run.device)
         torch.manual_seed(derived_seed(config.run.seed))
-        self._work = open_work(graph, config, open_loader=open_loader, note=self._observer.note)
+        self._position = Position()
+        self._work = open_work(
+            graph,
+            config,
+            open_loader=open_loader,
+            note=self._observer.note,
+            place=LinkPlace(run.links, lambda: self._position, self._stop, storage),
+        )
         self._task, self._model = self._work.task, self._work.model
         self._loaders = self._work.loaders
         self._model.to(self._device)
@@ -71,11 +80,10 @@ class Trainer:
         )
         self._best: dict[str, Tensor] = {}
         self._checkpoints = Checkpoints(run.checkpoints, self._storage)
-        self._position = Position()
         self._timeline = records.Timeline(self._position.timeline)
         self._plan: dict[str, Any] = {}
         self._meter: Meter | None = None
-        self._scoring: Scoring
+        self._scoring: AnyScoring
         self._described: dict[str, Any] = {}
 
     def fit(self) -> dict[str, Any]:
@@ -128,13 +136,12 @@ class Trainer:
 
     def _prepare(self) -> None:
         self._work.prepare(self._timeline)
-        predictor = self._work.predictor(
+        self._scoring = self._work.scoring(
             scratch=self._run.scratch,
             device=self._device,
             observer=self._observer,
             stop=self._stop,
         )
-        self._scoring = Scoring(self._work.labelled, self._config, self._task, predictor)
         self._described = describe(
             self._graph,
             self._config,
@@ -143,6 +150,11 @@ class Trainer:
             device=str(self._device),
             validation=self._scoring.validation_kind(),
         )
+
+    def _loss(self, batch: Any, degrees: Tensor | None) -> tuple[Tensor, int]:
+        """The mean loss of a batch, and of how many seeds it is the mean."""
+        logits = self._model(batch, degrees)
+        return self._task.loss(logits, batch.y[: batch.batch_size]), int(batch.batch_size)
 
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
@@ -194,7 +206,7 @@ class Trainer:
         position = self._position
         torch.manual_seed(derived_seed(self._config.run.seed, position.epoch, position.batch))
         self._adam.zero_grad(set_to_none=True)
-        loss = self._task.loss(*self._work.logits(batch, self._device))
+        loss, seeds = self._work.loss(batch, self._device)
         value = float(loss.detach())
         if not (math.isfinite(value) and value >= 0):
             expected = "a finite loss" if value >= 0 or math.isnan(value) else "a loss of 0 or more"
@@ -205,7 +217,7 @@ class Trainer:
             )
         loss.backward()
         self._adam.step()
-        return value, int(batch.batch_size)
+        return value, seeds
 
     def _close_epoch(self) -> EpochReport:
         """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
@@ -252,6 +264,11 @@ class Trainer:
         errors = {
             name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
         }
+        links = {
+            name: metric.values()
+            for name, metric in metrics.items()
+            if isinstance(metric, LinkScores)
+        }
         best_epoch = self._position.best_epoch
         self._save_best({**scores, "epoch": best_epoch})
         return {
@@ -259,6 +276,7 @@ class Trainer:
             "best_epoch": best_epoch,
             "scores": scores,
             **({"errors": errors} if errors else {}),
+            **({"links": links} if links else {}),
         }
 
     def _checkpoint(self) -> None:

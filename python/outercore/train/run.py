@@ -22,16 +22,18 @@ from outercore.split_names import find_split
 from outercore.train.config import TrainConfig
 from outercore.train.graph_work import with_inputs
 from outercore.train.inference import Predictor
+from outercore.train.links.evaluate import evaluate_links
+from outercore.train.links.held_out import require_topology
 from outercore.train.loaders import LoaderFactory, neighbor_loader
 from outercore.train.loop import Trainer
 from outercore.train.metrics import Errors
 from outercore.train.observe import Observer
-from outercore.train.open_work import open_work
+from outercore.train.open_work import open_predicting
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by
 from outercore.train.saved import load_model
 from outercore.train.splits import nodes_of, with_splits
 from outercore.train.stopping import StopRequest, stop_on_signals
-from outercore.train.work import Work
+from outercore.train.work import PredictingWork, Work
 
 _COMMAND = "outercore train"
 _SCRATCH = "scratch"
@@ -66,10 +68,13 @@ def train(
     require_one_process("outercore train")
     config, observer = config or TrainConfig(), observer or Observer()
     graph = open_graph(Path(data_set))
-    labelled: Labelled = graph
-    if config.of_graphs:
-        labelled, config = ManyGraphs(graph), with_inputs(graph, config)
-    config = replace(config, sampling=with_splits(labelled, config.sampling, observer.note))
+    if config.of_links:
+        require_topology(graph)
+    else:
+        labelled: Labelled = graph
+        if config.of_graphs:
+            labelled, config = ManyGraphs(graph), with_inputs(graph, config)
+        config = replace(config, sampling=with_splits(labelled, config.sampling, observer.note))
     name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
         run = RunDirectory.create(path, graph, config)
@@ -172,7 +177,19 @@ def evaluate(
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=memory))
     observer = observer or Observer()
-    work = open_work(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
+    if saved.task.kind == "links":
+        return evaluate_links(
+            saved,
+            directory,
+            graph,
+            config,
+            part=split,
+            sampled=sampled,
+            outputs=predictions is not None or logits is not None,
+            observer=observer,
+            open_loader=open_loader,
+        )
+    work = open_predicting(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
     nodes = _nodes(work.labelled, split)
     metric = saved.task.metric()
     with ExitStack() as stack:
@@ -256,7 +273,9 @@ def _fit(
         return trainer.fit()
 
 
-def _predictor(stack: ExitStack, work: Work, directory: Path, observer: Observer) -> Predictor:
+def _predictor(
+    stack: ExitStack, work: PredictingWork, directory: Path, observer: Observer
+) -> Predictor:
     """What scores a saved model with all of the budget, until a signal stops it."""
     stop = StopRequest()
     work.loaders.release_training()

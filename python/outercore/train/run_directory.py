@@ -261,6 +261,11 @@ class RunDirectory(AnyRunDirectory):
         return self.path / "scratch"
 
     @property
+    def links(self) -> Path:
+        """Where a run that learns edges keeps those to train on and those to score."""
+        return self.path / "links"
+
+    @property
     def model(self) -> Path:
         """Where the best model is."""
         return self.path / "model"
@@ -295,7 +300,7 @@ class RunDirectory(AnyRunDirectory):
 
     @property
     def _directories(self) -> tuple[Path, ...]:
-        return (*super()._directories, self.scratch)
+        return (*super()._directories, self.scratch, self.links)
 
 
 def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, Any]:

@@ -9,18 +9,19 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import TrainConfig
 from outercore.train.graph_models import GraphNetwork
-from outercore.train.models import build_model
+from outercore.train.links.model import LinkModel
+from outercore.train.models import Network, Perceptron, build_model
 from outercore.train.tasks import Task
 
 _FORMAT = "outercore-model"
@@ -30,19 +31,22 @@ EXPORTED = "outercore-inference"
 """The format of what `outercore export-model` makes of a model."""
 
 
+Model: TypeAlias = Network | Perceptron | GraphNetwork | LinkModel
+"""Any model that is trained."""
+
+
 @dataclass(frozen=True)
 class SavedModel:
     """A model ready to predict, with the configuration it was trained under."""
 
-    model: Any
-    """`Network`, `Perceptron` or `GraphNetwork`."""
+    model: Model
     task: Task
     config: TrainConfig
 
 
 def save_model(
     directory: Path,
-    model: Any,
+    model: Model,
     weights: dict[str, Tensor],
     task: Task,
     config: TrainConfig,
@@ -60,11 +64,13 @@ def save_model(
         "layers": model.layers,
         "features": model.features,
         "outputs": model.outputs,
+        **({"table_rows": model.table_rows} if isinstance(model, LinkModel) else {}),
         "task": dataclasses.asdict(task),
         "config": config.to_dict(),
     }
-    if config.of_graphs:
+    if isinstance(model, GraphNetwork):
         described["categories"] = list(model.categories)
+        described["of_degrees"] = model.of_degrees
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
         storage.make_directory(directory)
@@ -166,7 +172,9 @@ def _way_out(directory: Path) -> str:
     return "restore it from a copy, or train again"
 
 
-def _build(config: TrainConfig, described: dict[str, Any]) -> nn.Module:
+def _build(config: TrainConfig, described: dict[str, Any]) -> Model:
+    if described["task"]["kind"] == "links":
+        return LinkModel(config, described["features"], described["table_rows"])
     sizes = [described[name] for name in ("layers", "features", "outputs")]
     if not config.of_graphs:
         return build_model(config.model, *sizes)
@@ -175,4 +183,5 @@ def _build(config: TrainConfig, described: dict[str, Any]) -> nn.Module:
         *sizes,
         categories=tuple(described["categories"]),
         readout=config.graph.readout,
+        of_degrees=described["of_degrees"],
     )

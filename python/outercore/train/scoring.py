@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.many_graphs import Labelled
 from outercore.split_names import normal_split
-from outercore.train.config import TrainConfig
+from outercore.train.config import TrainConfig, Validation
 from outercore.train.inference import Prediction, Predictor
 from outercore.train.metrics import Metric
 from outercore.train.tasks import Task
 
 _FULL_VALIDATION_EDGES = 2_000_000
+
+
+class AnyScoring(Protocol):
+    """Scores of a model on the parts of its data that it is not trained on."""
+
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none`."""
+
+    def validation(self) -> float | None:
+        """The score after an epoch; `None` without validation."""
+
+    def final(self) -> Mapping[str, AnyMetric]:
+        """Exact scores by part."""
+
+
+class AnyMetric(Protocol):
+    """A score."""
+
+    def value(self) -> float | None:
+        """The score; `None` where it is not defined."""
+
+
+def validates_fully(chosen: Validation, edges: int) -> bool:
+    """Whether epochs are scored over all neighbours, of a graph with so many arcs."""
+    if chosen == "auto":
+        return edges <= _FULL_VALIDATION_EDGES
+    return chosen == "full"
 
 
 class Scoring:
@@ -30,10 +58,7 @@ class Scoring:
 
     def validates_fully(self) -> bool:
         """Whether epochs are scored over all neighbours."""
-        chosen = self._config.run.validation
-        if chosen == "auto":
-            return self._graph.num_edges <= _FULL_VALIDATION_EDGES
-        return chosen == "full"
+        return validates_fully(self._config.run.validation, self._graph.num_edges)
 
     def validation_kind(self) -> str:
         """How epochs are scored: `full`, `sampled`, or `none` without a validation split."""

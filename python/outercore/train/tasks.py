@@ -1,11 +1,11 @@
-"""What a network is asked: one class a node, several labels a node, or numbers (regression)."""
+"""What a network is asked: a class, labels or numbers (regression) of a node; or an edge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,15 +16,16 @@ from torch.nn import functional
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
-from outercore.train.config import TaskName
+from outercore.train.config import LinkMetric, TaskName
 from outercore.train.metrics import Metric, build_metric
 
-Kind = Literal["classes", "labels", "values"]
+Kind = Literal["classes", "labels", "values", "links"]
 
 TASKS: dict[Kind, TaskName] = {
     "classes": "classification",
     "labels": "multi-label",
     "values": "regression",
+    "links": "link",
 }
 """What users call the kinds."""
 
@@ -32,6 +33,7 @@ _METRICS: dict[Kind, tuple[str, ...]] = {
     "classes": ("accuracy", "roc_auc", "f1_micro", "f1_macro"),
     "labels": ("roc_auc", "f1_micro", "f1_macro"),
     "values": ("r2", "mse", "rmse", "mae"),
+    "links": get_args(LinkMetric),
 }
 """The metrics of each kind."""
 
@@ -170,6 +172,21 @@ def array_key(graph: Labelled, name: str) -> str:
             f"hint: import it with `--features`, `--labels` or `--array {name}=FILE`"
         )
     return key
+
+
+def link_task(metric: str, width: int) -> Task:
+    """The task of predicting edges by embeddings of `width` dimensions.
+
+    Errors: `InvalidError` for a metric of other tasks.
+    """
+    names = _METRICS["links"]
+    chosen = names[0] if metric == "auto" else metric
+    if chosen not in names:
+        raise InvalidError(
+            f"metric `{metric}`: edges are scored by {', '.join(names)}\n"
+            "hint: choose one of these by `--metric`"
+        )
+    return Task("links", width, chosen)
 
 
 def detect_task(

@@ -1,4 +1,7 @@
-"""What a run learns from: nodes with sampled neighbours here, whole graphs in `graph_work.py`."""
+"""What a run learns from: here nodes with sampled neighbours.
+
+Whole graphs are in `graph_work.py`, edges in `links/work.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from outercore.train.loaders import LoaderFactory, Loaders
 from outercore.train.models import Network, build_model
 from outercore.train.observe import Observer
 from outercore.train.saved import SavedModel
+from outercore.train.scoring import AnyScoring, Scoring
 from outercore.train.splits import nodes_of
 from outercore.train.stopping import StopRequest
 from outercore.train.tasks import Task, array_key, detect_task
@@ -53,7 +57,7 @@ class Work(Protocol):
     task: Task
     model: Any
     rows: str
-    """What has a label: `nodes` or `graphs`."""
+    """What is predicted: `nodes`, `graphs` or `edges`."""
 
     @property
     def labelled(self) -> Labelled:
@@ -66,16 +70,25 @@ class Work(Protocol):
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads what every batch needs."""
 
-    def logits(self, batch: Any, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Outputs of a batch of training and its labels, both on `device`."""
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """The mean loss of a batch of training, and of how many seeds it is the mean."""
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> AnyScoring:
+        """What scores the network after each epoch, and in the end."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the run record says of the data set besides its sizes."""
+
+
+class PredictingWork(Work, Protocol):
+    """A work whose network predicts a value for each row."""
 
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
     ) -> Predictor:
-        """What scores the network as it is."""
-
-    def facts(self) -> dict[str, Any]:
-        """What the run record says of the data set besides its sizes."""
+        """What runs the network as it is."""
 
 
 class NodeWork:
@@ -130,13 +143,21 @@ class NodeWork:
             table = in_degrees(self._graph, count_loops=self.model.counts_loops)
             self._degrees = torch.from_numpy(table)
 
-    def logits(self, batch: Any, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Outputs of the seeds, and their labels."""
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """That of the task, over the seeds."""
         degrees = None
         if self._degrees is not None:
             degrees = self._degrees[batch.n_id].to(device)
         batch = batch.to(device)
-        return self.model(batch, degrees), batch.y[: batch.batch_size]
+        labels = batch.y[: batch.batch_size]
+        return self.task.loss(self.model(batch, degrees), labels), int(batch.batch_size)
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> AnyScoring:
+        """Scores on the splits of the data set."""
+        predictor = self.predictor(scratch=scratch, device=device, observer=observer, stop=stop)
+        return Scoring(self.labelled, self._config, self.task, predictor)
 
     def predictor(
         self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
