@@ -17,7 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +54,22 @@ class Recipe:
     memory: str = "256MiB"
 
 
-_SOCIAL = ModelConfig(kind="gin", hidden=64, dropout=0.5, norm="batch", jumping="cat")
+_TU = ModelConfig(kind="gin", hidden=64, dropout=0.5, norm="batch", jumping="cat")
 _ATOMS = ModelConfig(kind="gin", hidden=128, dropout=0.3, norm="batch")
-# The networks are those of the GIN paper for the TU sets, with mean readout for social networks and
-# sum for molecules; of the other values none was searched.
+# The TU sets have the network of the GIN paper: 5 layers of 64, outputs from all of them, the mean
+# of the nodes for social networks and their sum for the others. No value was searched for.
 RECIPES = {
-    "mutag": Recipe("MUTAG.txt.xz", "accuracy", _SOCIAL, "sum", 100, 32),
-    "proteins": Recipe("PROTEINS.txt.xz", "accuracy", _SOCIAL, "sum", 40, 32),
-    "enzymes": Recipe("ENZYMES.txt.xz", "accuracy", _SOCIAL, "sum", 100, 32),
-    "imdb-binary": Recipe("IMDBBINARY.txt.xz", "accuracy", _SOCIAL, "mean", 50, 32),
-    "reddit-binary": Recipe("REDDIT-BINARY.txt.xz", "accuracy", _SOCIAL, "mean", 20, 32),
-    "collab": Recipe("COLLAB.txt.xz", "accuracy", _SOCIAL, "mean", 6, 64, memory="1GiB"),
+    "mutag": Recipe("MUTAG.txt.xz", "accuracy", _TU, "sum", 100, 32),
+    "proteins": Recipe("PROTEINS.txt.xz", "accuracy", _TU, "sum", 40, 32),
+    "enzymes": Recipe("ENZYMES.txt.xz", "accuracy", _TU, "sum", 100, 32),
+    "imdb-binary": Recipe("IMDBBINARY.txt.xz", "accuracy", _TU, "mean", 50, 32),
+    "reddit-binary": Recipe("REDDIT-BINARY.txt.xz", "accuracy", _TU, "mean", 20, 32),
+    "collab": Recipe("COLLAB.txt.xz", "accuracy", _TU, "mean", 6, 64, memory="1GiB"),
     "mol-esol": Recipe("graphs.npz", "rmse", _ATOMS, "mean", 100),
     "mol-lipo": Recipe("graphs.npz", "rmse", _ATOMS, "mean", 60),
     "mol-bbbp": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 40),
     "mol-tox21": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 30),
-    "mol-hiv": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 15, 128),
+    "mol-hiv": Recipe("graphs.npz", "roc_auc", replace(_ATOMS, hidden=64), "mean", 12, 128),
 }
 
 
