@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, ErrorKind, Result};
 use outercore_infer::{Answer, Model, Subgraph};
 use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,9 @@ pub const PREDICTION: &str = "prediction";
 pub const PROBABILITY: &str = "probability";
 /// Output for edges.
 pub const SCORE: &str = "score";
+
+/// How often arrays are opened that are exchanged meanwhile.
+const OPENINGS: usize = 3;
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
@@ -191,7 +194,7 @@ impl Work {
     fn answer(&mut self, window: Vec<Job>) {
         let now = Instant::now();
         let graph = Arc::clone(&self.graph);
-        let view = graph.view();
+        let view = self.view(&graph);
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         for job in window {
             if job.until <= now {
@@ -207,6 +210,24 @@ impl Work {
         for (seed, jobs) in by_seed {
             self.answer_together(&view, seed, jobs);
         }
+    }
+
+    /// The graph as it is now, with its arrays open. Where they cannot be opened the answers say so.
+    fn view<'g>(&mut self, graph: &'g Graph) -> View<'g> {
+        let mut view = graph.view();
+        for _ in 0..OPENINGS {
+            match (self.requests.of(&view), graph) {
+                (Err(error), Graph::Live(live)) if error.kind() == ErrorKind::NotFound => {
+                    // They were folded into newer ones before anybody had asked for them.
+                    if let Err(error) = live.refresh() {
+                        self.failures.note(&error);
+                    }
+                    view = graph.view();
+                }
+                _ => break,
+            }
+        }
+        view
     }
 
     fn answer_together(&mut self, view: &View<'_>, seed: u64, mut jobs: Vec<Job>) {
