@@ -22,7 +22,7 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
-from outercore.train import evaluate, export_model, resume, train  # noqa: E402
+from outercore.train import evaluate, resume, train  # noqa: E402
 from outercore.train.config import (  # noqa: E402
     BudgetConfig,
     LinkConfig,
@@ -267,8 +267,6 @@ def test_an_edge_model_is_no_node_model(tmp_path: Path) -> None:
     data_set = bare(tmp_path / "bare")
     other = bare(tmp_path / "other" / "bare")
     train(data_set, settings(optimiser=OptimiserConfig(epochs=1)), out=tmp_path / "run")
-    with pytest.raises(UnsupportedError, match="cannot be exported"):
-        export_model(tmp_path / "run")
     with pytest.raises(UnsupportedError, match="no predictions of nodes"):
         evaluate(tmp_path / "run", predictions=tmp_path / "p.npy")
     with pytest.raises(InvalidError, match="leave `--data` out"):

@@ -280,7 +280,7 @@ class RunDirectory(AnyRunDirectory):
         if not (self._record.exists() and (self.model / "model.json").exists()):
             return False
         try:
-            return bool(self.record()["status"] == "finished")
+            return bool(self.record().get("status") == "finished")
         except CorruptError:
             # It is written again at the end.
             return False
