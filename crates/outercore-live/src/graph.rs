@@ -341,7 +341,8 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         let is_large = status.memory.0 > shared.config.memory.0 / 2;
         let is_due = is_large || (status.log > shared.config.log && status.lsn > status.folded);
         let is_asked = !replies.is_empty() || !asked.is_empty();
-        if !is_asked && !(is_due && Instant::now() >= not_before) {
+        let is_time = is_due && Instant::now() >= not_before;
+        if !is_asked && !is_time {
             continue;
         }
         let folded = fold_once(shared, writer, is_large || rebase);

@@ -27,7 +27,7 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let mut graph = LiveModel::random(12, 30, seed % 2 == 0, seed);
+        let mut graph = LiveModel::random(12, 30, seed.is_multiple_of(2), seed);
         let mut draws = Stream::new(seed, 9).uniform(0, 0, 0);
         let (mut records, mut graphs) = (Vec::new(), vec![graph.clone()]);
         while records.len() < RECORDS {
