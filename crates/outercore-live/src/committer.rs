@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_format::Update;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
@@ -13,6 +14,7 @@ use outercore_store::paged::PagedTopology;
 use crate::fold::{KeepGoing, enable, fold};
 use crate::log::{self, LogWriter};
 use crate::open::{base_topology, replay};
+use crate::watch::Commit;
 
 /// `NEW_NODE + k` in an update stands for the k-th node that the same record adds.
 pub const NEW_NODE: u64 = 1 << 63;
@@ -48,6 +50,8 @@ pub struct Committer<'a> {
     snapshot: Arc<Snapshot>,
     /// Why the last commit failed.
     trouble: Option<String>,
+    /// What the last commit did.
+    last: Commit,
 }
 
 impl<'a> Committer<'a> {
@@ -76,7 +80,15 @@ impl<'a> Committer<'a> {
         let (delta, recovered) = replay(&data_set, &base)?;
         let log = LogWriter::open(disk, root, id, &recovered)?;
         let snapshot = Arc::new(Snapshot { generation: 0, data_set, delta });
-        Ok(Self { disk, root: root.to_owned(), log, base, snapshot, trouble: None })
+        Ok(Self {
+            disk,
+            root: root.to_owned(),
+            log,
+            base,
+            snapshot,
+            trouble: None,
+            last: Commit::default(),
+        })
     }
 
     /// All that is acknowledged.
@@ -87,6 +99,11 @@ impl<'a> Committer<'a> {
     /// Bytes of the segment that is written to.
     pub fn log_bytes(&self) -> u64 {
         self.log.len()
+    }
+
+    /// What the last [`Committer::commit`] did.
+    pub fn last_commit(&self) -> &Commit {
+        &self.last
     }
 
     /// Why the last commit failed; `None` while all is well.
@@ -101,6 +118,7 @@ impl<'a> Committer<'a> {
     /// Of a write: as [`Delta::apply`]; or, for all of them, those of the disk: then nothing of any
     /// is in the log or in the graph.
     pub fn commit(&mut self, writes: Vec<Vec<Update>>) -> Vec<Result<Ack>> {
+        self.last = Commit::default();
         let mut state = self.snapshot.delta.clone();
         let updates = writes.iter().flatten();
         let touched: Vec<u64> = updates.flat_map(|update| state.touched(update)).collect();
@@ -114,7 +132,16 @@ impl<'a> Committer<'a> {
             writes.into_iter().map(|updates| self.take_in(&mut state, updates)).collect();
         // Refused updates must not take memory.
         state.drop_unchanged(&touched);
+        let (before, began) = (self.log.len(), Instant::now());
         let committed = self.log.commit();
+        let accepted = done.iter().filter_map(|one| one.as_ref().ok());
+        self.last = Commit {
+            records: accepted.clone().count() as u64,
+            updates: accepted.map(|ack| ack.applied.len() as u64).sum(),
+            bytes: Bytes(self.log.len() - before),
+            took: began.elapsed(),
+            failed: committed.is_err(),
+        };
         self.trouble = committed.as_ref().err().map(Error::to_string);
         match committed {
             Ok(()) => {

@@ -13,8 +13,8 @@ use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
 
 use crate::committer::{Ack, Committer, Snapshot, fold_snapshot};
-
 use crate::open::requests;
+use crate::watch::Watch;
 
 /// Most writes that one sync makes durable.
 const MOST_TOGETHER: usize = 4096;
@@ -86,6 +86,7 @@ struct Shared {
     disk: Arc<dyn Disk>,
     lock: FileLock,
     config: LiveConfig,
+    watch: Arc<dyn Watch>,
     snapshot: RwLock<Arc<Snapshot>>,
     status: Mutex<LiveStatus>,
     wanted: Mutex<Wanted>,
@@ -101,32 +102,39 @@ pub struct LiveGraph {
 }
 
 impl LiveGraph {
-    /// Opens the data set in `root` for updates; it is held until the graph is dropped.
+    /// Opens the data set in `root` for updates; it is held until the graph is dropped. `watch` is
+    /// told of commits and folds.
     ///
     /// **Cost** replays what is in the log.
     ///
     /// # Errors
     /// `Invalid`: somebody else writes to it. As [`Committer::open`].
-    pub fn open(root: &Path, config: LiveConfig) -> Result<Self> {
+    pub fn open(root: &Path, config: LiveConfig, watch: Arc<dyn Watch>) -> Result<Self> {
         let context = || format!("data set `{}`", root.display());
         let lock = FileLock::try_directory(root).with_context(context)?.ok_or_else(|| {
             Error::invalid("somebody else writes to it, or serves it with updates")
                 .context(context())
                 .hint("stop the other one first")
         })?;
-        Self::start(root, Arc::new(RealDisk), lock, config)
+        Self::start(root, Arc::new(RealDisk), lock, (config, watch))
     }
 
-    fn start(root: &Path, disk: Arc<dyn Disk>, lock: FileLock, config: LiveConfig) -> Result<Self> {
+    fn start(
+        root: &Path,
+        disk: Arc<dyn Disk>,
+        lock: FileLock,
+        (config, watch): (LiveConfig, Arc<dyn Watch>),
+    ) -> Result<Self> {
         let data_set = DataSet::open(root)?;
         let root = data_set.root().to_owned();
         // Nothing is known of it before the writer has opened it.
         let (opened, opening) = mpsc::sync_channel(1);
         let (writes, messages) = mpsc::sync_channel(config.queue);
         let (held, at) = (disk, root);
-        let writer = std::thread::Builder::new()
-            .name("outercore-write".into())
-            .spawn(move || write(&*held.clone(), held, &at, lock, config, &opened, &messages))?;
+        let writer =
+            std::thread::Builder::new().name("outercore-write".into()).spawn(move || {
+                write(&*held.clone(), held, &at, lock, (config, watch), &opened, &messages)
+            })?;
         let shared = opening
             .recv()
             .map_err(|_| Error::internal("the writing thread ended before it began"))??;
@@ -240,7 +248,7 @@ fn write(
     owned: Arc<dyn Disk>,
     root: &Path,
     lock: FileLock,
-    config: LiveConfig,
+    (config, watch): (LiveConfig, Arc<dyn Watch>),
     opened: &SyncSender<Result<Arc<Shared>>>,
     messages: &Receiver<Message>,
 ) {
@@ -255,6 +263,7 @@ fn write(
         disk: owned,
         lock,
         config,
+        watch,
         snapshot: RwLock::new(snapshot),
         status: Mutex::new(LiveStatus { folded, ..LiveStatus::default() }),
         wanted: Mutex::default(),
@@ -314,6 +323,7 @@ fn write_together(
     let done = committer.commit(writes);
     // Before anybody is told: who asks then sees it.
     shared.publish(committer);
+    shared.watch.committed(committer.last_commit());
     for (reply, done) in replies.into_iter().zip(done) {
         reply(done);
     }
@@ -341,11 +351,13 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         let is_large = status.memory.0 > shared.config.memory.0 / 2;
         let is_due = is_large || (status.log > shared.config.log && status.lsn > status.folded);
         let is_asked = !replies.is_empty() || !asked.is_empty();
-        let is_time = is_due && Instant::now() >= not_before;
-        if !is_asked && !is_time {
+        let is_wanted = is_asked || (is_due && Instant::now() >= not_before);
+        if !is_wanted {
             continue;
         }
+        let began = Instant::now();
         let folded = fold_once(shared, writer, is_large || rebase);
+        shared.watch.folded(began.elapsed(), folded.is_err());
         let mut status = shared.status();
         match &folded {
             Ok(lsn) => {

@@ -10,8 +10,10 @@ mod fold;
 mod graph;
 mod log;
 mod open;
+mod watch;
 
 pub use committer::{Ack, Committer, NEW_NODE, Snapshot};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
 pub use open::{WRITER_MEMORY, open, verify};
+pub use watch::{Commit, Unwatched, Watch};

@@ -2,12 +2,12 @@
 //! least what it asks for, and exactly what the updates up to its LSN make.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use outercore_core::{Bytes, ErrorKind, Stream};
 use outercore_format::{Rows, Update, keys};
-use outercore_live::{LiveConfig, LiveGraph, Snapshot};
+use outercore_live::{LiveConfig, LiveGraph, Snapshot, Unwatched};
 use outercore_testkit::LiveModel;
 
 const NODES: u64 = 12;
@@ -46,7 +46,7 @@ fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
     model.write(directory.path());
     // So little memory that nearly every look folds, and the arrays beneath are exchanged.
     let config = LiveConfig { memory: Bytes(1500), log: Bytes(1 << 30), queue: 64 };
-    let graph = LiveGraph::open(directory.path(), config).unwrap();
+    let graph = LiveGraph::open(directory.path(), config, Arc::new(Unwatched)).unwrap();
     let writes: Mutex<BTreeMap<u64, (u64, f32)>> = Mutex::default();
     let seen: Mutex<Vec<Seen>> = Mutex::default();
     let (last, is_over) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outercore_core::{Bytes, Stream};
 use outercore_format::{Rows, Update, keys};
-use outercore_live::{LiveConfig, LiveGraph};
+use outercore_live::{LiveConfig, LiveGraph, Unwatched};
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Applied;
@@ -34,7 +35,7 @@ fn add_edge(source: u64, target: u64) -> Update {
 fn write_for_ever(root: &Path) {
     // Little memory for changes, so that it folds again and again.
     let config = LiveConfig { memory: Bytes::kib(8), log: Bytes::kib(2), queue: 64 };
-    let graph = LiveGraph::open(root, config).unwrap();
+    let graph = LiveGraph::open(root, config, Arc::new(Unwatched)).unwrap();
     let nodes = graph.snapshot().delta.num_nodes();
     println!("ready");
     std::thread::scope(|scope| {

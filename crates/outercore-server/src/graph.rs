@@ -10,6 +10,7 @@ use outercore_store::dataset::DataSet;
 use outercore_store::delta::{Delta, REMOVED};
 
 use crate::config::ServerConfig;
+use crate::live_metrics::LiveMetrics;
 use crate::refusal::Refusal;
 
 /// Part of the budget for changes of the graph.
@@ -40,15 +41,16 @@ pub enum View<'a> {
 }
 
 impl Graph {
-    /// Opens the data set in `root` at its last acknowledged update.
+    /// Opens the data set in `root` at its last acknowledged update; where commits are watched, for
+    /// updates.
     ///
     /// # Errors
     /// As [`LiveGraph::open`] and [`outercore_live::open`].
-    pub fn open(root: &Path, config: &ServerConfig) -> Result<Self> {
-        if config.updates {
+    pub fn open(root: &Path, config: &ServerConfig, watch: Option<&LiveMetrics>) -> Result<Self> {
+        if let Some(watch) = watch {
             let memory = Bytes(config.memory.0 / CHANGES);
             let live = LiveConfig { memory, queue: WRITES, ..LiveConfig::default() };
-            return LiveGraph::open(root, live).map(Self::Live);
+            return LiveGraph::open(root, live, Arc::new(watch.clone())).map(Self::Live);
         }
         let data_set = outercore_live::open(root, &|| Ok(()))?;
         let removed = match data_set.has_array(REMOVED) {

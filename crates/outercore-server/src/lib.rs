@@ -1,5 +1,6 @@
-//! Predictions next to the data: requests come in over HTTP, neighbourhoods are sampled, features
-//! gathered and models computed in the process that has the data set open; results alone leave it.
+//! Predictions next to the data: requests come in over HTTP, neighbourhoods are sampled,
+//! features gathered and models computed in the process that has the data set open; results alone
+//! leave it.
 //!
 //! Layer 6. The protocol is the Open Inference Protocol, version 2 (`node_ids` in, `prediction` and
 //! `probability` out). Requests that wait are answered together: what one of them gets depends on
@@ -10,11 +11,16 @@
 
 mod config;
 mod graph;
+mod graph_http;
 mod http;
+mod limits;
+mod live_metrics;
+mod metrics;
 mod predictor;
 mod protocol;
 mod refusal;
 mod server;
+mod shared;
 mod updates;
 
 pub use config::ServerConfig;

@@ -11,6 +11,7 @@ use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::graph::{Graph, View};
+use crate::metrics::{Metrics, Stage};
 use crate::protocol::{Asked, Output, Question};
 use crate::refusal::Refusal;
 
@@ -39,6 +40,7 @@ pub struct Prediction {
 /// A question on its way through the queue.
 struct Job {
     question: Question,
+    asked: Instant,
     until: Instant,
     reply: oneshot::Sender<Result<Prediction, Refusal>>,
 }
@@ -56,7 +58,8 @@ impl Queue {
     /// At once where as many questions wait as may; after `until`; those of the answer.
     pub async fn ask(&self, question: Question, until: Instant) -> Result<Prediction, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.try_send(Job { question, until, reply }).map_err(|error| match error {
+        let asked = Instant::now();
+        self.jobs.try_send(Job { question, asked, until, reply }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Refusal::overloaded(),
             mpsc::error::TrySendError::Closed(_) => Refusal::stopping(),
         })?;
@@ -66,6 +69,11 @@ impl Queue {
             Ok(Err(_)) => Err(Refusal::failed()),
             Err(_) => Err(Refusal::late()),
         }
+    }
+
+    /// Questions that wait.
+    pub fn waiting(&self) -> usize {
+        self.jobs.max_capacity() - self.jobs.capacity()
     }
 
     /// Whether nobody takes questions any more.
@@ -108,12 +116,13 @@ impl Predictor {
         graph: Arc<Graph>,
         (requests, wanted): (Requests, RequestConfig),
         model: Arc<Model>,
-        queue: usize,
+        (queue, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
         let requests = Reader { requests: Some(requests), generation: 0, wanted };
-        let work = Work { graph, requests, model, failures: failures.clone() };
+        let metrics = Arc::clone(metrics);
+        let work = Work { graph, requests, model, failures: failures.clone(), metrics };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
             .spawn(move || work.run(waiting))?;
@@ -171,6 +180,7 @@ struct Work {
     requests: Reader,
     model: Arc<Model>,
     failures: Failures,
+    metrics: Arc<Metrics>,
 }
 
 impl Work {
@@ -193,10 +203,12 @@ impl Work {
     /// Answers a window; questions with one seed share their reads.
     fn answer(&mut self, window: Vec<Job>) {
         let now = Instant::now();
+        self.metrics.window(window.len());
         let graph = Arc::clone(&self.graph);
         let view = self.view(&graph);
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         for job in window {
+            self.metrics.stage(Stage::Wait, now - job.asked);
             if job.until <= now {
                 drop(job.reply.send(Err(Refusal::late())));
             } else if let Err(refusal) = view.require(&job.question.nodes) {
@@ -240,13 +252,19 @@ impl Work {
         let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
-        let model = &self.model;
+        let (model, metrics) = (&self.model, &self.metrics);
         let together = self.requests.of(view).and_then(|requests| {
-            requests.answer(view.delta(), seed, nodes, &|place, found| {
+            let (before, began) = (requests.counters(), Instant::now());
+            let answered = requests.answer(view.delta(), seed, nodes, &|place, found| {
+                let read = Instant::now();
                 let answer = predict(model, found, asked[place], view.lsn());
+                metrics.stage(Stage::Read, read - began);
+                metrics.stage(Stage::Compute, read.elapsed());
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
                 Ok(())
-            })
+            });
+            metrics.reads(&before, &requests.counters());
+            answered
         });
         let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::new();

@@ -32,6 +32,12 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, text)
     }
 
+    /// The path takes other methods; the answer's header names them.
+    pub fn no_method() -> Self {
+        let text = "this path does not take this method; see `/v2`";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, text)
+    }
+
     /// The queue is full.
     pub fn overloaded() -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting; ask again later")

@@ -1,9 +1,8 @@
 //! A server from the opened data set to the last answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,19 +13,20 @@ use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::ServerConfig;
 use crate::graph::Graph;
-use crate::http::{Shared, router};
+use crate::http;
+use crate::limits::{Connections, Limits, Protocol};
+use crate::live_metrics::LiveMetrics;
+use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
+use crate::shared::Shared;
 
 /// Threads that read and write connections; the others compute.
 const CONNECTION_THREADS: usize = 1;
-
-/// How long connections have to end after the last deadline.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// Name that stands for the array with the role of features.
 const FEATURES: &str = "x";
@@ -40,23 +40,19 @@ const WEIGHTS: &str = "model.safetensors";
 /// Digits of a version.
 const VERSION_DIGITS: usize = 12;
 
-/// Ends a server from any thread.
-#[derive(Clone, Default)]
-struct Stop(Arc<Notify>);
+/// Ends a server, from any thread, or when it is dropped.
+struct Stop(watch::Sender<bool>);
 
 impl Stop {
     /// No new requests are taken; those that wait are answered.
     fn stop(&self) {
-        self.0.notify_one();
+        self.0.send_replace(true);
     }
 }
 
-/// Stops the server when it is dropped.
-struct StopOnDrop(Stop);
-
-impl Drop for StopOnDrop {
+impl Drop for Stop {
     fn drop(&mut self) {
-        self.0.stop();
+        self.stop();
     }
 }
 
@@ -64,8 +60,8 @@ impl Drop for StopOnDrop {
 pub struct Server {
     address: SocketAddr,
     plan: MemoryPlan,
-    stop: StopOnDrop,
-    connections: JoinHandle<Result<()>>,
+    stop: Stop,
+    connections: JoinHandle<()>,
     predictor: Predictor,
 }
 
@@ -83,7 +79,8 @@ impl Server {
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let model = Arc::new(Model::open(model)?);
         let manifest = model.manifest();
-        let graph = Arc::new(Graph::open(data_set, config)?);
+        let live = config.updates.then(LiveMetrics::default);
+        let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
         let view = graph.view();
         let dataset = view.data_set();
         let subject = match manifest.head {
@@ -117,11 +114,14 @@ impl Server {
         let plan = requests.plan().clone();
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(model.version());
+        let metrics = Arc::new(Metrics::new(name, &version, live));
         let requests = (requests, wanted);
         let (predictor, queue) =
-            Predictor::start(Arc::clone(&graph), requests, model, config.queue)?;
+            Predictor::start(Arc::clone(&graph), requests, model, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
-        let shared = |queue: Queue| Shared {
+        let deadline = Duration::from_millis(config.deadline_ms);
+        let limits = Limits::default();
+        let shared = |queue: Queue, stopping| Shared {
             name: name.to_owned(),
             version,
             outputs,
@@ -130,30 +130,30 @@ impl Server {
             graphs,
             graph,
             most_nodes,
-            deadline: Duration::from_millis(config.deadline_ms),
+            deadline,
             queue,
             failures,
             bodies: Semaphore::new(BODIES),
-            stopping: AtomicBool::new(false),
+            stopping,
+            metrics,
+            limits: Limits { drain: deadline + limits.drain, ..limits },
         };
         let runtime = Builder::new_multi_thread()
             .worker_threads(CONNECTION_THREADS)
             .thread_name("outercore-http")
             .enable_all()
             .build()?;
-        let wanted = SocketAddr::new(config.host, config.port);
-        let listener = runtime
-            .block_on(TcpListener::bind(wanted))
-            .map_err(Error::from)
-            .with_context(|| format!("cannot listen on {wanted}"))
-            .map_err(|error| error.hint("choose another port by --port, or 0 for any"))?;
-        let address = listener.local_addr()?;
-        let stop = Stop::default();
-        let (shared, stopped) = (Arc::new(shared(queue)), stop.clone());
+        let http = bind(&runtime, config.host, (config.port, "--port"))?;
+        let address = http.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let stop = Stop(stop);
+        let shared = Arc::new(shared(queue, stopped.clone()));
+        let open = shared.metrics.connections().clone();
+        let accepting = Connections::new(shared.limits, open, stopped);
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
-            .spawn(move || listen(&runtime, listener, shared, &stopped))?;
-        Ok(Self { address, plan, stop: StopOnDrop(stop), connections, predictor })
+            .spawn(move || listen(&runtime, &http, &shared, &accepting))?;
+        Ok(Self { address, plan, stop, connections, predictor })
     }
 
     /// Where it listens.
@@ -181,13 +181,9 @@ impl Server {
     /// # Errors
     /// The error by which it ended before.
     pub fn close(self) -> Result<()> {
-        self.stop.0.stop();
-        let ended = self
-            .connections
-            .join()
-            .map_err(|_| Error::internal("the listening thread panicked"))?;
-        self.predictor.join()?;
-        ended
+        self.stop.stop();
+        self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
+        self.predictor.join()
     }
 }
 
@@ -243,32 +239,26 @@ fn version_of(digest: &str) -> String {
     digits.chars().take(VERSION_DIGITS).collect()
 }
 
+/// Listens on a port, which `option` has chosen.
+///
+/// # Errors
+/// `Io`: it is taken.
+fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<TcpListener> {
+    let wanted = SocketAddr::new(host, port);
+    runtime
+        .block_on(TcpListener::bind(wanted))
+        .map_err(Error::from)
+        .with_context(|| format!("cannot listen on {wanted}"))
+        .map_err(|error| error.hint(format!("choose another port by {option}, or 0 for any")))
+}
+
+/// Answers until the server stops.
 fn listen(
     runtime: &Runtime,
-    listener: TcpListener,
-    shared: Arc<Shared>,
-    stop: &Stop,
-) -> Result<()> {
-    let drain = shared.deadline + DRAIN;
-    let stopping = Arc::clone(&shared);
-    let notified = Arc::clone(&stop.0);
-    let (drained, mut draining) = tokio::sync::oneshot::channel::<()>();
-    runtime.block_on(async {
-        let served = axum::serve(listener, router(shared)).with_graceful_shutdown(async move {
-            notified.notified().await;
-            stopping.stopping.store(true, Ordering::Relaxed);
-            drop(drained);
-        });
-        let mut served = std::pin::pin!(served.into_future());
-        tokio::select! {
-            ended = &mut served => ended.map_err(Error::from),
-            _ = &mut draining => {
-                // An idle connection must not keep the server alive.
-                match tokio::time::timeout(drain, served).await {
-                    Ok(ended) => ended.map_err(Error::from),
-                    Err(_) => Ok(()),
-                }
-            }
-        }
-    })
+    listener: &TcpListener,
+    shared: &Arc<Shared>,
+    accepting: &Connections,
+) {
+    let routes = http::router(Arc::clone(shared));
+    runtime.block_on(accepting.serve(listener, &routes, Protocol::Http1));
 }

@@ -1,0 +1,132 @@
+//! Routes that say how the graph is, and change it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use outercore_core::ErrorKind;
+use serde::Serialize;
+
+use crate::graph::Graph;
+use crate::http::read_body;
+use crate::refusal::Refusal;
+use crate::shared::Shared;
+use crate::updates::{UpdateAnswer, UpdateRequest};
+
+/// Longest body of updates.
+const MOST_UPDATE_BODY: usize = 16 << 20;
+
+/// Size and state of the graph.
+#[derive(Serialize)]
+pub struct GraphAnswer {
+    /// Nodes, removed ones included.
+    nodes: u64,
+    removed_nodes: u64,
+    arcs: u64,
+    /// Number of the last durable update.
+    lsn: u64,
+    /// Whether the graph takes updates.
+    updates: bool,
+    #[serde(flatten)]
+    live: Option<LiveAnswer>,
+}
+
+/// State of a graph that takes updates.
+#[derive(Serialize)]
+pub struct LiveAnswer {
+    /// Number of the last update in the arrays.
+    compacted_lsn: u64,
+    /// Compactions since the start.
+    compactions: u64,
+    /// Memory for changes that is taken.
+    memory_bytes: u64,
+    /// Bytes of the last segment of the log.
+    log_bytes: u64,
+    /// Whether the last write failed.
+    writes_fail: bool,
+    /// Whether the last compaction failed.
+    compaction_fails: bool,
+}
+
+/// What a compaction has done.
+#[derive(Serialize)]
+pub struct CompactAnswer {
+    /// Number of the last update in the arrays.
+    lsn: u64,
+}
+
+/// The graph as it is now.
+pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
+    let view = shared.graph.view();
+    let status = shared.graph.status();
+    Json(GraphAnswer {
+        nodes: view.num_nodes(),
+        removed_nodes: view.num_removed(),
+        arcs: view.num_edges(),
+        lsn: view.lsn(),
+        updates: status.is_some(),
+        live: status.map(|status| LiveAnswer {
+            compacted_lsn: status.folded,
+            compactions: status.folds,
+            memory_bytes: status.memory.0,
+            log_bytes: status.log.0,
+            writes_fail: status.failure.is_some(),
+            compaction_fails: status.fold_failure.is_some(),
+        }),
+    })
+}
+
+/// Changes the graph: all updates of a request take effect together, and are durable when it is
+/// answered.
+pub async fn update(
+    State(shared): State<Arc<Shared>>,
+    body: Body,
+) -> Result<Json<UpdateAnswer>, Refusal> {
+    let began = Instant::now();
+    let live = shared.graph.live()?;
+    if *shared.stopping.borrow() {
+        return Err(Refusal::stopping());
+    }
+    let updates = {
+        let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
+        let body = read_body(shared.limits.body, body, MOST_UPDATE_BODY).await?;
+        let request: UpdateRequest = serde_json::from_slice(&body)
+            .map_err(|error| Refusal::wrong(format!("the body is no list of updates: {error}")))?;
+        let snapshot = live.snapshot();
+        request.updates(snapshot.data_set.manifest(), snapshot.delta.schema())?
+    };
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    live.submit(updates, Box::new(move |done| drop(reply.send(done))))
+        .map_err(|error| Refusal::of_update(&error))?;
+    // The thread that writes ended without an answer: it panicked.
+    let done = answer.await.map_err(|_| Refusal::failed())?;
+    if let (Some(metrics), Ok(_)) = (shared.metrics.live(), &done) {
+        metrics.acknowledged(began.elapsed());
+    }
+    done.map(|ack| Json(ack.into())).map_err(|error| {
+        if !matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound) {
+            shared.failures.note(&error);
+        }
+        Refusal::of_update(&error)
+    })
+}
+
+/// Writes all acknowledged updates into the arrays.
+pub async fn compact(State(shared): State<Arc<Shared>>) -> Result<Json<CompactAnswer>, Refusal> {
+    shared.graph.live()?;
+    let graph = Arc::clone(&shared);
+    let folded = tokio::task::spawn_blocking(move || match &*graph.graph {
+        Graph::Live(live) => live.fold(),
+        Graph::Fixed { .. } => Ok(0),
+    });
+    match folded.await {
+        Ok(Ok(lsn)) => Ok(Json(CompactAnswer { lsn })),
+        Ok(Err(error)) => {
+            shared.failures.note(&error);
+            Err(Refusal::of_update(&error))
+        }
+        Err(_) => Err(Refusal::failed()),
+    }
+}

@@ -1,0 +1,394 @@
+//! Connections: how many there may be, and how long one may keep the server waiting.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Sleep;
+
+use crate::metrics::Level;
+
+/// Most connections, where the process may open that many files twice.
+const MOST_CONNECTIONS: usize = 4096;
+
+/// After an error of `accept`, such as too many open files.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Calls of a gRPC connection at once.
+const MOST_STREAMS: u32 = 256;
+
+/// Bytes of a gRPC request's headers.
+const MOST_HEADERS: u32 = 16 << 10;
+
+/// How patient a server is.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Open connections; more wait until one ends.
+    pub connections: usize,
+    /// How long the headers of a request may take, and how long a connection may be idle.
+    pub headers: Duration,
+    /// How long a body may take to come in.
+    pub body: Duration,
+    /// How long a client may read nothing of an answer.
+    pub stalled: Duration,
+    /// How long requests have to end once the server stops.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // Data set and log need some of the files, too.
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
+        Self {
+            connections: MOST_CONNECTIONS.min(files.max(1) as usize),
+            headers: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            stalled: Duration::from_secs(10),
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 without TLS, as gRPC uses it.
+    #[cfg_attr(not(test), allow(dead_code))]
+    Http2,
+}
+
+/// The connections of a server, on all its ports.
+pub struct Connections {
+    limits: Limits,
+    free: Arc<Semaphore>,
+    open: Level,
+    stop: watch::Receiver<bool>,
+}
+
+impl Connections {
+    /// With all places free; `open` counts connections, and all ends once `stop` is true.
+    pub fn new(limits: Limits, open: Level, stop: watch::Receiver<bool>) -> Self {
+        Self { limits, free: Arc::new(Semaphore::new(limits.connections)), open, stop }
+    }
+
+    /// Answers by `routes` until the server stops; then what has begun, for `drain` at most.
+    pub async fn serve(&self, listener: &TcpListener, routes: &Router, protocol: Protocol) {
+        let graceful = GracefulShutdown::new();
+        let mut stop = self.stop.clone();
+        loop {
+            let (stream, place) = tokio::select! {
+                _ = stop.wait_for(|stopped| *stopped) => break,
+                accepted = self.accept(listener) => accepted,
+            };
+            self.start(stream, place, routes, protocol, &graceful);
+        }
+        // A connection that does nothing must not keep the server alive.
+        let _ = tokio::time::timeout(self.limits.drain, graceful.shutdown()).await;
+    }
+
+    /// The next connection, once there is a place for it.
+    async fn accept(&self, listener: &TcpListener) -> (TcpStream, Place) {
+        let permit = Arc::clone(&self.free).acquire_owned().await;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return (stream, Place::new(permit.ok(), &self.open)),
+                // The client went before, or the system is short of something.
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        stream: TcpStream,
+        place: Place,
+        routes: &Router,
+        protocol: Protocol,
+        graceful: &GracefulShutdown,
+    ) {
+        // An answer is written at once; without it a client of many small ones waits.
+        let _ = stream.set_nodelay(true);
+        let limits = self.limits;
+        let service = TowerToHyperService::new(routes.clone());
+        let ended = graceful.watcher();
+        tokio::spawn(async move {
+            let _place = place;
+            // A connection that ends by an error ends; its requests are counted as gone.
+            match protocol {
+                Protocol::Http1 => {
+                    let io = TokioIo::new(Patient::new(stream, limits.stalled, None));
+                    let mut http = http1::Builder::new();
+                    http.timer(TokioTimer::new()).header_read_timeout(limits.headers);
+                    drop(ended.watch(http.serve_connection(io, service)).await);
+                }
+                Protocol::Http2 => {
+                    // A client that lives answers a ping within this time.
+                    let silent = Some(3 * limits.headers);
+                    let io = TokioIo::new(Patient::new(stream, limits.stalled, silent));
+                    let mut http = http2::Builder::new(TokioExecutor::new());
+                    http.timer(TokioTimer::new())
+                        .keep_alive_interval(limits.headers)
+                        .keep_alive_timeout(limits.headers)
+                        .max_concurrent_streams(MOST_STREAMS)
+                        .max_header_list_size(MOST_HEADERS);
+                    drop(ended.watch(http.serve_connection(io, service)).await);
+                }
+            }
+        });
+    }
+}
+
+/// The place of an open connection.
+struct Place {
+    _permit: Option<OwnedSemaphorePermit>,
+    open: Level,
+}
+
+impl Place {
+    fn new(permit: Option<OwnedSemaphorePermit>, open: &Level) -> Self {
+        open.inc();
+        Self { _permit: permit, open: open.clone() }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.dec();
+    }
+}
+
+/// A connection whose client has to read and, where `silent` says so, to write.
+struct Patient {
+    stream: TcpStream,
+    stalled: Wait,
+    silent: Option<Wait>,
+}
+
+impl Patient {
+    fn new(stream: TcpStream, stalled: Duration, silent: Option<Duration>) -> Self {
+        Self { stream, stalled: Wait::new(stalled), silent: silent.map(Wait::new) }
+    }
+}
+
+/// A time limit that begins when something has to wait, and ends when it went on.
+struct Wait {
+    limit: Duration,
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl Wait {
+    fn new(limit: Duration) -> Self {
+        Self { limit, end: None }
+    }
+
+    /// Passes on what `tried` says; an error where it has been pending for too long.
+    fn check<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        tried: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if tried.is_ready() {
+            self.end = None;
+            return tried;
+        }
+        let limit = self.limit;
+        let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(end.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let tried = Pin::new(&mut this.stream).poll_read(context, buffer);
+        match &mut this.silent {
+            Some(silent) => silent.check(context, tried),
+            None => tried,
+        }
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let tried = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.stalled.check(context, tried)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let tried = Pin::new(&mut this.stream).poll_write_vectored(context, parts);
+        this.stalled.check(context, tried)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream as Client};
+
+    use axum::body::Body;
+    use axum::routing::{get, post};
+
+    use super::*;
+    use crate::http::read_body;
+
+    const SHORT: Duration = Duration::from_millis(200);
+    const LIMITS: Limits =
+        Limits { connections: 4, headers: SHORT, body: SHORT, stalled: SHORT, drain: SHORT };
+
+    /// Calls `work` with the address of a server that has a short and a long answer.
+    fn served(protocol: Protocol, work: impl FnOnce(SocketAddr, &Level)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let open = Level::default();
+        let connections = Connections::new(LIMITS, open.clone(), stopped);
+        let serving = runtime.spawn(async move {
+            let routes = Router::new()
+                .route("/", get(async || "here"))
+                .route("/body", post(async |body: Body| read_body(SHORT, body, 8).await))
+                .route("/long", get(async || vec![b'x'; 64 << 20]));
+            connections.serve(&listener, &routes, protocol).await;
+        });
+        work(address, &open);
+        stop.send_replace(true);
+        let ended = async { tokio::time::timeout(Duration::from_secs(10), serving).await };
+        runtime.block_on(ended).expect("it stops by itself").unwrap();
+    }
+
+    fn connect(address: SocketAddr) -> Client {
+        let client = Client::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client
+    }
+
+    fn ask(address: SocketAddr) -> String {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Reads until the server closes the connection; the bytes that came.
+    fn until_closed(client: &mut Client) -> usize {
+        let mut bytes = Vec::new();
+        match client.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        }
+        bytes.len()
+    }
+
+    #[test]
+    fn slow_headers_and_idle_connections_are_closed() {
+        served(Protocol::Http1, |address, _| {
+            for begun in [&b""[..], b"GET / HTTP/1.1\r\nhost:"] {
+                let mut client = connect(address);
+                client.write_all(begun).unwrap();
+                until_closed(&mut client);
+            }
+            let mut client = connect(address);
+            client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            // Once it is answered, it is idle.
+            assert!(until_closed(&mut client) > 0);
+        });
+    }
+
+    #[test]
+    fn a_body_that_comes_slowly_or_is_too_long_is_refused() {
+        served(Protocol::Http1, |address, _| {
+            let bodies = [("4", "abc", "HTTP/1.1 408"), ("9", "123456789", "HTTP/1.1 413")];
+            for (length, sent, status) in bodies {
+                let mut client = connect(address);
+                let head = "POST /body HTTP/1.1\r\nhost: x\r\ncontent-length:";
+                write!(client, "{head} {length}\r\n\r\n{sent}").unwrap();
+                let mut answer = [0; 12];
+                client.read_exact(&mut answer).unwrap();
+                assert_eq!(std::str::from_utf8(&answer).unwrap(), status);
+            }
+        });
+    }
+
+    #[test]
+    fn a_client_that_never_speaks_http_2_is_closed() {
+        served(Protocol::Http2, |address, _| {
+            let mut client = connect(address);
+            client.write_all(b"PRI * HTTP/2.0").unwrap();
+            until_closed(&mut client);
+        });
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_closed() {
+        served(Protocol::Http1, |address, open| {
+            let mut client = connect(address);
+            client.write_all(b"GET /long HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            let began = std::time::Instant::now();
+            while open.get() == 0 {
+                assert!(began.elapsed() < Duration::from_secs(10), "it never came");
+                std::thread::yield_now();
+            }
+            while open.get() > 0 {
+                assert!(began.elapsed() < Duration::from_secs(10), "it is still open");
+                std::thread::yield_now();
+            }
+            assert!(until_closed(&mut client) < 64 << 20);
+        });
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_wait_for_idle_ones_to_end() {
+        served(Protocol::Http1, |address, open| {
+            let idle: Vec<Client> = (0..40).map(|_| connect(address)).collect();
+            assert!(ask(address).ends_with("here"));
+            assert!(open.get() <= LIMITS.connections as u64);
+            drop(idle);
+            assert!(ask(address).ends_with("here"));
+        });
+    }
+}

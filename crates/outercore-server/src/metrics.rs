@@ -1,0 +1,236 @@
+//! Counts and times of serving, as Prometheus reads them.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use outercore_core::ReadCounters;
+use outercore_live::LiveStatus;
+use outercore_pipeline::RequestCounters;
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::graph::View;
+use crate::live_metrics::LiveMetrics;
+
+/// How the text is to be announced.
+pub use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
+
+/// A number that goes up and down.
+pub type Level = Gauge<u64, AtomicU64>;
+
+/// By which protocol a request came, which one it was, and how it ended.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Outcome {
+    /// [`HTTP`].
+    protocol: &'static str,
+    /// Route or method.
+    path: String,
+    /// HTTP status or gRPC code; [`GONE`] where the client went before.
+    status: String,
+}
+
+/// Requests over HTTP.
+pub const HTTP: &str = "http";
+/// Instead of a status: the client went before it was answered.
+const GONE: &str = "gone";
+
+/// A part of the way of an inference request.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage {
+    /// In the queue.
+    Wait,
+    /// Sampling, and gathering of features.
+    Read,
+    /// The network.
+    Compute,
+    /// From the first byte of the request to the answer.
+    Total,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Of {
+    stage: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Array {
+    array: &'static str,
+}
+
+/// All metrics of a server.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Outcome, Counter>,
+    stages: Family<Of, Histogram, fn() -> Histogram>,
+    windows: Histogram,
+    reads: Family<Array, Counter>,
+    read_bytes: Family<Array, Counter>,
+    useful_bytes: Family<Array, Counter>,
+    rows: Counter,
+    rows_in_memory: Counter,
+    queue: Level,
+    connections: Level,
+    nodes: Level,
+    removed: Level,
+    arcs: Level,
+    lsn: Level,
+    live: Option<LiveMetrics>,
+}
+
+impl Metrics {
+    /// All zero; `live` where the graph takes updates.
+    pub fn new(model: &str, version: &str, live: Option<LiveMetrics>) -> Self {
+        let mut new = Self {
+            registry: Registry::with_prefix("outercore"),
+            requests: Family::default(),
+            stages: Family::new_with_constructor(seconds),
+            windows: counts(),
+            reads: Family::default(),
+            read_bytes: Family::default(),
+            useful_bytes: Family::default(),
+            rows: Counter::default(),
+            rows_in_memory: Counter::default(),
+            queue: Level::default(),
+            connections: Level::default(),
+            nodes: Level::default(),
+            removed: Level::default(),
+            arcs: Level::default(),
+            lsn: Level::default(),
+            live,
+        };
+        new.register(model, version);
+        new
+    }
+
+    fn register(&mut self, model: &str, version: &str) {
+        let all = &mut self.registry;
+        let labels = [("model", model), ("version", version)];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        all.register("model", "The model that is served", Info::new(labels));
+        all.register("requests", "Requests by outcome", self.requests.clone());
+        let text = "Stages of inference requests";
+        all.register_with_unit("infer_stage", text, Unit::Seconds, self.stages.clone());
+        all.register("window_requests", "Requests answered together", self.windows.clone());
+        all.register("queue_requests", "Requests that wait", self.queue.clone());
+        all.register("connections", "Open connections", self.connections.clone());
+        all.register("reads", "Reads from the disk", self.reads.clone());
+        all.register_with_unit("read", "Bytes read", Unit::Bytes, self.read_bytes.clone());
+        let text = "Bytes read that were needed";
+        all.register_with_unit("read_useful", text, Unit::Bytes, self.useful_bytes.clone());
+        all.register("rows", "Feature rows needed", self.rows.clone());
+        let text = "Feature rows found in memory";
+        all.register("rows_in_memory", text, self.rows_in_memory.clone());
+        all.register("graph_nodes", "Nodes, removed ones included", self.nodes.clone());
+        all.register("graph_removed_nodes", "Removed nodes", self.removed.clone());
+        all.register("graph_arcs", "Arcs", self.arcs.clone());
+        all.register("graph_lsn", "Number of the last durable update", self.lsn.clone());
+        if let Some(live) = &self.live {
+            live.register(all);
+        }
+    }
+
+    /// A stage of an inference request has ended.
+    pub fn stage(&self, stage: Stage, took: Duration) {
+        let stage = match stage {
+            Stage::Wait => "wait",
+            Stage::Read => "read",
+            Stage::Compute => "compute",
+            Stage::Total => "total",
+        };
+        self.stages.get_or_create(&Of { stage }).observe(took.as_secs_f64());
+    }
+
+    /// So many requests are answered together.
+    pub fn window(&self, requests: usize) {
+        self.windows.observe(requests as f64);
+    }
+
+    /// What was read between two looks at the counters.
+    pub fn reads(&self, before: &RequestCounters, after: &RequestCounters) {
+        self.read("features", &before.feature_reads, &after.feature_reads);
+        self.read("topology", &before.topology_reads, &after.topology_reads);
+        self.rows.inc_by(after.rows - before.rows);
+        self.rows_in_memory.inc_by(after.rows_in_memory - before.rows_in_memory);
+    }
+
+    fn read(&self, array: &'static str, before: &ReadCounters, after: &ReadCounters) {
+        let array = Array { array };
+        self.reads.get_or_create(&array).inc_by(after.requests - before.requests);
+        self.read_bytes.get_or_create(&array).inc_by(after.bytes - before.bytes);
+        let useful = after.useful_bytes - before.useful_bytes;
+        self.useful_bytes.get_or_create(&array).inc_by(useful);
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> &Level {
+        &self.connections
+    }
+
+    /// Those of updates, where the graph takes any.
+    pub fn live(&self) -> Option<&LiveMetrics> {
+        self.live.as_ref()
+    }
+
+    /// All of it as text, with the queue and the graph as they are now.
+    ///
+    /// # Errors
+    /// None that a string can have.
+    pub fn text(
+        &self,
+        waiting: usize,
+        view: &View<'_>,
+        status: Option<&LiveStatus>,
+    ) -> Result<String, std::fmt::Error> {
+        self.queue.set(waiting as u64);
+        self.nodes.set(view.num_nodes());
+        self.removed.set(view.num_removed());
+        self.arcs.set(view.num_edges());
+        self.lsn.set(view.lsn());
+        if let (Some(live), Some(status)) = (&self.live, status) {
+            live.note(status);
+        }
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+/// Counts a request once: as it ended, or as one whose client went.
+pub struct Counted<'a> {
+    metrics: &'a Metrics,
+    outcome: Outcome,
+}
+
+impl<'a> Counted<'a> {
+    /// Its client counts as gone until it has ended.
+    pub fn new(metrics: &'a Metrics, protocol: &'static str, path: &str) -> Self {
+        let outcome = Outcome { protocol, path: path.to_owned(), status: GONE.to_owned() };
+        Self { metrics, outcome }
+    }
+
+    /// It is answered with this status.
+    pub fn ended(&mut self, status: &str) {
+        status.clone_into(&mut self.outcome.status);
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.metrics.requests.get_or_create(&self.outcome).inc();
+    }
+}
+
+/// Times from a tenth of a millisecond to a minute.
+pub fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(1e-4, 2.0, 20))
+}
+
+/// Counts to 4096.
+pub fn counts() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 13))
+}

@@ -1,0 +1,152 @@
+//! What the server is, for the handlers of every protocol.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outercore_infer::TaskKind;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+use crate::graph::Graph;
+use crate::limits::Limits;
+use crate::metrics::{Metrics, Stage};
+use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue, SCORE};
+use crate::protocol::{self, InferRequest, Scope, Subject};
+use crate::refusal::Refusal;
+
+/// Longest body without its ids.
+const MOST_BODY: usize = 64 << 10;
+
+/// Bytes of an id in a body, with room for lists and blanks.
+const ID_BYTES: u64 = 32;
+
+/// What all handlers share.
+pub struct Shared {
+    /// Name of the model, as paths have it.
+    pub name: String,
+    /// Its version: a digest of what it is made of.
+    pub version: String,
+    /// Columns of the outputs.
+    pub outputs: usize,
+    /// What the model predicts; for classes the prediction has one column.
+    pub task: TaskKind,
+    /// What it predicts that of.
+    pub subject: Subject,
+    /// Where each graph's nodes begin, and where the last one's end; for models of graphs.
+    pub graphs: Vec<u64>,
+    /// The graph.
+    pub graph: Arc<Graph>,
+    /// Most nodes of a request.
+    pub most_nodes: u64,
+    /// Longest time for a request.
+    pub deadline: Duration,
+    /// Where questions go.
+    pub queue: Queue,
+    /// What the operator is told.
+    pub failures: Failures,
+    /// Bodies that are read at once.
+    pub bodies: Semaphore,
+    /// Whether the server is going away.
+    pub stopping: watch::Receiver<bool>,
+    /// Counts and times.
+    pub metrics: Arc<Metrics>,
+    /// How patient it is.
+    pub limits: Limits,
+}
+
+impl Shared {
+    fn outputs(&self) -> &'static [&'static str] {
+        match self.task {
+            TaskKind::Classes | TaskKind::Labels => &[PREDICTION, PROBABILITY],
+            TaskKind::Links => &[SCORE, PROBABILITY],
+            _ => &[PREDICTION],
+        }
+    }
+
+    /// Longest body of an inference request.
+    pub fn most_body(&self) -> usize {
+        MOST_BODY + (ID_BYTES * self.most_nodes) as usize
+    }
+
+    /// Checks what a request calls the model.
+    ///
+    /// # Errors
+    /// There is no such model, or version of it.
+    pub fn require(&self, name: &str, version: Option<&str>) -> Result<(), Refusal> {
+        if name != self.name {
+            return Err(Refusal::unknown(format!("no model `{name}`; there is `{}`", self.name)));
+        }
+        match version {
+            Some(version) if version != self.version => Err(Refusal::unknown(format!(
+                "model `{name}` has no version `{version}`; there is `{}`",
+                self.version
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the model is called, takes and gives.
+    pub fn described(&self) -> Value {
+        let columns = self.outputs;
+        let prediction = match self.task {
+            TaskKind::Classes => json!({"name": PREDICTION, "datatype": "INT64", "shape": [-1]}),
+            TaskKind::Labels => {
+                json!({"name": PREDICTION, "datatype": "INT64", "shape": [-1, columns]})
+            }
+            _ => json!({"name": PREDICTION, "datatype": "FP32", "shape": [-1, columns]}),
+        };
+        let probability = json!({"name": PROBABILITY, "datatype": "FP32", "shape": [-1, columns]});
+        let of_edges = |name: &str| json!({"name": name, "datatype": "FP32", "shape": [-1]});
+        let outputs = match self.task {
+            TaskKind::Classes | TaskKind::Labels => vec![prediction, probability],
+            TaskKind::Links => vec![of_edges(SCORE), of_edges(PROBABILITY)],
+            _ => vec![prediction],
+        };
+        json!({
+            "name": self.name,
+            "versions": [self.version],
+            "platform": "outercore",
+            "inputs": [{
+                "name": self.subject.input(),
+                "datatype": "INT64",
+                "shape": self.subject.shape(),
+            }],
+            "outputs": outputs,
+        })
+    }
+
+    /// Whether requests are taken, and updates where the graph takes any.
+    pub fn is_ready(&self) -> bool {
+        let writes_fail = self.graph.status().is_some_and(|status| status.failure.is_some());
+        !*self.stopping.borrow() && !self.queue.is_closed() && !writes_fail
+    }
+
+    /// Answers an inference request that `began` then, whatever protocol it came by.
+    ///
+    /// # Errors
+    /// The request is wrong, too early or too late; the server is busy, stopping or failed.
+    pub async fn infer(&self, request: InferRequest, began: Instant) -> Result<Value, Refusal> {
+        let question = {
+            let view = self.graph.view();
+            let question = request.question(&Scope {
+                subject: self.subject,
+                num_nodes: view.num_nodes(),
+                graphs: &self.graphs,
+                most_nodes: self.most_nodes,
+                outputs: self.outputs(),
+            })?;
+            view.require(&question.nodes)?;
+            if question.min_lsn > view.lsn() {
+                return Err(Refusal::too_early(question.min_lsn, view.lsn()));
+            }
+            question
+        };
+        let limit = question.deadline_ms.map_or(self.deadline, Duration::from_millis);
+        let until = began + limit.min(self.deadline);
+        let (seed, wanted) = (question.seed, question.outputs.clone());
+        let prediction = self.queue.ask(question, until).await?;
+        self.metrics.stage(Stage::Total, began.elapsed());
+        let model = (self.name.as_str(), self.version.as_str());
+        Ok(protocol::answer(model, request.id.as_deref(), (seed, &wanted), prediction))
+    }
+}
