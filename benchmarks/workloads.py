@@ -60,6 +60,11 @@ WORKLOADS = {
         Workload("rmat22", scale=22, edges=1 << 26, width=0, seeds=1 << 18),
         # Embedding with partitions on disk: 512 MB of rows and state at 64 numbers a node.
         Workload("rmat20", scale=20, edges=1 << 23, width=0, seeds=1 << 16),
+        # Serving: ten edges a node, 512 bytes of features.
+        *(
+            Workload(f"serve{scale}", scale, edges=10 << scale, width=128, seeds=1 << (scale - 6))
+            for scale in (16, 18, 20, 22)
+        ),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )
