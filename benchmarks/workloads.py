@@ -63,7 +63,7 @@ WORKLOADS = {
         # Serving: ten edges a node, 512 bytes of features.
         *(
             Workload(f"serve{scale}", scale, edges=10 << scale, width=128, seeds=1 << (scale - 6))
-            for scale in (16, 18, 20, 22)
+            for scale in (16, 20, 22)
         ),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
