@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
-        [embed_speed] [embed_disk] [embed_scale] [updates] [serving]
+        [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -38,6 +38,7 @@ BENCHES = {
     "embed_disk": "benches.embed_disk",
     "embed_scale": "benches.embed_scale",
     "updates": "benches.updates",
+    "kills": "benches.kills",
     "serving": "benches.serving",
 }
 
@@ -93,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="load generator of `updates` and `serving`",
     )
     parser.add_argument("--scale", type=int, default=22, help="2^N nodes of the served graph")
-    parser.add_argument("--rounds", type=int, default=20, help="kills of each store in `updates`")
+    parser.add_argument("--rounds", type=int, default=20, help="kills of each store")
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(BENCHES)
     if unknown:

@@ -28,9 +28,9 @@ ROOM = 64 << 20
 """For connections, requests on their way and the network's activations; of each process."""
 LEAST = 32 << 20
 """Of memory for data: a server needs 14 MiB, however small the graph."""
-CLIENTS = 32
+CLIENTS = 64
 """They saturate the server: each sends its next request when the last one was answered."""
-OVERLOAD_CLIENTS = 512
+OVERLOAD_CLIENTS = 1024
 """More than the 256 requests that may wait in a server."""
 UPDATE_CLIENTS, QUERY_CLIENTS = 64, 8
 SAME_NODES = 20
@@ -209,6 +209,7 @@ def _add(result: Result, name: str, turns: list[Turn]) -> None:
         ("saturated, p50", "ms", [one.saturated.p50_ms for one in turns]),
         ("saturated, p99", "ms", [one.saturated.p99_ms for one in turns]),
         ("saturated, server", "CPU-ms/request", [one.cpu_ms for one in turns]),
+        ("overload, sent", "requests/s", [_sent(one.overload) for one in turns]),
         ("overload, answered", "requests/s", [one.overload.per_second for one in turns]),
         ("overload, p99 of answered", "ms", [one.overload.p99_ms for one in turns]),
         ("overload, refused", "share", [one.overload.refused for one in turns]),
@@ -280,6 +281,11 @@ def _agree(inputs: Inputs, programs: dict[str, partial]) -> float:
         raise RuntimeError(f"the programs answer differently, by up to {difference}")
     say(f"largest difference of probabilities over {len(chosen)} nodes: {difference:.2g}")
     return difference
+
+
+def _sent(load: Load) -> float:
+    """Requests a second; fewer than meant where every client waits for an answer."""
+    return load.per_second / (1 - load.refused) if load.refused < 1 else float("nan")
 
 
 def _seconds(settings: Settings) -> float:
