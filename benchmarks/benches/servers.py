@@ -17,6 +17,8 @@ from limits import Service, started_limited
 from measure import Settings
 
 START_S = 300.0
+PATIENCE_S = 60.0
+"""So long after its end a load may wait for the last answers."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,14 @@ def load(settings: Settings, running: Running, what: str, *numbers: float) -> Lo
     """
     clients, seconds, nodes, *rate = numbers
     call = load_command(settings, running.address, what, int(clients), seconds, int(nodes), *rate)
-    done = subprocess.run(call, capture_output=True, text=True, timeout=seconds + 120)
+    try:
+        done = subprocess.run(
+            call, capture_output=True, text=True, timeout=2 * seconds + PATIENCE_S
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(
+            f"`{' '.join(call)}`: clients still waited {PATIENCE_S:.0f} s after the end"
+        ) from None
     if done.returncode:
         raise RuntimeError(f"`{' '.join(call)}` failed: {done.stderr[-300:]}")
     return read_load(done.stdout)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import mmap
 import multiprocessing
 import os
 import signal
@@ -101,6 +102,8 @@ class Predictor:
     def __init__(self, data_set: Path, features: Path, model: Path) -> None:
         self._sampler = Sampler(data_set / "edges" / "edge", seed=os.getpid())
         self._x = np.load(features, mmap_mode="r")
+        # Or else each row that is not in memory reads as far ahead as the disk is set to.
+        self._x._mmap.madvise(mmap.MADV_RANDOM)
         weights = load_file(model / "model.safetensors")
         self._convs = []
         for layer in range(2):
