@@ -38,12 +38,13 @@ UPDATE_CLIENTS, QUERY_CLIENTS = 64, 8
 SAME_NODES = 20
 WHAT = (
     "Requests a second about one node each, drawn from those with in-edges. GraphSAGE, two "
-    "layers, hidden 256, fan-out 15,10, 128 float32 features a node, ten edges a node. Same graph, "
-    "same weights, same clients, which run on the same cores. Each program is in a cgroup of an eighth of the "
-    f"features, plus its interpreter with libraries, plus {ROOM >> 20} MiB a process. *cold*: one "
-    f"client, right after the start with an empty page cache. *saturated*: {CLIENTS} clients after "
-    f"a warm-up. *overload*: {OVERLOAD_CLIENTS} clients that together send twice as many requests "
-    "as were answered when saturated; latencies count from the moment a request was due."
+    "layers, hidden 256, fan-out 15,10, 128 float32 features a node, ten edges a node. Both "
+    "programs have the same graph, weights and clients; clients run on the same cores. Each is in "
+    f"a cgroup of 1/{SHARE} of the features, plus its interpreter with libraries, plus "
+    f"{ROOM >> 20} MiB a process. *cold*: one client, right after the start, files not cached. "
+    f"*saturated*: {CLIENTS} clients after a warm-up. *overload*: {OVERLOAD_CLIENTS} clients that "
+    "together send twice as many requests as were answered when saturated, or as many as they can "
+    "while each waits for its answer; latencies count from the moment a request was due."
 )
 
 
