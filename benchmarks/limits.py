@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 CGROUPS = Path("/sys/fs/cgroup")
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -327,6 +328,81 @@ def run_limited(
         stdout=texts[0],
         stderr=texts[1],
     )
+
+
+@dataclass(frozen=True)
+class Service:
+    """A server that runs under a limit."""
+
+    process: subprocess.Popen
+    enforced: str
+    """As in `Outcome`."""
+    cage: _Unlimited | _Cgroup1 | _Cgroup2
+    errors: IO[bytes]
+
+    def cpu_s(self) -> float:
+        """Processor seconds so far, of all processes of its session."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            # A process may end while the folder is read.
+            with contextlib.suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[3]) == self.process.pid:
+                    ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def peak(self) -> int | None:
+        """Highest charge of the cgroup, page cache included; None without a cgroup."""
+        return self.cage.usage()[0]
+
+    def message(self) -> str:
+        """The end of standard error."""
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")[-1500:] or "no message"
+
+    def kill(self) -> None:
+        """`SIGKILL` to all of it."""
+        _end(self.process)
+
+
+@contextlib.contextmanager
+def started_limited(
+    command: Sequence[str],
+    memory: int | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Service]:
+    """Run `command` under `memory` bytes while the block runs; its standard output is a pipe.
+
+    At the end of the block it gets SIGTERM, and SIGKILL with its whole process group if that has
+    not ended it after 30 seconds.
+    """
+    cage = _cage(memory, swap=False)
+    try:
+        with tempfile.TemporaryFile() as errors:
+            child = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=None if env is None else {**os.environ, **env},
+                start_new_session=True,
+                preexec_fn=cage.enter,
+            )
+            try:
+                yield Service(child, cage.kind, cage, errors)
+            finally:
+                if child.poll() is None:
+                    child.terminate()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        child.wait(30)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                child.stdout.close()
+    finally:
+        cage.close()
 
 
 def _end(child: subprocess.Popen) -> None:

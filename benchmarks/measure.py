@@ -33,6 +33,16 @@ class Settings:
     """Interpreter of the environment of `peers/graphs.txt`."""
     kge_python: Path
     """Interpreter of the environment of `peers/embeddings.txt`."""
+    stores_python: Path = Path("stores-python")
+    """Interpreter of the environment of `peers/stores.txt`."""
+    fastapi: Path = Path("fastapi")
+    """Folder with the packages of `peers/serving.txt`."""
+    load: Path = Path("load")
+    """The load generator: example `load` of the crate `outercore-server`."""
+    scale: int = 22
+    """2^scale nodes of the graph that is served, ten edges each."""
+    rounds: int = 20
+    """Times that a store is killed and opened again."""
     repeats: int = 3
     quick: bool = False
     threads: int = 2
@@ -48,6 +58,11 @@ class Settings:
     def dense(self) -> str:
         """The workload of sampling and import."""
         return "rmat18" if self.quick else "rmat22"
+
+    @property
+    def served(self) -> str:
+        """The workload of serving."""
+        return "serve16" if self.quick else f"serve{self.scale}"
 
 
 @dataclass

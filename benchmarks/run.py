@@ -2,8 +2,10 @@
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
-        [embed_speed] [embed_disk] [embed_scale] [--quick] [--json] [--repeats N] [--work DIR]
+        [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
+        [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
+        [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
 
 Without names all run. Results go to `benchmarks/results/` as JSON and Markdown; the Markdown
 (with `--json` the JSON) is printed too. `--quick` takes a small graph and one run: it shows that
@@ -35,6 +37,9 @@ BENCHES = {
     "embed_speed": "benches.embed_speed",
     "embed_disk": "benches.embed_disk",
     "embed_scale": "benches.embed_scale",
+    "updates": "benches.updates",
+    "kills": "benches.kills",
+    "serving": "benches.serving",
 }
 
 
@@ -70,6 +75,26 @@ def main(arguments: list[str] | None = None) -> int:
             os.environ.get("OUTERCORE_KGE_PYTHON", REPOSITORY / ".cache" / "kge/bin/python")
         ),
     )
+    parser.add_argument(
+        "--stores-python",
+        type=Path,
+        default=Path(
+            os.environ.get("OUTERCORE_STORES_PYTHON", REPOSITORY / ".cache" / "stores/bin/python")
+        ),
+    )
+    parser.add_argument(
+        "--fastapi",
+        type=Path,
+        default=Path(os.environ.get("OUTERCORE_FASTAPI", REPOSITORY / ".cache" / "fastapi")),
+    )
+    parser.add_argument(
+        "--load",
+        type=Path,
+        default=Path(os.environ.get("OUTERCORE_LOAD", REPOSITORY / "target/release/examples/load")),
+        help="load generator of `updates` and `serving`",
+    )
+    parser.add_argument("--scale", type=int, default=22, help="2^N nodes of the served graph")
+    parser.add_argument("--rounds", type=int, default=20, help="kills of each store")
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(BENCHES)
     if unknown:
@@ -79,6 +104,11 @@ def main(arguments: list[str] | None = None) -> int:
         dgl_python=options.dgl_python,
         peers_python=options.peers_python,
         kge_python=options.kge_python,
+        stores_python=options.stores_python,
+        fastapi=options.fastapi,
+        load=options.load,
+        scale=options.scale,
+        rounds=3 if options.quick else options.rounds,
         repeats=1 if options.quick else options.repeats,
         quick=options.quick,
         threads=options.threads,

@@ -39,6 +39,8 @@ class Workload:
     """Nodes of the training split."""
     classes: int = 16
     seed: int = 1
+    order: str = "any"
+    """`in-edges first`: nodes with in-edges have the lower ids. R-MAT gives half of them none."""
 
     @property
     def nodes(self) -> int:
@@ -60,6 +62,18 @@ WORKLOADS = {
         Workload("rmat22", scale=22, edges=1 << 26, width=0, seeds=1 << 18),
         # Embedding with partitions on disk: 512 MB of rows and state at 64 numbers a node.
         Workload("rmat20", scale=20, edges=1 << 23, width=0, seeds=1 << 16),
+        # Serving: ten edges a node, 512 bytes of features.
+        *(
+            Workload(
+                f"serve{scale}",
+                scale,
+                edges=10 << scale,
+                width=128,
+                seeds=1 << (scale - 6),
+                order="in-edges first",
+            )
+            for scale in (16, 20, 22)
+        ),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )
@@ -108,7 +122,7 @@ def _array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.memmap:
 def make(work: Workload, out: Path) -> dict[str, object]:
     """Write the files of `work` into `out` unless they are there already."""
     done = out / "workload.json"
-    if done.exists() and json.loads(done.read_text()) == asdict(work):
+    if done.exists() and {"order": "any", **json.loads(done.read_text())} == asdict(work):
         return asdict(work)
     out.mkdir(parents=True, exist_ok=True)
     edges = _array(out / "edges.npy", "<i8", (work.edges, 2))
@@ -118,6 +132,13 @@ def make(work: Workload, out: Path) -> dict[str, object]:
         part = rmat(work.scale, count, np.random.default_rng((work.seed, 0, begin)))
         edges[begin : begin + count] = part
         has_neighbours[part[:, 1]] = True
+    if work.order == "in-edges first":
+        ranked = np.argsort(~has_neighbours, kind="stable")
+        place = np.empty(work.nodes, np.int64)
+        place[ranked] = np.arange(work.nodes)
+        for begin in range(0, work.edges, CHUNK_EDGES):
+            edges[begin : begin + CHUNK_EDGES] = place[edges[begin : begin + CHUNK_EDGES]]
+        has_neighbours = has_neighbours[ranked]
     edges.flush()
     if work.width:
         x = _array(out / "x.npy", "<f4", (work.nodes, work.width))

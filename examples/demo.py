@@ -3,9 +3,9 @@
     python examples/demo.py [--small] [--directory demo-data]
 
 Generates a graph with planted communities, trains a network that sees the features alone and
-GraphSAGE, which sees the graph too, serves the second within the same budget and asks it for
-predictions. Prints time, reads and memory. Everything goes through the public command line.
-Finished steps are reused; interrupted ones resume.
+GraphSAGE, which sees the graph too, serves the second within the same budget, asks it for
+predictions, adds a node with edges and asks for that. Prints time, reads and memory. Everything
+goes through the public command line. Finished steps are reused; interrupted ones resume.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ class Scale:
 FULL = Scale("full", 300_000, 1024, "0.1,0.02,0.02", batch_size=256, memory_mib=128, epochs=5)
 SMALL = Scale("small", 30_000, 1024, "0.1,0.02,0.02", batch_size=32, memory_mib=14, epochs=3)
 
+MOST_SHOWN = 160
+"""Characters of a request that are printed."""
+
 MODELS = {"mlp": "features alone", "sage": "GraphSAGE"}
 
 
@@ -64,7 +67,7 @@ def main() -> None:
     outercore("report", *(home / model for model in MODELS), "--out", report)
 
     summarise(scale, {model: _record(home / model) for model in MODELS})
-    ask(scale, home / "graph", home / "sage", [7, 9])
+    serve(scale, home / "graph", home / "sage")
     print(f"\nreport: {report}")
     print(f"that took {time.monotonic() - started:.0f} s; `rm -r {home}` frees the space")
 
@@ -117,10 +120,10 @@ def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
         )
 
 
-def ask(scale: Scale, graph: Path, run: Path, nodes: list[int]) -> None:
-    """Serve a trained model and ask it about nodes, as any client of the protocol would."""
+def serve(scale: Scale, graph: Path, run: Path) -> None:
+    """Serve a trained model; ask it and change the graph, as any client would."""
     memory = f"{scale.memory_mib}MiB"
-    words = ["serve", str(graph), "--model", str(run), "--memory", memory]
+    words = ["serve", str(graph), "--model", str(run), "--memory", memory, "--updates"]
     words += ["--most-nodes", str(scale.batch_size), "--port", "0", "--json"]
     print(f"\n$ outercore {' '.join(words)}", flush=True)
     with subprocess.Popen([OUTERCORE, *words], stdout=subprocess.PIPE, text=True) as server:
@@ -129,22 +132,79 @@ def ask(scale: Scale, graph: Path, run: Path, nodes: list[int]) -> None:
             ready = json.loads(server.stdout.readline() or "{}")
             if "url" not in ready:
                 sys.exit(server.wait() or 1)
-            url = f"{ready['url']}/v2/models/{ready['model']}/infer"
-            ids = {"name": "node_ids", "datatype": "INT64", "shape": [len(nodes)], "data": nodes}
-            body = json.dumps({"inputs": [ids]})
-            print(f"$ curl -s {url} -d '{body}'")
             started = time.monotonic()
-            with urllib.request.urlopen(url, body.encode(), timeout=60) as answer:
-                outputs = {output["name"]: output for output in json.load(answer)["outputs"]}
+            client = Client(ready["url"], ready["model"])
+            client.ask([7, 9])
             took = time.monotonic() - started
-            classes, chances = outputs["prediction"]["data"], outputs["probability"]
-            columns = chances["shape"][1]
-            for place, (node, predicted) in enumerate(zip(nodes, classes, strict=True)):
-                chance = chances["data"][place * columns + predicted]
-                print(f"node {node}: class {predicted}, probability {chance:.2f}")
             print(f"answered in {took * 1000:.1f} ms, within {memory}")
+            change(scale, client)
         finally:
             server.terminate()
+
+
+def change(scale: Scale, client: Client) -> None:
+    """Add a node with edges, ask for it, give it other edges, ask again."""
+    nodes = list(range(min(scale.batch_size, 256)))
+    by_class: dict[int, list[int]] = {}
+    for node, predicted in zip(nodes, client.ask(nodes, quiet=True), strict=True):
+        by_class.setdefault(predicted, []).append(node)
+    first, second = sorted(by_class.values(), key=len, reverse=True)[:2]
+
+    print(f"\nadd a node whose neighbours are predicted as class {_class(by_class, first)}")
+    new: object = {"new": 0}
+    add = {"op": "add_node", "values": {"x": [0.0] * scale.features}}
+    answer = client.update(
+        [add, *({"op": "add_edge", "source": node, "target": new} for node in first)]
+    )
+    added = answer["results"][0]["node"]
+    client.ask([added], min_lsn=answer["lsn"])
+
+    print(f"\ngive it neighbours of class {_class(by_class, second)} instead")
+    remove = [{"op": "remove_edge", "source": node, "target": added} for node in first]
+    edges = [{"op": "add_edge", "source": node, "target": added} for node in second]
+    answer = client.update([*remove, *edges])
+    client.ask([added], min_lsn=answer["lsn"])
+
+
+def _class(by_class: dict[int, list[int]], nodes: list[int]) -> int:
+    return next(known for known, members in by_class.items() if members is nodes)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Sends requests of the Open Inference Protocol, and updates."""
+
+    url: str
+    model: str
+
+    def ask(self, nodes: list[int], *, quiet: bool = False, **parameters: int) -> list[int]:
+        """The predicted classes."""
+        ids = {"name": "node_ids", "datatype": "INT64", "shape": [len(nodes)], "data": nodes}
+        body = {"inputs": [ids], "parameters": parameters}
+        answer = self._post(f"/v2/models/{self.model}/infer", body, quiet=quiet)
+        outputs = {output["name"]: output for output in answer["outputs"]}
+        classes: list[int] = outputs["prediction"]["data"]
+        chances = outputs["probability"]
+        columns = chances["shape"][1]
+        for place, (node, predicted) in enumerate(zip(nodes, classes, strict=True)):
+            chance = chances["data"][place * columns + predicted]
+            if not quiet:
+                lsn = answer["parameters"]["lsn"]
+                print(f"node {node}: class {predicted}, probability {chance:.2f}, at update {lsn}")
+        return classes
+
+    def update(self, updates: list[dict[str, Any]]) -> dict[str, Any]:
+        """Changes the graph; all or nothing, durable once it returns."""
+        return self._post("/graph/updates", {"updates": updates})
+
+    def _post(self, path: str, body: dict[str, Any], *, quiet: bool = False) -> dict[str, Any]:
+        text = json.dumps(body)
+        if not quiet:
+            shown = text if len(text) < MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+            print(f"$ curl -s {self.url}{path} -d '{shown}'", flush=True)
+        with urllib.request.urlopen(self.url + path, text.encode(), timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
 
 def outercore(*arguments: object) -> None:

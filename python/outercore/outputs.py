@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from outercore.errors import CorruptError, InternalError, InvalidError, NotFoundError
+from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
 from outercore.names import Names
 from outercore.storage import Storage, device_errors, require_directory_of, require_free
-
-if TYPE_CHECKING:
-    from outercore.graph import Graph
 
 VALUES = (".npy", ".parquet", ".csv")
 """Endings of files with values of nodes."""
@@ -196,7 +194,7 @@ class NodeValues:
         self,
         path: Path,
         file: BinaryIO,
-        graph: Graph,
+        graph: Labelled,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         *,
@@ -257,7 +255,7 @@ class NodeValues:
 @contextmanager
 def node_values(
     path: Path,
-    graph: Graph,
+    graph: Labelled,
     shape: tuple[int, ...],
     dtype: DTypeLike,
     *,
@@ -279,7 +277,7 @@ def node_values(
 
 
 def write_node_values(
-    path: Path, graph: Graph, values: NDArray[Any], *, of_nodes: bool = False
+    path: Path, graph: Labelled, values: NDArray[Any], *, of_nodes: bool = False
 ) -> None:
     """Writes a value, or a row, of each node, some at a time; see `NodeValues`."""
     with node_values(path, graph, values.shape, values.dtype, of_nodes=of_nodes) as file:
@@ -287,7 +285,7 @@ def write_node_values(
             file.append(np.arange(first, first + len(block)), block)
 
 
-def names_of_nodes(graph: Graph) -> Names | None:
+def names_of_nodes(graph: Labelled) -> Names | None:
     """The names of the nodes, where the data set has one of each."""
     arrays = graph.manifest["arrays"]
     try:

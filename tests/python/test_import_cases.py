@@ -25,6 +25,8 @@ _ARRAYS = {
     "labels": "nodes/node/y",
     "features": "nodes/node/x",
     "array": "nodes/node/a",
+    "tag": "nodes/node/tag",
+    "first": "graphs/first",
 }
 
 
@@ -104,6 +106,13 @@ def test_case(case: Case, tmp_path: Path, outcome: Any) -> None:
             assert key not in graph.arrays
     for key, dtype in case.get("dtypes", {}).items():
         assert graph.arrays[key]["dtype"] == dtype
+    of_graphs = case.get("graph_arrays", {})
+    for name, ids in case.get("graph_splits", {}).items():
+        of_graphs = {**of_graphs, f"splits/{name}": ids}
+    found = {key.removeprefix("graphs/") for key in graph.arrays if key.startswith("graphs/")}
+    assert found - {"first"} == set(of_graphs)
+    for name, values in of_graphs.items():
+        assert without_nan(np.asarray(graph.array(f"graphs/{name}")).tolist()) == values
     kept = {key.removeprefix("splits/") for key in graph.arrays if key.startswith("splits/")}
     assert kept == set(case.get("splits", {}))
     for name, ids in case.get("splits", {}).items():

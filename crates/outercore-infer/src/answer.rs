@@ -19,6 +19,13 @@ pub enum Answer {
         /// `[seeds, labels]`: the logistic function of the logits.
         probabilities: Vec<f32>,
     },
+    /// Whether there are edges.
+    Links {
+        /// One a pair: the larger, the more likely.
+        scores: Vec<f32>,
+        /// The logistic function of the scores.
+        probabilities: Vec<f32>,
+    },
     /// Numbers in the unit of the training's labels.
     Values {
         /// `[seeds, numbers]`
@@ -28,7 +35,7 @@ pub enum Answer {
 
 impl Answer {
     pub(crate) fn read_out(manifest: &Manifest, logits: &[f32]) -> Self {
-        let outputs = manifest.network.outputs;
+        let outputs = manifest.outputs();
         match manifest.task.kind {
             TaskKind::Classes => {
                 let mut probabilities = logits.to_vec();
@@ -42,10 +49,11 @@ impl Answer {
             }
             TaskKind::Labels => Self::Labels {
                 labels: logits.iter().map(|&logit| u8::from(logit > 0.0)).collect(),
-                probabilities: logits
-                    .iter()
-                    .map(|&logit| (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32)
-                    .collect(),
+                probabilities: logits.iter().map(|&logit| logistic(logit)).collect(),
+            },
+            TaskKind::Links => Self::Links {
+                probabilities: logits.iter().map(|&score| logistic(score)).collect(),
+                scores: logits.to_vec(),
             },
             TaskKind::Values => {
                 let (means, deviations) = (&manifest.task.means, &manifest.task.deviations);
@@ -60,6 +68,10 @@ impl Answer {
             }
         }
     }
+}
+
+fn logistic(logit: f32) -> f32 {
+    (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
 }
 
 /// The place of the first largest number; of the first NaN where there is one, as in NumPy.

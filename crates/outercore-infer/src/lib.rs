@@ -9,6 +9,7 @@
 
 mod answer;
 mod convolution;
+mod ends;
 mod linear;
 mod manifest;
 mod matrix;
@@ -18,6 +19,8 @@ mod subgraph;
 mod tensors;
 
 pub use answer::Answer;
-pub use manifest::{Input, Jumping, Kind, Manifest, Network, NormKind, Task, TaskKind};
+pub use manifest::{
+    Head, Input, Jumping, Kind, Manifest, Network, NormKind, PairScore, Readout, Task, TaskKind,
+};
 pub use model::Model;
 pub use subgraph::Subgraph;

@@ -2,7 +2,8 @@ use outercore_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 const FORMAT: &str = "outercore-inference";
-const VERSION: u64 = 1;
+/// The newest version; models of nodes with plain features are of version 1.
+const VERSION: u64 = 2;
 /// What `outercore train` keeps in a run; it is no model that can be served.
 const TRAINING_FORMAT: &str = "outercore-model";
 
@@ -17,6 +18,8 @@ const MOST_HEADS: usize = 1 << 10;
 pub struct Manifest {
     /// Shape and kind of the network.
     pub network: Network,
+    /// What comes after the network; `None` where its outputs are the logits of nodes.
+    pub head: Option<Head>,
     /// What its outputs mean.
     pub task: Task,
     /// What it has to be given.
@@ -93,6 +96,51 @@ pub enum Jumping {
     Max,
 }
 
+/// What makes a prediction of the network's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Head {
+    /// A score of two nodes.
+    Pairs {
+        /// How it comes from their states.
+        score: PairScore,
+    },
+    /// The states of all nodes of a graph become one, of which a perceptron makes the logits.
+    Graphs {
+        /// How they become one.
+        readout: Readout,
+        /// Logits a graph.
+        outputs: usize,
+    },
+}
+
+/// A score of two states, the same in either order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PairScore {
+    /// Their inner product.
+    Dot,
+    /// Their inner product with a weight for each dimension (DistMult of one relation).
+    Diagonal,
+    /// A perceptron of their product, value by value.
+    Mlp,
+}
+
+/// How the states of a graph's nodes become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Readout {
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The largest, value by value.
+    Max,
+}
+
 /// What the outputs of a network mean.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +167,8 @@ pub enum TaskKind {
     Labels,
     /// Numbers.
     Values,
+    /// Whether there is an edge between two nodes.
+    Links,
 }
 
 /// What a network has to be given.
@@ -132,11 +182,21 @@ pub struct Input {
     pub fanout: Vec<i64>,
     /// Whether neighbours are drawn with replacement.
     pub replace: bool,
+    /// How many categories each column of the features has, where they are categories: a learnt
+    /// embedding of each, of which the sum enters the network. Empty where the features enter.
+    #[serde(default)]
+    pub categories: Vec<usize>,
+    /// Whether the one column is the in-degree, the last category standing for larger ones.
+    #[serde(default)]
+    pub degree: bool,
+    /// Nodes that have a learnt row each, which enters the network instead of features; 0: none.
+    #[serde(default)]
+    pub table: usize,
 }
 
 /// What is looked at before anything else.
 #[derive(Deserialize)]
-struct Head {
+struct Preamble {
     format: String,
     version: u64,
 }
@@ -149,6 +209,7 @@ struct File {
     #[serde(rename = "version")]
     _version: u64,
     network: Network,
+    head: Option<Head>,
     task: Task,
     input: Input,
     weights: String,
@@ -158,29 +219,63 @@ impl Manifest {
     /// The bytes of `model.json`, checked.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let malformed = |error: serde_json::Error| Error::corrupt(error.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
-        if head.format == TRAINING_FORMAT {
+        let found: Preamble = serde_json::from_slice(bytes).map_err(malformed)?;
+        if found.format == TRAINING_FORMAT {
             return Err(Error::invalid(
                 "this is a model of `outercore train`, not an exported one",
             ));
         }
-        if head.format != FORMAT || head.version != VERSION {
+        if found.format != FORMAT || !(1..=VERSION).contains(&found.version) {
             return Err(Error::new(
                 ErrorKind::Version,
                 format!(
-                    "expected {FORMAT} version {VERSION}, found {} version {}",
-                    head.format, head.version
+                    "expected {FORMAT} version 1 to {VERSION}, found {} version {}",
+                    found.format, found.version
                 ),
             )
             .hint("install the release that wrote it, or export the model again by this one"));
         }
-        let File { network, task, input, weights, .. } =
+        let File { network, head, task, input, weights, .. } =
             serde_json::from_slice(bytes).map_err(malformed)?;
         network.check()?;
-        task.check(network.outputs)?;
-        input.check(&network)?;
-        Ok(Self { network, task, input, weights })
+        if let Some(Head::Graphs { outputs, .. }) = head {
+            within("head.outputs", outputs, MOST_WIDTH)?;
+        }
+        let manifest = Self { network, head, task, input, weights };
+        let of_pairs = matches!(manifest.head, Some(Head::Pairs { .. }));
+        if of_pairs != (manifest.task.kind == TaskKind::Links) {
+            return Err(Error::corrupt("task.kind: `links` and a head of pairs come together"));
+        }
+        manifest.task.check(manifest.outputs())?;
+        manifest.input.check(&manifest.network)?;
+        Ok(manifest)
     }
+
+    /// Logits of what is predicted: a node, two nodes, or a graph.
+    pub fn outputs(&self) -> usize {
+        match self.head {
+            None => self.network.outputs,
+            Some(Head::Pairs { .. }) => 1,
+            Some(Head::Graphs { outputs, .. }) => outputs,
+        }
+    }
+
+    /// Columns of the features that a node has to be given.
+    pub fn columns(&self) -> usize {
+        match (self.input.table, self.input.categories.len()) {
+            (0, 0) => self.network.features,
+            (0, _) if self.input.degree => 0,
+            (0, columns) => columns,
+            _ => 0,
+        }
+    }
+}
+
+fn within(name: &str, found: usize, most: usize) -> Result<()> {
+    if (1..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{name}: expected 1 to {most}, found {found}")))
 }
 
 impl Network {
@@ -201,18 +296,12 @@ impl Network {
     }
 
     fn check(&self) -> Result<()> {
-        let within = |name: &str, found: usize, most: usize| match found {
-            found if (1..=most).contains(&found) => Ok(()),
-            _ => {
-                Err(Error::corrupt(format!("network.{name}: expected 1 to {most}, found {found}")))
-            }
-        };
-        within("layers", self.layers, MOST_LAYERS)?;
-        within("features", self.features, MOST_WIDTH)?;
-        within("hidden", self.hidden, MOST_WIDTH)?;
-        within("outputs", self.outputs, MOST_WIDTH)?;
+        within("network.layers", self.layers, MOST_LAYERS)?;
+        within("network.features", self.features, MOST_WIDTH)?;
+        within("network.hidden", self.hidden, MOST_WIDTH)?;
+        within("network.outputs", self.outputs, MOST_WIDTH)?;
         if self.kind == Kind::Gat {
-            within("heads", self.heads, MOST_HEADS)?;
+            within("network.heads", self.heads, MOST_HEADS)?;
             if !self.hidden.is_multiple_of(self.heads) {
                 return Err(Error::corrupt(format!(
                     "network.hidden: expected a multiple of the {} attention heads, found {}",
@@ -220,7 +309,7 @@ impl Network {
                 )));
             }
         } else {
-            within("heads", self.heads, 1)?;
+            within("network.heads", self.heads, 1)?;
         }
         if self.kind == Kind::Mlp && self.jumping != Jumping::None {
             return Err(Error::corrupt(format!(
@@ -276,6 +365,15 @@ impl Input {
                 "input.fanout: expected {hops} hops, found {}",
                 self.fanout.len()
             )));
+        }
+        for &count in &self.categories {
+            within("input.categories", count, MOST_WIDTH)?;
+        }
+        if self.degree && self.categories.len() != 1 {
+            return Err(Error::corrupt("input.degree: expected one column of categories"));
+        }
+        if self.table > 0 && !self.categories.is_empty() {
+            return Err(Error::corrupt("input.table: expected no categories beside it"));
         }
         let fits = |&count: &i64| count == -1 || (1..=i64::from(u32::MAX)).contains(&count);
         if let Some(wrong) = self.fanout.iter().find(|count| !fits(count)) {

@@ -6,6 +6,7 @@ use outercore_core::{Context, Error, Result};
 
 use crate::answer::Answer;
 use crate::convolution::{Convolution, linear, rectify};
+use crate::ends::{Inputs, Outputs};
 use crate::linear::Linear;
 use crate::manifest::{Jumping, Kind, Manifest, Network};
 use crate::matrix::{Matrix, Rows};
@@ -43,8 +44,10 @@ pub struct Model {
     manifest: Manifest,
     version: String,
     layers: Vec<Layer>,
-    /// From the states of all layers to the logits.
-    head: Option<Linear>,
+    /// From the states of all layers to one.
+    joint: Option<Linear>,
+    inputs: Inputs,
+    head: Outputs,
 }
 
 #[derive(Debug)]
@@ -68,7 +71,7 @@ impl Model {
         let opened = || {
             let manifest = read(MANIFEST, MOST_MANIFEST)?;
             let parsed = Manifest::parse(&manifest).with_context(|| format!("`{MANIFEST}`"))?;
-            let weights = read(WEIGHTS, most_bytes(&parsed.network))?;
+            let weights = read(WEIGHTS, most_bytes(&parsed))?;
             Self::build(parsed, digest(&manifest), &weights).with_context(|| format!("`{WEIGHTS}`"))
         };
         opened().map_err(|error| error.context(format!("model `{}`", dir.display())).hint(WAY_OUT))
@@ -79,15 +82,17 @@ impl Model {
         let network = &manifest.network;
         let layers =
             (0..network.layers).map(|layer| Layer::take(network, layer, &mut tensors)).collect();
-        let head = match network.jumping {
+        let joint = match network.jumping {
             Jumping::None => None,
             Jumping::Cat => Some(linear(&mut tensors, "head", network.layers * network.hidden)),
             Jumping::Max => Some(linear(&mut tensors, "head", network.hidden)),
         };
+        let inputs = Inputs::take(&manifest, &mut tensors);
+        let head = Outputs::take(&manifest, &mut tensors);
         if !tensors.is_empty() {
             return Err(Error::internal("a tensor of the format has no place in the network"));
         }
-        Ok(Self { manifest, version, layers, head })
+        Ok(Self { manifest, version, layers, joint, inputs, head })
     }
 
     /// What the model is.
@@ -100,13 +105,18 @@ impl Model {
         &self.version
     }
 
-    /// Features a node.
+    /// Columns of the features that a node has to be given.
     pub fn features(&self) -> usize {
-        self.manifest.network.features
+        self.manifest.columns()
     }
 
-    /// Logits a seed.
+    /// Logits of what is predicted: a node, two nodes, or a graph.
     pub fn outputs(&self) -> usize {
+        self.manifest.outputs()
+    }
+
+    /// Width of a node's state, of which a head makes the logits.
+    pub fn width(&self) -> usize {
         self.manifest.network.outputs
     }
 
@@ -125,16 +135,17 @@ impl Model {
         !matches!(self.manifest.network.kind, Kind::Gcn | Kind::Gat)
     }
 
-    /// Logits of the seeds.
+    /// States of the seeds: their logits, unless a head makes those.
     ///
-    /// A seed's logits depend on its own neighbourhood alone, to the bit: not on the other seeds.
-    /// Features that are not finite give logits that are not.
+    /// A seed's state depends on its own neighbourhood alone, to the bit: not on the other seeds.
+    /// Features that are not finite give states that are not.
     ///
-    /// **Shapes** `x` `[nodes, features]`; result `[seeds, outputs]`, row-major.
+    /// **Shapes** `x` `[nodes, features]`; result `[seeds, width]`, row-major.
     ///
     /// **Cost** computes on this thread; a layer computes only the nodes that later layers need.
     ///
-    /// **Errors** `Invalid` where the counts of the subgraph do not agree.
+    /// **Errors** `Invalid` where the counts of the subgraph do not agree; for a category, or a node,
+    /// that the model does not know.
     pub fn forward(&self, subgraph: &Subgraph<'_>, x: &[f32]) -> Result<Vec<f32>> {
         let batch = Batch::check(subgraph, self.hops(), self.needs_degrees())?;
         let expected = batch.nodes().checked_mul(self.features());
@@ -147,24 +158,46 @@ impl Model {
             )));
         }
         let seeds = batch.seeds();
+        let x = &self.inputs.of(x, subgraph.nodes, subgraph.picked)?[..];
+        let width = self.manifest.network.features;
         let mut states: Vec<Matrix> = Vec::with_capacity(self.layers.len());
         for (index, layer) in self.layers.iter().enumerate() {
             let hop = batch.hop(self.hops().saturating_sub(index));
             let input = match states.last() {
-                None => Rows::dense(x, hop.sources, self.features()),
+                None => Rows::dense(x, hop.sources, width),
                 Some(state) => state.first(hop.sources),
             };
             let state = layer.apply(input, &hop);
-            if self.head.is_none() {
+            if self.joint.is_none() {
                 states.clear();
             }
             states.push(state);
         }
-        let logits = match &self.head {
+        let found = match &self.joint {
             None => states.pop().expect("a network has layers"),
-            Some(head) => head.apply(self.joined(&states, seeds).first(seeds)),
+            Some(joint) => joint.apply(self.joined(&states, seeds).first(seeds)),
         };
-        Ok(logits.first(seeds).iter().flatten().copied().collect())
+        Ok(found.first(seeds).iter().flatten().copied().collect())
+    }
+
+    /// Scores of pairs of seeds, by their places; the larger, the more likely an edge.
+    ///
+    /// **Shapes** `states` `[seeds, width]`; result one a pair.
+    ///
+    /// # Errors
+    /// `Invalid`: a model of something else, or a place that there is not.
+    pub fn score(&self, states: &[f32], pairs: &[(u32, u32)]) -> Result<Vec<f32>> {
+        self.head.score(states, self.width(), pairs)
+    }
+
+    /// Logits of graphs, of which each is the next `sizes[i]` seeds.
+    ///
+    /// **Shapes** `states` `[seeds, width]`; result `[graphs, outputs]`, row-major.
+    ///
+    /// # Errors
+    /// `Invalid`: a model of something else, or sizes that do not fit the states.
+    pub fn of_graphs(&self, states: &[f32], sizes: &[usize]) -> Result<Vec<f32>> {
+        self.head.of_graphs(states, self.width(), sizes)
     }
 
     /// What a client sees of logits.

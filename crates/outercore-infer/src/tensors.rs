@@ -4,7 +4,7 @@ use outercore_core::{Error, Result};
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
-use crate::manifest::{Jumping, Kind, Manifest, Network, NormKind};
+use crate::manifest::{Head, Jumping, Kind, Manifest, Network, NormKind, PairScore};
 
 /// The member of the header that names the manifest which the weights belong to.
 const MANIFEST: &str = "manifest";
@@ -36,7 +36,7 @@ impl Tensors {
             )));
         }
         let stored = SafeTensors::deserialize(bytes).map_err(malformed)?;
-        let mut expected = shapes(&manifest.network);
+        let mut expected = shapes(manifest);
         let mut tensors = BTreeMap::new();
         for (name, view) in stored.tensors() {
             let read = expected
@@ -79,9 +79,9 @@ impl Tensors {
     }
 }
 
-/// The most bytes that the weights of `network` take as a file.
-pub(crate) fn most_bytes(network: &Network) -> u64 {
-    let numbers: u64 = shapes(network)
+/// The most bytes that the weights of a model take as a file.
+pub(crate) fn most_bytes(manifest: &Manifest) -> u64 {
+    let numbers: u64 = shapes(manifest)
         .values()
         .map(|shape| shape.iter().map(|&size| size as u64).product::<u64>())
         .sum();
@@ -99,10 +99,17 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// Every tensor of a network and its shape: the definition of the format.
-fn shapes(network: &Network) -> BTreeMap<String, Vec<usize>> {
+/// Every tensor of a model and its shape: the definition of the format.
+fn shapes(manifest: &Manifest) -> BTreeMap<String, Vec<usize>> {
+    let Manifest { network, head, input, .. } = manifest;
     let mut shapes = Shapes::default();
-    let Network { kind, heads, hidden, outputs, norm, jumping, .. } = *network;
+    for (column, &count) in input.categories.iter().enumerate() {
+        shapes.add(format!("categories.{column}"), &[count, network.features]);
+    }
+    if input.table > 0 {
+        shapes.add("table".into(), &[input.table, network.features]);
+    }
+    let &Network { kind, heads, hidden, outputs, norm, jumping, .. } = network;
     for layer in 0..network.layers {
         let (before, after) = network.widths(layer);
         let ends = network.ends_at(layer);
@@ -139,6 +146,20 @@ fn shapes(network: &Network) -> BTreeMap<String, Vec<usize>> {
         Jumping::None => {}
         Jumping::Cat => shapes.linear("head", network.layers * hidden, outputs),
         Jumping::Max => shapes.linear("head", hidden, outputs),
+    }
+    match *head {
+        None | Some(Head::Pairs { score: PairScore::Dot }) => {}
+        Some(Head::Pairs { score: PairScore::Diagonal }) => {
+            shapes.add("pairs.diagonal".into(), &[outputs]);
+        }
+        Some(Head::Pairs { score: PairScore::Mlp }) => {
+            shapes.linear("pairs.first", outputs, outputs);
+            shapes.linear("pairs.second", outputs, 1);
+        }
+        Some(Head::Graphs { outputs: logits, .. }) => {
+            shapes.linear("graphs.first", outputs, outputs);
+            shapes.linear("graphs.second", outputs, logits);
+        }
     }
     shapes.0
 }

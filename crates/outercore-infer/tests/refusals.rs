@@ -108,7 +108,7 @@ fn numbers_without_a_scale_are_refused() {
 fn other_formats_and_versions_are_refused_by_name_whatever_else_they_hold() {
     for (name, version, kind, message) in [
         ("outercore-model", 2, ErrorKind::Invalid, "a model of `outercore train`"),
-        ("outercore-inference", 2, ErrorKind::Version, "found outercore-inference version 2"),
+        ("outercore-inference", 3, ErrorKind::Version, "found outercore-inference version 3"),
         ("other", 1, ErrorKind::Version, "found other version 1"),
     ] {
         let mut draft = draft();

@@ -71,7 +71,7 @@ impl Fold<'_> {
         row_shape: &[u64],
         rows: impl FnOnce(&Self, &mut ArrayWriter) -> Result<()>,
     ) -> Result<()> {
-        let file = self.editor.claim_file(key)?;
+        let file = self.editor.claim_file_from(key, self.delta.lsn())?;
         let root = self.data_set.root();
         let mut writer = ArrayWriter::create(self.disk, root, &file, dtype, row_shape)?;
         rows(self, &mut writer).with_context(|| format!("array `{key}`"))?;

@@ -73,6 +73,14 @@ enum Message {
     Rebase(DataSet, SyncSender<Result<()>>),
 }
 
+/// Who waits for a fold.
+#[derive(Default)]
+struct Wanted {
+    replies: Vec<SyncSender<Result<u64>>>,
+    /// Whether the snapshot must stand on the newest arrays after it.
+    rebase: bool,
+}
+
 struct Shared {
     root: std::path::PathBuf,
     disk: Arc<dyn Disk>,
@@ -81,8 +89,7 @@ struct Shared {
     watch: Arc<dyn Watch>,
     snapshot: RwLock<Arc<Snapshot>>,
     status: Mutex<LiveStatus>,
-    /// Who waits for a fold.
-    wanted: Mutex<Vec<SyncSender<Result<u64>>>>,
+    wanted: Mutex<Wanted>,
     wake: Condvar,
     stopping: AtomicBool,
 }
@@ -178,8 +185,24 @@ impl LiveGraph {
     /// # Errors
     /// Failed reads and writes; the graph goes on as before.
     pub fn fold(&self) -> Result<u64> {
+        self.want(false)
+    }
+
+    /// As [`LiveGraph::fold`]; the snapshot stands on the newest arrays after it. For a reader that
+    /// comes too late to open those that it stands on: they were folded into newer ones.
+    ///
+    /// # Errors
+    /// As [`LiveGraph::fold`].
+    pub fn refresh(&self) -> Result<u64> {
+        self.want(true)
+    }
+
+    fn want(&self, rebase: bool) -> Result<u64> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
+        let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.replies.push(reply);
+        wanted.rebase |= rebase;
+        drop(wanted);
         self.shared.wake.notify_one();
         answer.recv().map_err(|_| Error::internal("the graph is being closed"))?
     }
@@ -315,13 +338,13 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         let (mut waiting, _) = shared
             .wake
             .wait_timeout_while(waiting, LOOK, |waiting| {
-                waiting.is_empty() && !shared.stopping.load(Ordering::Relaxed)
+                waiting.replies.is_empty() && !shared.stopping.load(Ordering::Relaxed)
             })
             .unwrap_or_else(PoisonError::into_inner);
         if shared.stopping.load(Ordering::Relaxed) {
             return;
         }
-        let replies = std::mem::take(&mut *waiting);
+        let Wanted { replies, rebase } = std::mem::take(&mut *waiting);
         drop(waiting);
         let asked = requests(&shared.root);
         let status = shared.status().clone();
@@ -333,7 +356,7 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
             continue;
         }
         let began = Instant::now();
-        let folded = fold_once(shared, writer, is_large);
+        let folded = fold_once(shared, writer, is_large || rebase);
         shared.watch.folded(began.elapsed(), folded.is_err());
         let mut status = shared.status();
         match &folded {

@@ -15,5 +15,5 @@ mod watch;
 pub use committer::{Ack, Committer, NEW_NODE, Snapshot};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
-pub use open::{open, verify};
+pub use open::{WRITER_MEMORY, open, verify};
 pub use watch::{Commit, Unwatched, Watch};

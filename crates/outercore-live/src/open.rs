@@ -16,10 +16,13 @@ use crate::fold::{KeepGoing, fold};
 use crate::log::{self, LogWriter, Recovered};
 
 /// Read buffers for lists that are copied.
-const STAGING: Bytes = Bytes::mib(1);
+const STAGING: Bytes = Bytes::kib(512);
 
 /// Memory for looking up lists that are copied.
-const WORKING: Bytes = Bytes::mib(4);
+const WORKING: Bytes = Bytes::mib(1);
+
+/// Memory that a writer takes besides the changes.
+pub const WRITER_MEMORY: Bytes = Bytes(STAGING.0 + WORKING.0);
 
 /// Records whose lists are copied together.
 const TOGETHER: usize = 1024;

@@ -206,6 +206,28 @@ fn nothing_is_written_after_a_failed_sync_until_the_log_is_opened_anew() {
 }
 
 #[test]
+fn a_file_that_was_folded_away_never_comes_back_under_its_name() {
+    let history = History::new(7);
+    let (_directory, root) = place(&history);
+    let lock = FileLock::try_directory(&root).unwrap().unwrap();
+    let mut committer = Committer::open(&RealDisk, &root, &lock).unwrap();
+    let mut files = std::collections::BTreeSet::new();
+    for record in &history.records {
+        committer.commit(vec![record.clone()]).remove(0).unwrap();
+        committer.fold(&lock, &|| Ok(())).unwrap();
+        for array in DataSet::read_manifest(&root).unwrap().arrays.into_values() {
+            let file = root.join(&array.file);
+            let written = file.metadata().unwrap().modified().unwrap();
+            // The same file, or a new name.
+            let is_known = files.iter().any(|(known, when)| *known == file && *when != written);
+            assert!(!is_known, "{}", file.display());
+            files.insert((file, written));
+        }
+    }
+    assert!(files.len() > 20, "{}", files.len());
+}
+
+#[test]
 fn refused_updates_take_no_memory() {
     let history = History::new(6);
     let (_directory, root) = place(&history);

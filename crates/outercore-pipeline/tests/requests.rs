@@ -118,7 +118,7 @@ fn a_node_out_of_range_and_an_error_of_the_caller_are_told() {
 fn a_changed_graph_answers_as_one_that_was_written_so() {
     for seed in 0..12u64 {
         let [before, after] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let mut model = LiveModel::random(40, 200, seed % 2 == 0, seed);
+        let mut model = LiveModel::random(40, 200, seed.is_multiple_of(2), seed);
         let dataset = model.write(before.path());
         let base = paged(&dataset);
         let mut delta = Delta::new(&dataset).unwrap();

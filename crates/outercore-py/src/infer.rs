@@ -22,7 +22,7 @@ impl Model {
         py.detach(|| Native::open(&directory)).map(|model| Self { model }).map_err(to_python)
     }
 
-    /// The logits of a sampled subgraph's seeds, row-major.
+    /// The states of a sampled subgraph's seeds, row-major: their logits unless a head makes those.
     ///
     /// `hops` are the nodes and the edges of each; `edges` are local sources by destination, and how
     /// many each destination has.
@@ -47,7 +47,33 @@ impl Model {
             degrees: degrees.map_err(contiguous)?,
         };
         let x = x.as_slice().map_err(contiguous)?;
-        let logits = py.detach(|| self.model.forward(&subgraph, x)).map_err(to_python)?;
+        let states = py.detach(|| self.model.forward(&subgraph, x)).map_err(to_python)?;
+        Ok(PyArray1::from_vec(py, states))
+    }
+
+    /// Scores of pairs of seeds, given as places; `states` as `forward` returns them.
+    fn score<'py>(
+        &self,
+        py: Python<'py>,
+        states: PyReadonlyArray1<'_, f32>,
+        pairs: Vec<(u32, u32)>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let contiguous = |_| to_python(Error::invalid("expected arrays in C order"));
+        let states = states.as_slice().map_err(contiguous)?;
+        let scores = self.model.score(states, &pairs).map_err(to_python)?;
+        Ok(PyArray1::from_vec(py, scores))
+    }
+
+    /// Logits of graphs, row-major; each is the next so many seeds.
+    fn of_graphs<'py>(
+        &self,
+        py: Python<'py>,
+        states: PyReadonlyArray1<'_, f32>,
+        sizes: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let contiguous = |_| to_python(Error::invalid("expected arrays in C order"));
+        let states = states.as_slice().map_err(contiguous)?;
+        let logits = self.model.of_graphs(states, &sizes).map_err(to_python)?;
         Ok(PyArray1::from_vec(py, logits))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, NodeId, Result};
-use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot};
+use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, WRITER_MEMORY};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{Delta, REMOVED};
 
@@ -48,7 +48,7 @@ impl Graph {
     /// As [`LiveGraph::open`] and [`outercore_live::open`].
     pub fn open(root: &Path, config: &ServerConfig, watch: Option<&LiveMetrics>) -> Result<Self> {
         if let Some(watch) = watch {
-            let memory = Self::reserved(config);
+            let memory = Bytes(config.memory.0 / CHANGES);
             let live = LiveConfig { memory, queue: WRITES, ..LiveConfig::default() };
             return LiveGraph::open(root, live, Arc::new(watch.clone())).map(Self::Live);
         }
@@ -60,9 +60,10 @@ impl Graph {
         Ok(Self::Fixed { data_set, removed })
     }
 
-    /// Part of the budget that changes may take.
+    /// Part of the budget for changes and for writing them.
     pub fn reserved(config: &ServerConfig) -> Bytes {
-        Bytes(if config.updates { config.memory.0 / CHANGES } else { 0 })
+        let needed = config.memory.0 / CHANGES + WRITER_MEMORY.0;
+        Bytes(if config.updates { needed } else { 0 })
     }
 
     /// The graph as it is now.

@@ -5,20 +5,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, ErrorKind, Result};
 use outercore_infer::{Answer, Model, Subgraph};
 use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
-use crate::protocol::{Output, Question};
+use crate::protocol::{Asked, Output, Question};
 use crate::refusal::Refusal;
 
 /// Names of the outputs.
 pub const PREDICTION: &str = "prediction";
-/// Output for classes and labels only.
+/// Output for classes, labels and edges.
 pub const PROBABILITY: &str = "probability";
+/// Output for edges.
+pub const SCORE: &str = "score";
+
+/// How often arrays are opened that are exchanged meanwhile.
+const OPENINGS: usize = 3;
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
@@ -200,7 +205,7 @@ impl Work {
         let now = Instant::now();
         self.metrics.window(window.len());
         let graph = Arc::clone(&self.graph);
-        let view = graph.view();
+        let view = self.view(&graph);
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         for job in window {
             self.metrics.stage(Stage::Wait, now - job.asked);
@@ -219,6 +224,24 @@ impl Work {
         }
     }
 
+    /// The graph as it is now, with its arrays open. Where they cannot be opened the answers say so.
+    fn view<'g>(&mut self, graph: &'g Graph) -> View<'g> {
+        let mut view = graph.view();
+        for _ in 0..OPENINGS {
+            match (self.requests.of(&view), graph) {
+                (Err(error), Graph::Live(live)) if error.kind() == ErrorKind::NotFound => {
+                    // They were folded into newer ones before anybody had asked for them.
+                    if let Err(error) = live.refresh() {
+                        self.failures.note(&error);
+                    }
+                    view = graph.view();
+                }
+                _ => break,
+            }
+        }
+        view
+    }
+
     fn answer_together(&mut self, view: &View<'_>, seed: u64, mut jobs: Vec<Job>) {
         // Some clients may have gone while others were answered.
         jobs.retain(|job| !job.reply.is_closed());
@@ -226,6 +249,7 @@ impl Work {
             return;
         }
         let nodes = jobs.iter().map(|job| job.question.nodes.clone()).collect();
+        let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
         let (model, metrics) = (&self.model, &self.metrics);
@@ -233,7 +257,7 @@ impl Work {
             let (before, began) = (requests.counters(), Instant::now());
             let answered = requests.answer(view.delta(), seed, nodes, &|place, found| {
                 let read = Instant::now();
-                let answer = predict(model, found, view.lsn());
+                let answer = predict(model, found, asked[place], view.lsn());
                 metrics.stage(Stage::Read, read - began);
                 metrics.stage(Stage::Compute, read.elapsed());
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
@@ -272,7 +296,12 @@ impl Work {
     }
 }
 
-fn predict(model: &Model, found: &Neighbourhood<'_>, lsn: u64) -> Result<Prediction> {
+fn predict(
+    model: &Model,
+    found: &Neighbourhood<'_>,
+    asked: &Asked,
+    lsn: u64,
+) -> Result<Prediction> {
     let sampled = found.sampled;
     let nodes: Vec<u64> = sampled.nodes.iter().collect();
     let subgraph = Subgraph {
@@ -283,35 +312,45 @@ fn predict(model: &Model, found: &Neighbourhood<'_>, lsn: u64) -> Result<Predict
         picked: &sampled.picked,
         degrees: found.degrees.as_deref(),
     };
-    let logits = model.forward(&subgraph, found.x)?;
-    let seeds = sampled.num_seeds;
+    let states = model.forward(&subgraph, found.x)?;
+    // The embedding phase ends here, and the prediction phase begins.
+    let (logits, rows) = match asked {
+        Asked::Nodes => (states, sampled.num_seeds),
+        Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
+        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
+    };
     let answer = model.read_out(&logits);
     let numbers = match &answer {
         Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {
             probabilities
         }
+        Answer::Links { scores, .. } => scores,
         Answer::Values { values } => values,
     };
     if numbers.iter().any(|number| !number.is_finite()) {
         // JSON has no NaN.
-        return Err(Error::invalid("the model's outputs for these nodes are not finite")
+        return Err(Error::internal("the model's outputs for these nodes are not finite")
             .hint("look for NaN in the features of the nodes and of their neighbours"));
     }
     let outputs = match answer {
         Answer::Classes { classes, probabilities } => vec![
-            Output::whole(PREDICTION, vec![seeds], classes.into_iter().map(i64::from).collect()),
-            Output::single(PROBABILITY, vec![seeds, model.outputs()], probabilities),
+            Output::whole(PREDICTION, vec![rows], classes.into_iter().map(i64::from).collect()),
+            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
         ],
         Answer::Labels { labels, probabilities } => vec![
             Output::whole(
                 PREDICTION,
-                vec![seeds, model.outputs()],
+                vec![rows, model.outputs()],
                 labels.into_iter().map(i64::from).collect(),
             ),
-            Output::single(PROBABILITY, vec![seeds, model.outputs()], probabilities),
+            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
+        ],
+        Answer::Links { scores, probabilities } => vec![
+            Output::single(SCORE, vec![rows], scores),
+            Output::single(PROBABILITY, vec![rows], probabilities),
         ],
         Answer::Values { values } => {
-            vec![Output::single(PREDICTION, vec![seeds, model.outputs()], values)]
+            vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
         }
     };
     Ok(Prediction { outputs, lsn })

@@ -1,5 +1,7 @@
 //! Open Inference Protocol 2: what requests and answers look like.
 
+use std::collections::HashMap;
+
 use outercore_core::NodeId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -8,8 +10,51 @@ use utoipa::ToSchema;
 use crate::predictor::Prediction;
 use crate::refusal::Refusal;
 
-/// The input of a request.
-const NODE_IDS: &str = "node_ids";
+/// What a model predicts something of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Nodes.
+    Nodes,
+    /// Pairs of nodes.
+    Edges,
+    /// Whole graphs of a data set of many.
+    Graphs,
+}
+
+impl Subject {
+    /// Name of the input of a request.
+    pub fn input(self) -> &'static str {
+        match self {
+            Self::Nodes => "node_ids",
+            Self::Edges => "edge_ids",
+            Self::Graphs => "graph_ids",
+        }
+    }
+
+    /// Its shape, -1 for how many are asked for.
+    pub fn shape(self) -> &'static [i64] {
+        match self {
+            Self::Edges => &[-1, 2],
+            Self::Nodes | Self::Graphs => &[-1],
+        }
+    }
+}
+
+/// What a question may be about.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// What the model predicts something of.
+    pub subject: Subject,
+    /// Nodes of the graph.
+    pub num_nodes: u64,
+    /// Where each graph's nodes begin, and where the last one's end; empty unless graphs are asked
+    /// for.
+    pub graphs: &'a [u64],
+    /// Most nodes of a request.
+    pub most_nodes: u64,
+    /// Names of the outputs.
+    pub outputs: &'a [&'a str],
+}
 
 /// Characters of what a client wrote that an answer repeats.
 const MOST_ECHOED: usize = 80;
@@ -48,8 +93,10 @@ struct WantedOutput {
 /// A request after it was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// Nodes, in the order of the answer.
+    /// The nodes that have to be computed.
     pub nodes: Vec<NodeId>,
+    /// What is made of them.
+    pub asked: Asked,
     /// Seed of the sampler.
     pub seed: u64,
     /// Number of the oldest update that the answer must have seen.
@@ -60,41 +107,47 @@ pub struct Question {
     pub outputs: Vec<String>,
 }
 
+/// What is asked of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// A prediction for each.
+    #[default]
+    Nodes,
+    /// One for each pair, by their places among the nodes.
+    Edges(Vec<(u32, u32)>),
+    /// One for each graph, which is the next so many nodes.
+    Graphs(Vec<usize>),
+}
+
 impl InferRequest {
     /// What is asked.
     ///
     /// # Errors
     /// A sentence for the client: an input that is missing, unknown or of another type or shape, a
     /// node out of range, too many of them, an unknown parameter.
-    pub fn question(
-        &self,
-        num_nodes: u64,
-        most_nodes: u64,
-        outputs: &[&str],
-    ) -> Result<Question, Refusal> {
+    pub fn question(&self, scope: &Scope<'_>) -> Result<Question, Refusal> {
+        let (name, outputs) = (scope.subject.input(), scope.outputs);
         let [input] = &self.inputs[..] else {
             return Err(Refusal::wrong(format!(
-                "inputs: expected one, `{NODE_IDS}`, found {}",
+                "inputs: expected one, `{name}`, found {}",
                 self.inputs.len()
             )));
         };
-        if input.name != NODE_IDS {
-            return Err(Refusal::wrong(format!(
-                "input `{}`: expected `{NODE_IDS}`",
-                cut(&input.name)
-            )));
+        if input.name != name {
+            return Err(Refusal::wrong(format!("input `{}`: expected `{name}`", cut(&input.name))));
         }
         if !ID_TYPES.contains(&input.datatype.as_str()) {
             return Err(Refusal::wrong(format!(
-                "{NODE_IDS}: datatype {}, expected INT64",
+                "{name}: datatype {}, expected INT64",
                 cut(&input.datatype)
             )));
         }
-        let nodes = input.ids(num_nodes)?;
-        if nodes.is_empty() || nodes.len() as u64 > most_nodes {
+        let (nodes, asked) = input.asked(scope)?;
+        if nodes.is_empty() || nodes.len() as u64 > scope.most_nodes {
             return Err(Refusal::wrong(format!(
-                "{NODE_IDS}: {} nodes, expected 1 to {most_nodes}",
-                nodes.len()
+                "{name}: {} nodes, expected 1 to {}",
+                nodes.len(),
+                scope.most_nodes
             )));
         }
         if self.outputs.len() > outputs.len() {
@@ -115,6 +168,7 @@ impl InferRequest {
         }
         let mut question = Question {
             nodes,
+            asked,
             outputs: self.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
             ..Question::default()
         };
@@ -142,22 +196,84 @@ impl InferRequest {
 }
 
 impl Input {
-    fn ids(&self, num_nodes: u64) -> Result<Vec<NodeId>, Refusal> {
+    /// The nodes to compute, and what is asked of them.
+    fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked), Refusal> {
+        let name = scope.subject.input();
+        let num_graphs = (scope.graphs.len() as u64).saturating_sub(1);
+        let (what, below) = match scope.subject {
+            Subject::Nodes | Subject::Edges => ("a node", scope.num_nodes),
+            Subject::Graphs => ("a graph", num_graphs),
+        };
         let mut ids = Vec::new();
-        flatten(&self.data, num_nodes, &mut ids)?;
+        flatten(&self.data, &mut |value| {
+            let id = value.as_u64().filter(|&id| id < below).ok_or_else(|| {
+                let found = cut(&value.to_string());
+                Refusal::wrong(format!("{name}: {found}, expected {what} below {below}"))
+            })?;
+            ids.push(id);
+            Ok(())
+        })?;
+        self.check_shape(scope.subject, ids.len())?;
+        Ok(match scope.subject {
+            Subject::Nodes => (ids, Asked::Nodes),
+            Subject::Edges => {
+                let (nodes, pairs) = ends(&ids);
+                (nodes, Asked::Edges(pairs))
+            }
+            Subject::Graphs => {
+                let extent =
+                    |&graph: &u64| scope.graphs[graph as usize]..scope.graphs[graph as usize + 1];
+                let size = |graph| {
+                    let extent = extent(graph);
+                    (extent.end - extent.start) as usize
+                };
+                let sizes: Vec<usize> = ids.iter().map(size).collect();
+                // Before anything as large as that is made.
+                let count = sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size));
+                if count as u64 > scope.most_nodes {
+                    return Err(Refusal::wrong(format!(
+                        "{name}: graphs of {count} nodes, expected {} at most",
+                        scope.most_nodes
+                    )));
+                }
+                (ids.iter().flat_map(extent).collect(), Asked::Graphs(sizes))
+            }
+        })
+    }
+
+    fn check_shape(&self, subject: Subject, values: usize) -> Result<(), Refusal> {
         let said = self
             .shape
             .iter()
             .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
-        if self.shape.is_empty() || said != Some(ids.len() as i64) {
-            return Err(Refusal::wrong(format!(
-                "{NODE_IDS}: shape {} for {} values",
-                cut(&format!("{:?}", self.shape)),
-                ids.len()
-            )));
+        let is_pairs = subject != Subject::Edges || self.shape.last() == Some(&2);
+        if !self.shape.is_empty() && said == Some(values as i64) && is_pairs {
+            return Ok(());
         }
-        Ok(ids)
+        Err(Refusal::wrong(format!(
+            "{}: shape {} for {values} values{}",
+            subject.input(),
+            cut(&format!("{:?}", self.shape)),
+            if is_pairs { "" } else { ", expected [n, 2]" }
+        )))
     }
+}
+
+/// The distinct nodes of pairs in the order of their first place, and the places of each pair: the
+/// mapping table from embeddings to predictions.
+///
+/// **Source** GLIST, algorithm 1.
+fn ends(ids: &[NodeId]) -> (Vec<NodeId>, Vec<(u32, u32)>) {
+    let (mut nodes, mut places) = (Vec::new(), HashMap::new());
+    let mut place = |node: NodeId| {
+        *places.entry(node).or_insert_with(|| {
+            nodes.push(node);
+            (nodes.len() - 1) as u32
+        })
+    };
+    let (pairs, _) = ids.as_chunks::<2>();
+    let pairs = pairs.iter().map(|&[source, target]| (place(source), place(target))).collect();
+    (nodes, pairs)
 }
 
 /// The beginning of what a client wrote.
@@ -166,16 +282,14 @@ fn cut(text: &str) -> String {
 }
 
 /// Tensors may be written flat, or as lists in lists.
-fn flatten(data: &Value, num_nodes: u64, ids: &mut Vec<NodeId>) -> Result<(), Refusal> {
-    if let Value::Array(items) = data {
-        return items.iter().try_for_each(|item| flatten(item, num_nodes, ids));
+fn flatten(
+    data: &Value,
+    take: &mut impl FnMut(&Value) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    match data {
+        Value::Array(items) => items.iter().try_for_each(|item| flatten(item, take)),
+        value => take(value),
     }
-    let id = data.as_u64().filter(|&id| id < num_nodes).ok_or_else(|| {
-        let found = cut(&data.to_string());
-        Refusal::wrong(format!("{NODE_IDS}: {found}, expected a node below {num_nodes}"))
-    })?;
-    ids.push(id);
-    Ok(())
 }
 
 /// A tensor of an answer.
@@ -241,8 +355,18 @@ mod tests {
     const OUTPUTS: [&str; 2] = ["prediction", "probability"];
 
     fn asked(body: &Value) -> Result<Question, Refusal> {
+        asked_of(Subject::Nodes, body)
+    }
+
+    fn asked_of(subject: Subject, body: &Value) -> Result<Question, Refusal> {
         let request: InferRequest = serde_json::from_value(body.clone()).unwrap();
-        request.question(10, 4, &OUTPUTS)
+        request.question(&Scope {
+            subject,
+            num_nodes: 10,
+            graphs: &[0, 3, 4, 10],
+            most_nodes: 4,
+            outputs: &OUTPUTS,
+        })
     }
 
     fn nodes(shape: Value, data: Value) -> Value {
@@ -263,6 +387,7 @@ mod tests {
             body["outputs"] = json!([{"name": "prediction"}]);
             let expected = Question {
                 nodes: vec![7, 9],
+                asked: Asked::Nodes,
                 seed: 5,
                 min_lsn: 3,
                 deadline_ms: Some(20),
@@ -270,6 +395,35 @@ mod tests {
             };
             assert_eq!(asked(&body), Ok(expected));
         }
+    }
+
+    fn input(name: &str, shape: Value, data: Value) -> Value {
+        json!({"inputs": [
+            {"name": name, "datatype": "INT64", "shape": shape, "data": data}
+        ]})
+    }
+
+    #[test]
+    fn edges_name_each_node_once_and_graphs_are_their_nodes() {
+        let body = input("edge_ids", json!([3, 2]), json!([[7, 9], [9, 1], [7, 7]]));
+        let question = asked_of(Subject::Edges, &body).unwrap();
+        assert_eq!(question.nodes, [7, 9, 1]);
+        assert_eq!(question.asked, Asked::Edges(vec![(0, 1), (1, 2), (0, 0)]));
+        let body = input("graph_ids", json!([2]), json!([1, 0]));
+        let question = asked_of(Subject::Graphs, &body).unwrap();
+        assert_eq!(question.nodes, [3, 0, 1, 2]);
+        assert_eq!(question.asked, Asked::Graphs(vec![1, 3]));
+        let text = |subject, body| format!("{:?}", asked_of(subject, &body).unwrap_err());
+        let flat = input("edge_ids", json!([2]), json!([1, 2]));
+        assert!(text(Subject::Edges, flat).contains("expected [n, 2]"));
+        let odd = input("edge_ids", json!([1, 2]), json!([1, 2, 3]));
+        assert!(text(Subject::Edges, odd).contains("shape [1, 2] for 3 values"));
+        let nodes = input("node_ids", json!([1, 2]), json!([1, 2]));
+        assert!(text(Subject::Edges, nodes).contains("expected `edge_ids`"));
+        let many = input("graph_ids", json!([1]), json!([2]));
+        assert!(text(Subject::Graphs, many).contains("graphs of 6 nodes, expected 4 at most"));
+        let none = input("graph_ids", json!([1]), json!([3]));
+        assert!(text(Subject::Graphs, none).contains("3, expected a graph below 3"));
     }
 
     #[test]

@@ -84,6 +84,8 @@ impl Refusal {
             ErrorKind::Budget => Self::wrong(
                 "the neighbours of these nodes do not fit the server's memory; ask for fewer nodes",
             ),
+            // What the model cannot be asked: a node without an embedding, an unknown category.
+            ErrorKind::Invalid => Self::wrong(error.to_string().replace("\nhint: ", "; ")),
             _ => Self::failed(),
         }
     }

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, Result};
-use outercore_format::keys;
-use outercore_infer::{Manifest, Model};
+use outercore_format::{DType, keys};
+use outercore_infer::{Head, Manifest, Model};
 use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::TcpListener;
@@ -23,6 +23,7 @@ use crate::limits::{Connections, Limits, Protocol};
 use crate::live_metrics::LiveMetrics;
 use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
+use crate::protocol::Subject;
 use crate::shared::Shared;
 
 /// Threads that read and write connections; the others compute.
@@ -84,11 +85,23 @@ impl Server {
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
         let view = graph.view();
         let dataset = view.data_set();
+        let subject = match manifest.head {
+            None => Subject::Nodes,
+            Some(Head::Pairs { .. }) => Subject::Edges,
+            Some(_) => Subject::Graphs,
+        };
+        let graphs = if subject == Subject::Graphs { graphs_of(dataset)? } else { Vec::new() };
+        let largest = graphs.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        // Any one graph can be asked for.
+        let most_nodes = config.most_nodes.max(largest);
         let wanted = RequestConfig {
-            features: Some(features_of(dataset, manifest, model.features())?),
+            features: match model.features() {
+                0 => None,
+                columns => Some(features_of(dataset, manifest, columns)?),
+            },
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
-            most_nodes: config.most_nodes,
+            most_nodes,
             degrees: match (model.needs_degrees(), model.counts_loops()) {
                 (false, _) => Degrees::None,
                 (true, true) => Degrees::WithLoops,
@@ -115,8 +128,10 @@ impl Server {
             version,
             outputs,
             task,
+            subject,
+            graphs,
             graph,
-            most_nodes: config.most_nodes,
+            most_nodes,
             deadline,
             queue,
             failures,
@@ -181,6 +196,33 @@ impl Server {
         self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()
     }
+}
+
+/// The first node of each graph of a data set of many.
+const FIRST: &str = "graphs/first";
+
+/// Where each graph's nodes begin, and where the last one's end.
+///
+/// # Errors
+/// `Invalid`: a data set of one graph. `Corrupt`: graphs that do not follow each other.
+fn graphs_of(dataset: &DataSet) -> Result<Vec<u64>> {
+    if !dataset.has_array(FIRST) {
+        let text = "the model predicts something of whole graphs, and the data set is one graph";
+        return Err(Error::invalid(text).hint("serve the data set that it was trained on"));
+    }
+    // Signed or not, it has 8 bytes, and a negative one is found below.
+    let bytes = dataset.read_array(FIRST)?;
+    if !matches!(dataset.array(FIRST)?.dtype, DType::I64 | DType::U64) {
+        return Err(Error::corrupt(format!("array `{FIRST}`: expected int64 or uint64")));
+    }
+    let mut ends: Vec<u64> =
+        bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    ends.push(dataset.num_nodes());
+    if ends.len() < 2 || ends[0] != 0 || ends.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(Error::corrupt(format!("array `{FIRST}`: expected ascending nodes from 0 on"))
+            .hint("run `outercore check DATASET`"));
+    }
+    Ok(ends)
 }
 
 /// The key of the array that the model reads.

@@ -10,8 +10,8 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use crate::graph::Graph;
 use crate::limits::Limits;
 use crate::metrics::{Metrics, Stage};
-use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue};
-use crate::protocol::{self, InferRequest};
+use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue, SCORE};
+use crate::protocol::{self, InferRequest, Scope, Subject};
 use crate::refusal::Refusal;
 
 /// Longest body without its ids.
@@ -30,6 +30,10 @@ pub struct Shared {
     pub outputs: usize,
     /// What the model predicts; for classes the prediction has one column.
     pub task: TaskKind,
+    /// What it predicts that of.
+    pub subject: Subject,
+    /// Where each graph's nodes begin, and where the last one's end; for models of graphs.
+    pub graphs: Vec<u64>,
     /// The graph.
     pub graph: Arc<Graph>,
     /// Most nodes of a request.
@@ -56,6 +60,7 @@ impl Shared {
     fn outputs(&self) -> &'static [&'static str] {
         match self.task {
             TaskKind::Classes | TaskKind::Labels => &[PREDICTION, PROBABILITY],
+            TaskKind::Links => &[SCORE, PROBABILITY],
             _ => &[PREDICTION],
         }
     }
@@ -93,15 +98,21 @@ impl Shared {
             _ => json!({"name": PREDICTION, "datatype": "FP32", "shape": [-1, columns]}),
         };
         let probability = json!({"name": PROBABILITY, "datatype": "FP32", "shape": [-1, columns]});
+        let of_edges = |name: &str| json!({"name": name, "datatype": "FP32", "shape": [-1]});
         let outputs = match self.task {
             TaskKind::Classes | TaskKind::Labels => vec![prediction, probability],
+            TaskKind::Links => vec![of_edges(SCORE), of_edges(PROBABILITY)],
             _ => vec![prediction],
         };
         json!({
             "name": self.name,
             "versions": [self.version],
             "platform": "outercore",
-            "inputs": [{"name": "node_ids", "datatype": "INT64", "shape": [-1]}],
+            "inputs": [{
+                "name": self.subject.input(),
+                "datatype": "INT64",
+                "shape": self.subject.shape(),
+            }],
             "outputs": outputs,
         })
     }
@@ -130,7 +141,13 @@ impl Shared {
     pub async fn infer(&self, request: InferRequest, began: Instant) -> Result<Value, Refusal> {
         let question = {
             let view = self.graph.view();
-            let question = request.question(view.num_nodes(), self.most_nodes, self.outputs())?;
+            let question = request.question(&Scope {
+                subject: self.subject,
+                num_nodes: view.num_nodes(),
+                graphs: &self.graphs,
+                most_nodes: self.most_nodes,
+                outputs: self.outputs(),
+            })?;
             view.require(&question.nodes)?;
             if question.min_lsn > view.lsn() {
                 return Err(Refusal::too_early(question.min_lsn, view.lsn()));

@@ -201,12 +201,27 @@ impl<'a> ManifestEditor<'a> {
     /// # Errors
     /// The disk's own.
     pub fn claim_file(&mut self, key: &str) -> Result<String> {
+        self.claim(numbered(key))
+    }
+
+    /// As [`ManifestEditor::claim_file`], with a number of at least `least` in the name. With larger
+    /// ones each time no name comes twice, and whoever has an old manifest finds no file instead of
+    /// a newer one.
+    ///
+    /// # Errors
+    /// The disk's own.
+    pub fn claim_file_from(&mut self, key: &str, least: u64) -> Result<String> {
+        self.claim((least..).map(|number| format!("{key}.{number}.npy")))
+    }
+
+    fn claim(&mut self, names: impl Iterator<Item = String>) -> Result<String> {
         let is_free = |file: &String| {
             let taken = [&self.files, &self.claimed, &self.changes.files];
             !taken.iter().any(|taken| taken.contains(file))
                 && self.root.join(file).symlink_metadata().is_err()
         };
-        let file = numbered(key).find(is_free).expect("there are more numbers than files");
+        let mut names = names;
+        let file = names.find(is_free).expect("there are more numbers than files");
         self.changes.files.insert(file.clone());
         self.changes.save(self.disk, &self.root)?;
         Ok(file)

@@ -18,7 +18,9 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option("--data", help="Another data set than the run's own.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Split to score; `all` for every node.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="Split to score; `all` for every node, or graph.")
+    ] = "test",
     sampled: Annotated[
         bool, typer.Option("--sampled", help="Sample neighbours instead of taking all.")
     ] = False,

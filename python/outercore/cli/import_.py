@@ -38,8 +38,8 @@ def import_(
         list[str],
         typer.Argument(
             help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
-            "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, or the directory of a raw OGB data "
-            "set.",
+            "`FILE:SOURCE,TARGET`), `pyg:Name`, `ogb:name`, the directory of a raw OGB data "
+            "set, or a set of many graphs (TU directory, text of GIN, molecules in `.npz`).",
             show_default=False,
         ),
     ],
@@ -62,6 +62,14 @@ def import_(
     array: Annotated[
         list[str] | None,
         typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
+    ] = None,
+    graph_ids: Annotated[
+        str | None,
+        typer.Option(
+            "--graph-ids",
+            help="The graph of each node, in a file like features: a data set of many graphs. "
+            "Labels and splits are then of graphs.",
+        ),
     ] = None,
     weight: Annotated[
         str | None,
@@ -218,6 +226,8 @@ def import_(
 
         outercore import ogbn_products --out products
 
+        outercore import MUTAG --split train=train.npy --split test=test.npy --out mutag
+
         outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
     """
     of_triples = {
@@ -232,6 +242,7 @@ def import_(
             "labels": labels,
             "split": split,
             "array": array,
+            "graph-ids": graph_ids,
             "weight": weight,
             "edge-time": edge_time,
             "edge-features": edge_features,
@@ -308,6 +319,7 @@ def import_(
         arrays=tuple(array or ()),
         nodes=nodes,
         ogb_split=ogb_split,
+        graph_ids=graph_ids,
         edge_shape=edge_shape,  # type: ignore[arg-type]  # looked at when it is used
         edge_values=EdgeChoice(weight, edge_time, edge_features),
         text=text,
@@ -318,6 +330,11 @@ def import_(
     )
     with console.bars(quiet=json) as progress:
         if ids == "dictionary":
+            if graph_ids is not None:
+                raise InvalidError(
+                    "--graph-ids: does not go with `--ids dictionary`\n"
+                    "hint: number the nodes from 0, those of a graph after each other"
+                )
             with NamedInputs(inputs, out) as named:
                 summary = _import(named.build(progress), out, chosen, progress)
         else:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from outercore.cli import console, options
+from outercore.many_graphs import ManyGraphs, has_graphs
 from outercore.sizes import format_size
 
 
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
     """Describe a data set: sizes, arrays, splits, where it came from.
 
-    Reads the manifest only.
+    Reads the manifest, and the first nodes of many graphs.
 
     **Example**
 
@@ -23,6 +24,11 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     if json:
         console.json_data(graph.manifest)
         return
+    graphs = []
+    if has_graphs(graph):
+        many = ManyGraphs(graph)
+        splits = ", ".join(many.splits) or "none"
+        graphs = [("graphs", f"{many.num_nodes:,}"), ("splits of graphs", splits)]
     provenance = graph.manifest.get("provenance", {})
     console.table(
         str(data_set),
@@ -32,6 +38,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
             ("features", f"{graph.num_features:,}"),
             ("classes", f"{graph.num_classes:,}"),
             ("splits", ", ".join(graph.splits) or "none"),
+            *graphs,
             ("made by", provenance.get("command") or "-"),
             ("with", f"outercore {provenance.get('outercore', '?')}"),
         ],

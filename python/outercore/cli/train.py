@@ -12,6 +12,7 @@ from outercore.cli import console, options, train_options
 from outercore.cli.watch import Watch
 
 _NO_SERVER = "none"
+_GRAPHS = "With --task graph"
 _OF_SERVER = (
     "far",
     "far_token_file",
@@ -43,7 +44,12 @@ def train(
     jumping: Annotated[
         str, typer.Option(help="Classify from all layers: `none`, `cat` or `max`.")
     ] = "none",
-    batch_size: options.BatchSize = 1024,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed nodes a batch, or edges, 1024 by default; or graphs, 64 by default."
+        ),
+    ] = None,
     replace: options.Replace = False,
     learning_rate: Annotated[
         float, typer.Option("--learning-rate", "--lr", help="How far a step goes.")
@@ -64,16 +70,31 @@ def train(
     ] = "auto",
     validation_share: options.ValidationShare = 0.25,
     task: Annotated[
-        str, typer.Option(help="`classification`, `multi-label`, `regression`; guessed by default.")
+        str,
+        typer.Option(
+            help="`classification`, `multi-label`, `regression`, guessed by default; `link`: "
+            "edges; or `graph`: labels of whole graphs."
+        ),
     ] = "auto",
     metric: Annotated[
         str,
         typer.Option(
-            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `mae`."
+            help="`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; for numbers `r2`, `mse`, `rmse`, "
+            "`mae`; for edges also `average_precision`, `mrr`, `hits@20` and other k."
         ),
     ] = "auto",
     features: Annotated[str, typer.Option(help="Node array to learn from.")] = "x",
     labels: Annotated[str, typer.Option(help="Node array to predict.")] = "y",
+    layers: Annotated[
+        int, typer.Option(help="Layers of the network.", rich_help_panel=_GRAPHS)
+    ] = 5,
+    readout: Annotated[
+        str,
+        typer.Option(
+            help="How the states of a graph's nodes become one: `sum`, `mean` or `max`.",
+            rich_help_panel=_GRAPHS,
+        ),
+    ] = "mean",
     seed: options.Seed = 0,
     device: Annotated[str, typer.Option(help="`auto`, `cpu` or `cuda`.")] = "auto",
     backend: options.Backend = "auto",
@@ -88,6 +109,10 @@ def train(
     far_queue_length: options.FarQueueLength = None,
     far_timeout: options.FarTimeout = None,
     fallback: options.Fallback = True,
+    held_out: train_options.HeldOut = "0.1",
+    negatives: train_options.Negatives = 1,
+    loss: train_options.Loss = "binary",
+    head: train_options.Head = "mlp",
     checkpoint_batches: Annotated[
         int, typer.Option(help="A checkpoint after so many batches, too; 0 for none.")
     ] = 0,
@@ -116,12 +141,17 @@ def train(
 
         outercore train papers --model mlp --out runs/features-only
 
+        outercore train molecules --task graph --model gin --norm batch --epochs 100
+
+        outercore train papers --task link --metric mrr --out runs/links
+
         outercore train --resume runs/first
     """
     options.require_one("train", data_set, resume)
     if resume is not None:
         again = "leave it out, or start another run"
         options.require_nothing_else(context, *_OF_SERVER, hint=again)
+    train_options.require_link(context, task)
     server = options.far(
         None if far == _NO_SERVER else far,
         token_file=far_token_file,
@@ -131,6 +161,10 @@ def train(
         timeout=far_timeout,
         fallback=fallback,
     )
+    if resume is None:
+        train_options.require_fitting(context, task)
+    if batch_size is None:
+        batch_size = 64 if task == "graph" else 1024
     # Read before PyTorch is imported: a mistake is told at once.
     config = train_options.configuration(
         context,
@@ -146,6 +180,8 @@ def train(
         replace=replace,
         features=features,
         labels=labels,
+        layers=layers,
+        readout=readout,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
         epochs=epochs,
@@ -163,6 +199,10 @@ def train(
         task=task,
         metric=metric,
         device=device,
+        **train_options.held_out(held_out),
+        negatives=negatives,
+        loss=loss,
+        head=head,
         checkpoint_batches=checkpoint_batches,
         checkpoint_seconds=checkpoint_seconds,
     )
@@ -187,7 +227,8 @@ def train(
     scores = [
         (name, "-" if score is None else f"{score:.4f}") for name, score in result["scores"].items()
     ]
+    where = "whole graphs" if "graphs" in record["data_set"] else "all neighbours"
     console.table(
-        f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), all neighbours",
+        f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), {where}",
         [*scores, ("run", record["description"]["run"])],
     )

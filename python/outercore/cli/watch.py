@@ -25,7 +25,8 @@ class Watch(RunWatch, Observer):
     def started(self, description: dict[str, Any]) -> None:
         """One line on what runs."""
         kind = description["validation"]
-        validates = f"validates on {kind} neighbourhoods by {description['metric']}"
+        where = "" if description["of_graphs"] else f" on {kind} neighbourhoods"
+        validates = f"validates{where} by {description['metric']}"
         guessed = " (guessed from the labels)" if description["task_guessed"] else ""
         self._say(
             f"run {description['run']}: {description['model']}, {description['task']}{guessed}, "

@@ -82,7 +82,7 @@ class EmbedDirectory(AnyRunDirectory):
     @property
     def finished(self) -> bool:
         """Whether the run came to its end."""
-        return self.description.exists() and self.record()["status"] == "finished"
+        return self.description.exists() and self.record().get("status") == "finished"
 
     @property
     def failed(self) -> str | None:
@@ -93,7 +93,7 @@ class EmbedDirectory(AnyRunDirectory):
         if not self._record.exists():
             return None
         record = self.record()
-        if record["status"] != "failed" or record.get("changes", []) != self.changes:
+        if record.get("status") != "failed" or record.get("changes", []) != self.changes:
             return None
         return str(record["result"]["error"])
 

@@ -15,6 +15,7 @@ from outercore.errors import InvalidError
 from outercore.sizes import parse_size
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import EdgeSource
+from outercore.sources.many_graphs import GraphLevel, add_graphs, is_unfinished, require_inside
 from outercore.sources.rows import RowSource, count_rows
 from outercore.sources.unchanged import FileState, require_unchanged
 
@@ -44,6 +45,10 @@ class GraphSource:
     """What else decides how the inputs are read; an import with another one is another import."""
     notes: list[str] = field(default_factory=list)
     """How the inputs were understood, to be shown once."""
+    graphs: GraphLevel | None = None
+    """Which nodes belong to which graph, in a data set of many."""
+    also_read: tuple[FileState, ...] = ()
+    """What was read besides edges and arrays."""
 
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
@@ -59,6 +64,7 @@ class GraphSource:
             *(edge.files for edge in self.edges),
             *(array.rows.files for array in self.arrays),
             *(array.files for array in self.edge_arrays),
+            self.also_read,
         ]
         return [state for files in sources for state in files]
 
@@ -151,28 +157,42 @@ def import_graph(
             f"`{source.edge_arrays[0].name}`\nhint: add the loops to the edge list, with values"
         )
     nodes = source.node_count()
-    with Importer(
-        Path(out),
-        {
-            "memory": parse_size(options.memory),
-            "nodes": nodes,
-            "undirected": bool(undirected),
-            "self_loops": options.self_loops,
-            "duplicates": options.duplicates,
-            "overwrite": options.overwrite,
-            "command": options.command,
-            "inputs": source.inputs(),
-            "edges": [edge.identity for edge in source.edges],
-            "reading": source.reading,
-        },
-        progress,
-    ) as importer:
+    described = {
+        "memory": parse_size(options.memory),
+        "nodes": nodes,
+        "undirected": bool(undirected),
+        "self_loops": options.self_loops,
+        "duplicates": options.duplicates,
+        "overwrite": options.overwrite,
+        "command": options.command,
+        "inputs": source.inputs(),
+        "edges": [edge.identity for edge in source.edges],
+        "reading": source.reading,
+    }
+    if source.graphs is None:
+        return _import_nodes(source, Path(out), options, described, progress)
+    found: dict[str, Any] = {}
+    if not is_unfinished(Path(out), described):
+        require_inside(source.edges, source.graphs)
+        found = _import_nodes(source, Path(out), options, described, progress)
+    return found | add_graphs(Path(out), source.graphs)
+
+
+def _import_nodes(
+    source: GraphSource,
+    out: Path,
+    options: ImportOptions,
+    described: dict[str, Any],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Writes the edges and what belongs to nodes and edges; returns the summary."""
+    with Importer(out, described, progress) as importer:
         for edges in source.edges:
-            edges.feed(importer, nodes)
+            edges.feed(importer, described["nodes"])
         for array in source.arrays:
             _feed(importer, array, options, progress)
         for edge_array in source.edge_arrays:
-            rows = edge_array.rows(not undirected)
+            rows = edge_array.rows(not described["undirected"])
             _feed(importer, NodeArray("edge", edge_array.name, rows), options, progress)
         require_unchanged(source.files())
         return importer.finish()

@@ -17,11 +17,13 @@ from outercore.sources import ogb
 from outercore.sources.edge_arrays import EdgeChoice, edge_arrays
 from outercore.sources.edges import EdgeFormat, EdgeShape, open_edges
 from outercore.sources.graph import GraphSource, NodeArray
+from outercore.sources.graph_level import open_graph_file, read_labels, read_splits, with_ids
 from outercore.sources.named import is_named, open_named
 from outercore.sources.rows import Reading, is_array, open_rows
 from outercore.sources.splits import SplitChoice, open_split, open_splits
 from outercore.sources.table import FileSpec, Missing, is_parquet
 from outercore.sources.text import TextOptions
+from outercore.sources.tu import is_tu, open_tu
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
 
@@ -40,6 +42,8 @@ class Inputs:
     arrays: tuple[str, ...] = ()
     nodes: int | None = None
     ogb_split: str | None = None
+    graph_ids: str | None = None
+    """The graph of each node, in a data set of many."""
     edge_shape: EdgeShape | None = None
     """For edge arrays of shape [2, 2]."""
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
@@ -61,7 +65,10 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     if inputs.nodes is not None and inputs.nodes < 0:
         raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
     reading = Reading(inputs.text, inputs.fill, inputs.keeps_gaps, inputs.memory // 4)
-    source = _edges(inputs)
+    source = with_graphs(_edges(inputs), inputs, reading)
+    if source.graphs is not None:
+        # Labels and splits are those of graphs.
+        inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
     given = _arrays(inputs, replace(reading, nodes=source.stated_nodes(inputs.nodes)))
     taken = {(array.role, array.name) for array in given}
     kept = [array for array in source.arrays if (array.role, array.name) not in taken]
@@ -90,7 +97,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 def reading_of(inputs: Inputs) -> str:
     """What makes another import of the same files."""
-    chosen = [inputs.edge_shape, vars(inputs.edge_values), inputs.task]
+    chosen = [inputs.edge_shape, vars(inputs.edge_values), inputs.task, inputs.graph_ids]
     return json.dumps([inputs.text.native(), inputs.fill, *chosen])
 
 
@@ -110,12 +117,41 @@ def _edges(inputs: Inputs) -> GraphSource:
         _refuse_options(first, inputs)
     if is_named(first):
         return open_named(first, split=inputs.ogb_split)
+    if whole and is_tu(Path(first)):
+        return open_tu(Path(first))
     if whole:
         return ogb.open_layout(Path(first), inputs.ogb_split)
     if inputs.ogb_split is not None:
         raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
+    many = None if more or inputs.format != "auto" else open_graph_file(first, inputs.task)
+    if many is not None:
+        return many
     kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
     return GraphSource([open_edges(text, kind, inputs.text, shape) for text in inputs.edges])
+
+
+def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:
+    """The source with what was given about graphs: ids, labels and splits.
+
+    Errors: `InvalidError` for graph ids of a set that has its own, or another number of nodes.
+    """
+    level = source.graphs
+    if inputs.graph_ids is not None:
+        if level is not None:
+            raise InvalidError(f"--graph-ids: `{inputs.edges[0]}` says itself what its graphs are")
+        level = with_ids(inputs.graph_ids, reading)
+    if level is None:
+        return source
+    if inputs.nodes not in (None, level.nodes):
+        raise InvalidError(f"--nodes: found {inputs.nodes}, but {level.nodes} nodes have a graph")
+    reading = replace(reading, fill=None, nodes=level.count)
+    if inputs.labels is not None:
+        labels = {"y": read_labels(inputs.labels, reading, inputs.task)}
+        level = replace(level, arrays={**level.arrays, **labels})
+    splits = read_splits(inputs.splits, reading)
+    if splits:
+        level = replace(level, splits={**level.splits, **splits})
+    return replace(source, graphs=level, nodes=level.nodes)
 
 
 def _refuse_options(data_set: str, inputs: Inputs) -> None:

@@ -74,7 +74,7 @@ def open_layout(
     else:
         raise NotFoundError(
             f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
-            "`raw/data.npz`, or a directory of `.parquet` files"
+            "`raw/data.npz`, a TU set with `NAME_graph_indicator.txt`, or `.parquet` files"
         )
     # Looks at the name of the split too.
     source.arrays.extend(_splits(root / "split", split))
@@ -136,7 +136,8 @@ def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
     if counts.size != 1:
         raise UnsupportedError(
             f"{where}: the sizes of {counts.size:,} graphs, expected one graph\n"
-            "hint: data sets of many small graphs (`ogbg-...`) are not for import"
+            "hint: `ogbg-...` is not read; write its edges, and the graph of each node, as arrays: "
+            "`--graph-ids`"
         )
     return int(counts.ravel()[0])
 

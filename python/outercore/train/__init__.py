@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from outercore.errors import UnsupportedError
 from outercore.train.config import (
     BudgetConfig,
+    LinkConfig,
     ModelConfig,
     OptimiserConfig,
     RunConfig,
@@ -27,6 +28,7 @@ _LAZY = {"evaluate": "run", "export_model": "export", "resume": "run", "train": 
 
 __all__ = [
     "BudgetConfig",
+    "LinkConfig",
     "ModelConfig",
     "OptimiserConfig",
     "RunConfig",

@@ -14,8 +14,17 @@ ModelKind = Literal["sage", "gcn", "gat", "gin", "mlp"]
 Norm = Literal["none", "batch", "layer"]
 Jumping = Literal["none", "cat", "max"]
 Validation = Literal["auto", "sampled", "full"]
-TaskName = Literal["classification", "multi-label", "regression"]
-MetricName = Literal["auto", "accuracy", "roc_auc", "f1_micro", "f1_macro", "r2", "mse", "mae"]
+TaskName = Literal["classification", "multi-label", "regression", "link"]
+LinkMetric = Literal[
+    "roc_auc", "average_precision", "mrr", "hits@1", "hits@10", "hits@20", "hits@50", "hits@100"
+]
+MetricName = Literal[
+    "auto", "accuracy", "f1_micro", "f1_macro", "r2", "mse", "rmse", "mae", LinkMetric
+]
+LinkLoss = Literal["binary", "triplet"]
+LinkHead = Literal["mlp", "dot", "diagonal"]
+NegativeEnds = Literal["uniform", "degree"]
+Readout = Literal["sum", "mean", "max"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
 RESUME = "go on with `outercore train --resume RUN`"
@@ -60,7 +69,7 @@ class SamplingConfig:
     fanout: tuple[int, ...] = (15, 10)
     """In-neighbours per hop, nearest hop first; -1 takes all."""
     batch_size: int = 1024
-    """Seed nodes a batch."""
+    """Seed nodes a batch, or graphs."""
     replace: bool = False
     features: str = "x"
     labels: str = "y"
@@ -78,6 +87,44 @@ class SamplingConfig:
                     f"sampling.fanout: hop {hop + 1}: expected a positive number or -1 for all, "
                     f"found {count}"
                 )
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """What only the task `graph` has."""
+
+    layers: int = 5
+    """Layers of the network; each takes all neighbours, so there are no fan-outs."""
+    readout: Readout = "mean"
+    """How the states of a graph's nodes become one."""
+
+    def __post_init__(self) -> None:
+        positive("graph.layers", self.layers)
+
+
+@dataclass(frozen=True)
+class LinkConfig:
+    """What `task: link` learns from; other tasks do not look at it."""
+
+    held_out: float = 0.1
+    """Share of the edges that is not trained on, half of it for validation, half for the test."""
+    edges: str | None = None
+    """An `.npz` with the held-out edges instead: `valid` and `test`, int [n, 2]; perhaps `train`,
+    `valid_neg` and `test_neg`."""
+    negatives: int = 1
+    """Pairs without an edge for each edge of a batch."""
+    negative_ends: NegativeEnds = "uniform"
+    """How likely a node is drawn as the end of a negative: all alike, or as its degree says."""
+    loss: LinkLoss = "binary"
+    """`binary`: cross entropy of edges and random pairs. `triplet`: an edge shall score higher than
+    the same source with a random target, by the loss of BPR."""
+    head: LinkHead = "mlp"
+    """What makes one score of two embeddings: a perceptron over their product by elements, the dot
+    product, or that with a learned weight a dimension. All are symmetric."""
+
+    def __post_init__(self) -> None:
+        within("link.held_out", self.held_out, 0.0, 0.9)
+        positive("link.negatives", self.negatives)
 
 
 @dataclass(frozen=True)
@@ -134,11 +181,12 @@ class RunConfig:
     `full` by exact layer-wise inference over all neighbours, `sampled` with the training
     fan-outs; `auto` is `full` up to two million edges. The final scores are always exact.
     """
-    task: Literal["auto", TaskName] = "auto"
-    """What the labels are; `auto` tells by their type, shape and values."""
+    task: Literal["auto", "graph", TaskName] = "auto"
+    """What the labels are; `auto` tells by their type, shape and values. `graph` learns labels of
+    whole graphs, which say the same way what they are. `link` predicts edges."""
     metric: MetricName = "auto"
-    """`auto`: ROC-AUC for two classes and for several labels a node, R2 for numbers, else accuracy.
-    """
+    """`auto`: ROC-AUC for two classes, for several labels a node and for links, R2 for numbers,
+    else accuracy."""
     device: Device = "auto"
     checkpoint_batches: int = 0
     """A checkpoint after this many batches, besides the one of each epoch; 0 for none."""
@@ -166,11 +214,23 @@ class TrainConfig(Configuration):
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    graph: GraphConfig = field(default_factory=GraphConfig)
+    link: LinkConfig = field(default_factory=LinkConfig)
 
     @property
     def layers(self) -> int:
-        """Layers of the network: one a hop."""
-        return len(self.sampling.fanout)
+        """Layers of the network: one a hop, or what the task `graph` is told."""
+        return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
+
+    @property
+    def of_links(self) -> bool:
+        """Whether edges are learnt."""
+        return self.run.task == "link"
+
+    @property
+    def of_graphs(self) -> bool:
+        """Whether whole graphs are learnt from."""
+        return self.run.task == "graph"
 
     def to_dict(self) -> dict[str, Any]:
         """Groups of plain JSON values, in the order of the fields."""

@@ -7,36 +7,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save
-from torch import Tensor, nn
 
-from outercore.errors import InternalError, InvalidError, UnsupportedError
+from outercore.errors import InvalidError, UnsupportedError
 from outercore.server import digest_of
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.train.config import TrainConfig
 from outercore.train.export_check import require_agreement
-from outercore.train.models import Network, Perceptron
+from outercore.train.export_parts import network_of, tensors_of
+from outercore.train.graph_models import GraphNetwork
+from outercore.train.links.model import LinkModel
+from outercore.train.models import Network
 from outercore.train.run import model_directory
-from outercore.train.saved import EXPORTED, is_exported, load_model
+from outercore.train.saved import EXPORTED, Model, is_exported, load_model
 from outercore.train.tasks import Task
 
 _VERSION = 1
+_NEWEST = 2
+"""Of models with a head, or with learnt inputs."""
 _MANIFEST = "model.json"
 _WEIGHTS = "model.safetensors"
 
 _KINDS = ("sage", "gcn", "gin", "gat", "mlp")
 _NORMS = ("none", "batch", "layer")
 _JUMPING = ("none", "cat", "max")
-_EPSILON = 1e-5
-"""Of the norms; the format has no other."""
-
-_COUNTER = "num_batches_tracked"
-"""What batch normalisation keeps for training alone."""
 
 
 def export_model(
@@ -69,7 +67,7 @@ def export_model(
         replace_file(storage, out / _WEIGHTS, weights)
         replace_file(storage, out / _MANIFEST, manifest)
     try:
-        require_agreement(out, saved.model, tuple(saved.config.sampling.fanout))
+        require_agreement(out, saved.model, _fanout(saved.model, saved.config))
     except BaseException:
         (out / _MANIFEST).unlink(missing_ok=True)
         raise
@@ -96,12 +94,10 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         )
 
 
-def _to_bytes(
-    model: Network | Perceptron, task: Task, config: TrainConfig, trained: str
-) -> tuple[bytes, bytes]:
+def _to_bytes(model: Model, task: Task, config: TrainConfig, trained: str) -> tuple[bytes, bytes]:
     """Manifest and weights, each with the digest of the other, and of the trained weights."""
     described = _described(model, task, config)
-    tensors = _tensors(model)
+    tensors = tensors_of(model)
     bare = save(tensors)
     described["weights"] = _digest(bare[8 + int.from_bytes(bare[:8], "little") :])
     manifest = (json.dumps(described, indent=1, allow_nan=False) + "\n").encode()
@@ -118,27 +114,30 @@ def _sorted(weights: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + weights[8 + length :]
 
 
-def _described(model: Network | Perceptron, task: Task, config: TrainConfig) -> dict[str, Any]:
-    network, looks_at_edges = config.model, isinstance(model, Network)
+def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
+    network, nodes = config.model, network_of(model)
+    looks_at_edges = isinstance(nodes, Network)
     _require("kind", network.kind, _KINDS)
     _require("norm", network.norm, _NORMS)
     # A perceptron takes no notice of `jumping` and `heads`.
     jumping = network.jumping if looks_at_edges else "none"
     _require("jumping", jumping, _JUMPING)
+    head, learnt = _head(model, config), _learnt(model)
     return {
         "format": EXPORTED,
-        "version": _VERSION,
+        "version": _NEWEST if head or learnt else _VERSION,
         "network": {
             "kind": network.kind,
-            "layers": model.layers,
-            "features": model.features,
+            "layers": nodes.layers,
+            "features": nodes.features,
             "hidden": network.hidden,
-            "outputs": model.outputs,
+            "outputs": nodes.outputs,
             "heads": network.heads if network.kind == "gat" else 1,
             "norm": network.norm,
             "jumping": jumping,
             "residual": network.residual,
         },
+        **({"head": head} if head else {}),
         "task": {
             "kind": task.kind,
             # Data sets have no names of classes yet.
@@ -148,10 +147,35 @@ def _described(model: Network | Perceptron, task: Task, config: TrainConfig) -> 
         },
         "input": {
             "features": config.sampling.features,
-            "fanout": list(config.sampling.fanout) if looks_at_edges else [],
+            "fanout": list(_fanout(model, config)) if looks_at_edges else [],
             "replace": config.sampling.replace,
+            **learnt,
         },
     }
+
+
+def _fanout(model: Model, config: TrainConfig) -> tuple[int, ...]:
+    """Neighbours of each hop; whole graphs have all of them."""
+    return (-1,) * model.layers if config.of_graphs else tuple(config.sampling.fanout)
+
+
+def _head(model: Model, config: TrainConfig) -> dict[str, Any] | None:
+    if isinstance(model, LinkModel):
+        return {"kind": "pairs", "score": config.link.head}
+    if isinstance(model, GraphNetwork):
+        readout = config.graph.readout
+        return {"kind": "graphs", "readout": readout, "outputs": model.outputs}
+    return None
+
+
+def _learnt(model: Model) -> dict[str, Any]:
+    """What enters the network instead of features."""
+    if isinstance(model, LinkModel) and model.table_rows:
+        return {"table": model.table_rows}
+    if isinstance(model, GraphNetwork) and model.categories:
+        degree = {"degree": True} if model.of_degrees else {}
+        return {"categories": list(model.categories), **degree}
+    return {}
 
 
 def _require(what: str, found: str, known: Collection[str]) -> None:
@@ -160,89 +184,6 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
             f"model.{what} `{found}`: an exported model can have {', '.join(known)}\n"
             f"hint: train again with another `--{what}`"
         )
-
-
-def _tensors(model: Network | Perceptron) -> dict[str, Tensor]:
-    """The weights by their names in the format.
-
-    Errors: `InvalidError` for a number that is not finite.
-    """
-    tensors = {
-        name: tensor.detach().to("cpu", torch.float32).contiguous()
-        for place, part in _parts(model)
-        for name, tensor in _named(place, part)
-    }
-    for name, tensor in tensors.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise InvalidError(
-                f"tensor `{name}`: expected finite weights, found one that is not\n"
-                "hint: the training diverged: train again with a lower `--learning-rate`"
-            )
-    found = sum(tensor.numel() for tensor in tensors.values())
-    state = model.state_dict().items()
-    expected = sum(tensor.numel() for name, tensor in state if not name.endswith(_COUNTER))
-    if found != expected:
-        raise InternalError(f"export: expected {expected} weights of the network, found {found}")
-    return tensors
-
-
-def _parts(model: Network | Perceptron) -> Iterator[tuple[str, nn.Module | Tensor]]:
-    """What the network is made of, under the names that the format has for it."""
-    for index in range(model.layers):
-        layer = _layer(model, index) if isinstance(model, Network) else _plain_layer(model, index)
-        for name, part in layer.items():
-            yield f"layers.{index}.{name}", part
-    if isinstance(model, Network) and model.jumping:
-        yield "head", model.gnn.lin
-
-
-def _layer(model: Network, index: int) -> dict[str, nn.Module | Tensor]:
-    conv: Any = model.gnn.convs[index]
-    parts: dict[str, nn.Module | Tensor]
-    match model.config.kind:
-        case "sage":
-            parts = {"neighbours": conv.lin_l, "own": conv.lin_r}
-        case "gcn":
-            parts = {"linear": conv.lin, "linear.bias": conv.bias}
-        case "gin":
-            first, second = conv.nn.lins
-            parts = {"eps": conv.eps, "first": first, "second": second}
-            parts["inner_norm"] = conv.nn.norms[0]
-        case "gat":
-            parts = {"linear": conv.lin, "bias": conv.bias}
-            parts["source_attention"] = conv.att_src[0]
-            parts["target_attention"] = conv.att_dst[0]
-        case kind:
-            raise InternalError(f"model `{kind}` has no convolution")
-    if model.config.residual:
-        parts["skip"] = model.skips[index]
-    return {**parts, "norm": model.gnn.norms[index]}
-
-
-def _plain_layer(model: Perceptron, index: int) -> dict[str, nn.Module | Tensor]:
-    parts: dict[str, nn.Module | Tensor] = {"linear": model.linears[index]}
-    if index < model.layers - 1:
-        parts["norm"] = model.norms[index]
-        if model.config.residual:
-            parts["skip"] = model.skips[index]
-    return parts
-
-
-def _named(place: str, part: nn.Module | Tensor) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a part, under the names that the format has for them."""
-    if isinstance(part, Tensor):
-        yield place, part
-        return
-    names = {"running_mean": "mean", "running_var": "variance"}
-    for module in part.modules():
-        epsilon = getattr(module, "eps", _EPSILON)
-        if epsilon != _EPSILON:
-            raise UnsupportedError(f"`{place}`: expected eps {_EPSILON}, found {epsilon}")
-    for name, tensor in part.state_dict().items():
-        # PyG's batch normalisation wraps PyTorch's.
-        last = name.removeprefix("module.")
-        if last != _COUNTER:
-            yield f"{place}.{names.get(last, last)}", tensor
 
 
 def _digest(data: bytes) -> str:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 8192
 _LEAST_ROWS = 16
+_NO_LABELS = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,22 @@ class Prediction:
     """Outputs for some nodes.
 
     Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
-    them.
+    them; none where it has none.
     """
 
     nodes: NDArray[np.int64]
     logits: NDArray[np.float32]
     labels: NDArray
+
+
+class Predictor(Protocol):
+    """Gives the outputs of a network for some nodes, or graphs, batch by batch."""
+
+    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+        """From sampled neighbours."""
+
+    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+        """From all neighbours."""
 
 
 class Inference:
@@ -77,7 +88,7 @@ class Inference:
         # Smaller than in training, to fit the smaller share of the budget; the same whatever the
         # budget is, because what is sampled depends on the batch.
         batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
-        with _evaluating(self._model):
+        with evaluating(self._model):
             for batch in self._batches(
                 what,
                 _Sizes(batch_size, batch_size),
@@ -87,7 +98,7 @@ class Inference:
                 features=self._sampling.features,
                 labels=self._sampling.labels,
             ):
-                yield _prediction(batch, self._forward(batch))
+                yield prediction_of(batch, self._forward(batch))
 
     def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
         """Predictions from all neighbours, each layer computed once for each node.
@@ -105,7 +116,7 @@ class Inference:
         with device_errors(f"layer states `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
         with (
-            _evaluating(self._model),
+            evaluating(self._model),
             tempfile.TemporaryDirectory(prefix="layers-", dir=self._scratch) as directory,
         ):
             yield from self._layer_by_layer(self._model, nodes, Path(directory))
@@ -134,7 +145,7 @@ class Inference:
                 earlier = [torch.from_numpy(state.rows(seeds)).to(self._device) for state in states]
             with torch.no_grad():
                 logits = model.head([*earlier, state_here])
-            yield _prediction(batch, logits)
+            yield prediction_of(batch, logits)
 
     def _neighbours(
         self,
@@ -217,7 +228,7 @@ class _Sizes:
     least: int
 
 
-class _evaluating:  # noqa: N801 - reads as the statement `with _evaluating(model)`
+class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`
     """Dropout off and running statistics frozen within the block."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -231,9 +242,12 @@ class _evaluating:  # noqa: N801 - reads as the statement `with _evaluating(mode
         self._model.train(self._training)
 
 
-def _prediction(batch: Any, logits: Tensor) -> Prediction:
+def prediction_of(batch: Any, logits: Tensor) -> Prediction:
+    """The outputs for the seeds of a batch, with their ids and labels."""
+    # Without labels, PyG gives none or leaves the field out.
+    labels = getattr(batch, "y", None)
     return Prediction(
         nodes=batch.n_id[: batch.batch_size].cpu().numpy(),
         logits=logits.detach().cpu().float().numpy(),
-        labels=batch.y[: batch.batch_size].cpu().numpy(),
+        labels=_NO_LABELS if labels is None else labels[: batch.batch_size].cpu().numpy(),
     )

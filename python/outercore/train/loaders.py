@@ -27,12 +27,14 @@ def neighbor_loader(*arguments: Any, **options: Any) -> Any:
     return NeighborLoader(*arguments, arrays=(), rank=0, world_size=1, **options)
 
 
-def beside_degrees(error: BudgetError, degrees: int) -> BudgetError:
+def beside_degrees(
+    error: BudgetError, degrees: int, what: str = "the in-degrees take"
+) -> BudgetError:
     """What a loader says of its part of the budget, with the bytes that in-degrees take of it."""
     if not degrees:
         return error
     needed = None if error.needed is None else error.needed + degrees
-    return BudgetError(f"{error}\nhint: the in-degrees take {format_size(degrees)} besides", needed)
+    return BudgetError(f"{error}\nhint: {what} {format_size(degrees)} besides", needed)
 
 
 class Loaders:
@@ -42,6 +44,9 @@ class Loaders:
     filled. Instead of it, each has all of the budget; so it is where the share is 0 or too
     little to work with.
     """
+
+    reserved_for = "the in-degrees take"
+    """For messages: what takes memory besides."""
 
     def __init__(
         self,
@@ -77,6 +82,11 @@ class Loaders:
         """Bytes that an evaluation loader gets."""
         return int(self._total * self._share) if self._share else self._total
 
+    @property
+    def training_memory(self) -> int:
+        """Bytes that a training loader gets."""
+        return self._total - int(self._total * self._share)
+
     def training(self) -> Any:
         """The training loader, opened where it is not.
 
@@ -88,7 +98,7 @@ class Loaders:
                 self.training_plan = self._training.plan()
             except BudgetError as error:
                 if not self.use_whole_budget():
-                    raise beside_degrees(error, self._degrees) from None
+                    raise beside_degrees(error, self._degrees, self.reserved_for) from None
         return self._training
 
     @contextmanager
@@ -144,7 +154,7 @@ class Loaders:
             num_neighbors=self.fanout(),
             input_nodes=sampling.train,
             batch_size=sampling.batch_size,
-            memory=self._total - int(self._total * self._share),
+            memory=self.training_memory,
             shuffle=True,
             replace=sampling.replace,
             features=sampling.features,

@@ -15,21 +15,19 @@ from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.storage import Storage
 from outercore.train.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.train.config import TrainConfig
-from outercore.train.degrees import in_degrees
-from outercore.train.inference import Inference
-from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
+from outercore.train.links.metrics import LinkScores
+from outercore.train.links.work import LinkPlace
+from outercore.train.loaders import LoaderFactory, neighbor_loader
 from outercore.train.meter import Meter
 from outercore.train.metrics import Errors
-from outercore.train.models import Network, build_model
 from outercore.train.observe import EpochReport, Observer
+from outercore.train.open_work import open_work
 from outercore.train.run_directory import RunDirectory
 from outercore.train.saved import save_model
 from outercore.train.scalars import Scalars
-from outercore.train.scoring import Scoring
-from outercore.train.splits import nodes_of
+from outercore.train.scoring import AnyScoring
 from outercore.train.stopping import StopRequest
 from outercore.train.summary import describe
-from outercore.train.tasks import array_key, detect_task
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -63,16 +61,17 @@ class Trainer:
         self._storage = storage or Storage()
         self._command = command
         self._device = _device(config.run.device)
-        self._task = detect_task(
-            graph,
-            config.sampling.labels,
-            config.run.metric,
-            config.run.task,
-            nodes_of(graph, config.sampling.train),
-        )
-        features = _width(graph, config.sampling.features)
         torch.manual_seed(derived_seed(config.run.seed))
-        self._model = build_model(config.model, config.layers, features, self._task.outputs)
+        self._position = Position()
+        self._work = open_work(
+            graph,
+            config,
+            open_loader=open_loader,
+            note=self._observer.note,
+            place=LinkPlace(run.links, lambda: self._position, self._stop, storage),
+        )
+        self._task, self._model = self._work.task, self._work.model
+        self._loaders = self._work.loaders
         self._model.to(self._device)
         self._adam = torch.optim.Adam(
             self._model.parameters(),
@@ -80,20 +79,11 @@ class Trainer:
             weight_decay=config.optimiser.weight_decay,
         )
         self._best: dict[str, Tensor] = {}
-        self._degrees: Tensor | None = None
         self._checkpoints = Checkpoints(run.checkpoints, self._storage)
-        self._position = Position()
         self._timeline = records.Timeline(self._position.timeline)
         self._plan: dict[str, Any] = {}
         self._meter: Meter | None = None
-        self._loaders = Loaders(
-            graph,
-            config,
-            reserved=4 * graph.num_nodes if self._model.needs_degrees else 0,
-            open_loader=open_loader,
-            note=self._observer.note,
-        )
-        self._scoring: Scoring
+        self._scoring: AnyScoring
         self._described: dict[str, Any] = {}
 
     def fit(self) -> dict[str, Any]:
@@ -145,31 +135,26 @@ class Trainer:
         return True
 
     def _prepare(self) -> None:
-        if isinstance(self._model, Network) and self._model.needs_degrees:
-            with self._timeline.span("in-degrees"):
-                table = in_degrees(self._graph, count_loops=self._model.counts_loops)
-                self._degrees = torch.from_numpy(table)
-        inference = Inference(
-            self._graph,
-            self._model,
-            self._config.sampling,
-            self._loaders,
-            degrees=self._degrees,
+        self._work.prepare(self._timeline)
+        self._scoring = self._work.scoring(
             scratch=self._run.scratch,
             device=self._device,
             observer=self._observer,
             stop=self._stop,
         )
-        self._scoring = Scoring(self._graph, self._config, self._task, inference)
         self._described = describe(
             self._graph,
             self._config,
-            self._model,
-            self._task,
+            self._work,
             run=str(self._run.path),
             device=str(self._device),
             validation=self._scoring.validation_kind(),
         )
+
+    def _loss(self, batch: Any, degrees: Tensor | None) -> tuple[Tensor, int]:
+        """The mean loss of a batch, and of how many seeds it is the mean."""
+        logits = self._model(batch, degrees)
+        return self._task.loss(logits, batch.y[: batch.batch_size]), int(batch.batch_size)
 
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
@@ -220,13 +205,8 @@ class Trainer:
     def _step(self, batch: Any) -> tuple[float, int]:
         position = self._position
         torch.manual_seed(derived_seed(self._config.run.seed, position.epoch, position.batch))
-        degrees = None
-        if self._degrees is not None:
-            degrees = self._degrees[batch.n_id].to(self._device)
-        batch = batch.to(self._device)
         self._adam.zero_grad(set_to_none=True)
-        logits = self._model(batch, degrees)
-        loss = self._task.loss(logits, batch.y[: batch.batch_size])
+        loss, seeds = self._work.loss(batch, self._device)
         value = float(loss.detach())
         if not (math.isfinite(value) and value >= 0):
             expected = "a finite loss" if value >= 0 or math.isnan(value) else "a loss of 0 or more"
@@ -237,7 +217,7 @@ class Trainer:
             )
         loss.backward()
         self._adam.step()
-        return value, int(batch.batch_size)
+        return value, seeds
 
     def _close_epoch(self) -> EpochReport:
         """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
@@ -284,6 +264,11 @@ class Trainer:
         errors = {
             name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
         }
+        links = {
+            name: metric.values()
+            for name, metric in metrics.items()
+            if isinstance(metric, LinkScores)
+        }
         best_epoch = self._position.best_epoch
         self._save_best({**scores, "epoch": best_epoch})
         return {
@@ -291,6 +276,7 @@ class Trainer:
             "best_epoch": best_epoch,
             "scores": scores,
             **({"errors": errors} if errors else {}),
+            **({"links": links} if links else {}),
         }
 
     def _checkpoint(self) -> None:
@@ -361,11 +347,6 @@ class _CheckpointClock:
         if self._every_batches and self._batches >= self._every_batches:
             return True
         return bool(self._every_seconds) and time.monotonic() - self._since >= self._every_seconds
-
-
-def _width(graph: Graph, features: str) -> int:
-    shape = graph.manifest["arrays"][array_key(graph, features)]["shape"]
-    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def _device(name: str) -> torch.device:

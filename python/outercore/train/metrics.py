@@ -11,7 +11,7 @@ from outercore.errors import InvalidError
 
 
 class Metric(Protocol):
-    """A score, accumulated batch by batch; larger is better, but for errors (`mse`, `mae`)."""
+    """A score, accumulated batch by batch; larger is better, but for errors."""
 
     name: str
 
@@ -133,7 +133,7 @@ class F1:
 
 
 class Errors:
-    """Mean squared error, mean absolute error and R2 of numbers, each the mean over the columns.
+    """Mean squared error, its root, mean absolute error and R2, each the mean over the columns.
 
     R2 is 1 for exact predictions, 0 for predicting each column's mean; a column whose labels are
     all alike has none.
@@ -161,9 +161,9 @@ class Errors:
         self._sums += np.stack([part.sum(axis=0) for part in parts])
 
     def values(self) -> dict[str, float | None]:
-        """All three so far; `None` where one is not defined."""
+        """All of them so far; `None` where one is not defined."""
         if self._shift is None or not self._sums[0].any():
-            return dict.fromkeys(("mse", "mae", "r2"))
+            return dict.fromkeys(("mse", "rmse", "mae", "r2"))
         count, squares, absolute, total, total_squares = self._sums[:, self._sums[0] > 0]
         spread = total_squares - total**2 / count
         # Less than rounding leaves of labels that are all alike.
@@ -171,6 +171,7 @@ class Errors:
         shares = 1 - squares[varied] / spread[varied]
         return {
             "mse": float((squares / count).mean()),
+            "rmse": float(np.sqrt(squares / count).mean()),
             "mae": float((absolute / count).mean()),
             "r2": float(shares.mean()) if len(shares) else None,
         }
@@ -188,10 +189,11 @@ def build_metric(name: str) -> Metric:
         return RocAuc()
     if name in ("f1_micro", "f1_macro"):
         return F1(name.removeprefix("f1_"))
-    if name in ("mse", "mae", "r2"):
+    if name in ("mse", "rmse", "mae", "r2"):
         return Errors(name)
     raise InvalidError(
-        f"metric: expected accuracy, roc_auc, f1_micro, f1_macro, mse, mae or r2; found `{name}`"
+        "metric: expected accuracy, roc_auc, f1_micro, f1_macro, mse, rmse, mae or r2; "
+        f"found `{name}`"
     )
 
 

@@ -14,23 +14,26 @@ from numpy.typing import NDArray
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.far import FarOptions
+from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
 from outercore.run_places import new_run, only_run
 from outercore.split_names import find_split
 from outercore.train.config import TrainConfig
-from outercore.train.degrees import in_degrees
-from outercore.train.inference import Inference
-from outercore.train.loaders import LoaderFactory, Loaders, neighbor_loader
+from outercore.train.graph_work import with_inputs
+from outercore.train.inference import Predictor
+from outercore.train.links.evaluate import evaluate_links
+from outercore.train.links.held_out import require_topology
+from outercore.train.loaders import LoaderFactory, neighbor_loader
 from outercore.train.loop import Trainer
 from outercore.train.metrics import Errors
-from outercore.train.models import Network
 from outercore.train.observe import Observer
+from outercore.train.open_work import open_predicting
 from outercore.train.run_directory import RunDirectory, is_data_set, made_by
-from outercore.train.saved import SavedModel, load_model
+from outercore.train.saved import load_model
 from outercore.train.splits import nodes_of, with_splits
 from outercore.train.stopping import StopRequest, stop_on_signals
-from outercore.train.tasks import Task
+from outercore.train.work import PredictingWork, Work
 
 _COMMAND = "outercore train"
 _SCRATCH = "scratch"
@@ -65,7 +68,13 @@ def train(
     require_one_process("outercore train")
     config, observer = config or TrainConfig(), observer or Observer()
     graph = open_graph(Path(data_set))
-    config = replace(config, sampling=with_splits(graph, config.sampling, observer.note))
+    if config.of_links:
+        require_topology(graph)
+    else:
+        labelled: Labelled = graph
+        if config.of_graphs:
+            labelled, config = ManyGraphs(graph), with_inputs(graph, config)
+        config = replace(config, sampling=with_splits(labelled, config.sampling, observer.note))
     name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
         run = RunDirectory.create(path, graph, config)
@@ -156,23 +165,39 @@ def evaluate(
     if data_set is None:
         raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     saved = load_model(directory)
+    sampled = validation == "sampled"
+    if sampled and saved.config.of_graphs:
+        raise InvalidError(
+            f"model `{model}`: a network of whole graphs takes all neighbours, and samples none\n"
+            "hint: leave `--sampled` out"
+        )
     graph = open_graph(Path(data_set))
-    nodes = _nodes(graph, split)
     # The memory server of the training is no part of the model.
     config = replace(saved.config, budget=replace(saved.config.budget, far=far))
     if memory is not None:
         config = replace(config, budget=replace(config.budget, memory=memory))
+    observer = observer or Observer()
+    if saved.task.kind == "links":
+        return evaluate_links(
+            saved,
+            directory,
+            graph,
+            config,
+            part=split,
+            sampled=sampled,
+            outputs=predictions is not None or logits is not None,
+            observer=observer,
+            open_loader=open_loader,
+        )
+    work = open_predicting(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
+    nodes = _nodes(work.labelled, split)
     metric = saved.task.metric()
-    stop = StopRequest()
-    inference, loaders = _inference(saved, graph, config, observer, stop, open_loader, directory)
-    sampled = validation == "sampled"
-    rows = len(nodes)
     with ExitStack() as stack:
         stack.callback(_remove_empty, directory / _SCRATCH)
-        stack.callback(loaders.close)
-        stack.enter_context(stop_on_signals(stop))
-        labels_out, logits_out = _outputs(stack, graph, saved.task, rows, predictions, logits)
-        for prediction in inference.sampled(nodes) if sampled else inference.exact(nodes):
+        stack.callback(work.loaders.close)
+        predictor = _predictor(stack, work, directory, observer)
+        labels_out, logits_out = _outputs(stack, work, len(nodes), predictions, logits)
+        for prediction in predictor.sampled(nodes) if sampled else predictor.exact(nodes):
             saved.task.update(metric, prediction.logits, prediction.labels)
             if labels_out is not None:
                 labels_out.append(prediction.nodes, saved.task.predictions(prediction.logits))
@@ -182,7 +207,7 @@ def evaluate(
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
         "split": split,
-        "nodes": len(nodes),
+        work.rows: len(nodes),
         "neighbours": "sampled" if sampled else "all",
         "metric": metric.name,
         "score": metric.value(),
@@ -248,50 +273,20 @@ def _fit(
         return trainer.fit()
 
 
-def _inference(
-    saved: SavedModel,
-    graph: Any,
-    config: TrainConfig,
-    observer: Observer | None,
-    stop: StopRequest,
-    open_loader: LoaderFactory,
-    directory: Path,
-) -> tuple[Inference, Loaders]:
-    observer = observer or Observer()
-    model = saved.model
-    needs = isinstance(model, Network) and model.needs_degrees
-    found = graph.num_features
-    if config.sampling.features == "x" and found != model.features:
-        raise InvalidError(
-            f"data set `{graph.root}`: expected {model.features} features a node, as the model "
-            f"was trained with, found {found}"
-        )
-    loaders = Loaders(
-        graph,
-        config,
-        reserved=4 * graph.num_nodes if needs else 0,
-        open_loader=open_loader,
-        note=observer.note,
+def _predictor(
+    stack: ExitStack, work: PredictingWork, directory: Path, observer: Observer
+) -> Predictor:
+    """What scores a saved model with all of the budget, until a signal stops it."""
+    stop = StopRequest()
+    work.loaders.release_training()
+    work.prepare()
+    stack.enter_context(stop_on_signals(stop))
+    return work.predictor(
+        scratch=directory / _SCRATCH, device=torch.device("cpu"), observer=observer, stop=stop
     )
-    loaders.release_training()
-    degrees = None
-    if isinstance(model, Network) and needs:
-        degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
-    inference = Inference(
-        graph,
-        model,
-        config.sampling,
-        loaders,
-        degrees=degrees,
-        scratch=directory / _SCRATCH,
-        device=torch.device("cpu"),
-        observer=observer,
-        stop=stop,
-    )
-    return inference, loaders
 
 
-def _nodes(graph: Any, split: str) -> NDArray[np.int64]:
+def _nodes(graph: Labelled, split: str) -> NDArray[np.int64]:
     if split == "all" and find_split(split, graph.splits) is None:
         return np.arange(graph.num_nodes)
     return nodes_of(graph, split)
@@ -299,13 +294,13 @@ def _nodes(graph: Any, split: str) -> NDArray[np.int64]:
 
 def _outputs(
     stack: ExitStack,
-    graph: Any,
-    task: Task,
+    work: Work,
     rows: int,
     predictions: str | Path | None,
     logits: str | Path | None,
 ) -> tuple[NodeValues | None, NodeValues | None]:
     labels_out = logits_out = None
+    graph, task = work.labelled, work.task
     if predictions is not None:
         writer = node_values(Path(predictions), graph, task.shape(rows), task.dtype)
         labels_out = stack.enter_context(writer)

@@ -17,6 +17,7 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
+from outercore.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.run_places import LOCK
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
@@ -260,6 +261,11 @@ class RunDirectory(AnyRunDirectory):
         return self.path / "scratch"
 
     @property
+    def links(self) -> Path:
+        """Where a run that learns edges keeps those to train on and those to score."""
+        return self.path / "links"
+
+    @property
     def model(self) -> Path:
         """Where the best model is."""
         return self.path / "model"
@@ -274,7 +280,7 @@ class RunDirectory(AnyRunDirectory):
         if not (self._record.exists() and (self.model / "model.json").exists()):
             return False
         try:
-            return bool(self.record()["status"] == "finished")
+            return bool(self.record().get("status") == "finished")
         except CorruptError:
             # It is written again at the end.
             return False
@@ -283,6 +289,8 @@ class RunDirectory(AnyRunDirectory):
     def identity_of(graph: Graph, config: Configuration) -> str:
         """A digest of the topology, and of the features, labels and splits that `config` names."""
         assert isinstance(config, TrainConfig)
+        if config.of_graphs:
+            return fingerprint(_read_of_graphs(graph.manifest, config.sampling))
         return fingerprint(_read_by(graph.manifest, config.sampling))
 
     def remove_scratch(self) -> None:
@@ -292,7 +300,7 @@ class RunDirectory(AnyRunDirectory):
 
     @property
     def _directories(self) -> tuple[Path, ...]:
-        return (*super()._directories, self.scratch)
+        return (*super()._directories, self.scratch, self.links)
 
 
 def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, Any]:
@@ -306,16 +314,30 @@ def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, An
     keys += [
         splits[name] for name in (sampling.train, sampling.valid, sampling.test) if name in splits
     ]
-    arrays = {
-        key: [entry["dtype"], entry["shape"], entry["checksum"]]
-        for key, entry in manifest["arrays"].items()
-        if key in keys
-    }
     return {
         "nodes": manifest["node_types"]["node"]["count"],
         "undirected": bool(manifest["edge_types"]["edge"].get("undirected")),
         "classes": roles.get("classes"),
-        "arrays": arrays,
+        "arrays": _checksums(manifest, keys),
+    }
+
+
+def _read_of_graphs(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, Any]:
+    """What a training on whole graphs reads of a data set, likewise."""
+    keys = ["edges/edge/offsets", "edges/edge/sources", f"nodes/node/{sampling.features}"]
+    keys += [FIRST, PREFIX + sampling.labels]
+    keys += [SPLITS + name for name in (sampling.train, sampling.valid, sampling.test)]
+    return {
+        "nodes": manifest["node_types"]["node"]["count"],
+        "arrays": _checksums(manifest, keys),
+    }
+
+
+def _checksums(manifest: dict[str, Any], keys: list[str]) -> dict[str, list[Any]]:
+    return {
+        key: [entry["dtype"], entry["shape"], entry["checksum"]]
+        for key, entry in manifest["arrays"].items()
+        if key in keys
     }
 
 

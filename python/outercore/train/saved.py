@@ -9,7 +9,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -18,7 +18,9 @@ from torch import Tensor
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.sealed import CHECKSUM, checksum_of, seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
-from outercore.train.config import ModelConfig, TrainConfig
+from outercore.train.config import TrainConfig
+from outercore.train.graph_models import GraphNetwork
+from outercore.train.links.model import LinkModel
 from outercore.train.models import Network, Perceptron, build_model
 from outercore.train.tasks import Task
 
@@ -29,18 +31,22 @@ EXPORTED = "outercore-inference"
 """The format of what `outercore export-model` makes of a model."""
 
 
+Model: TypeAlias = Network | Perceptron | GraphNetwork | LinkModel
+"""Any model that is trained."""
+
+
 @dataclass(frozen=True)
 class SavedModel:
     """A model ready to predict, with the configuration it was trained under."""
 
-    model: Network | Perceptron
+    model: Model
     task: Task
     config: TrainConfig
 
 
 def save_model(
     directory: Path,
-    model: Network | Perceptron,
+    model: Model,
     weights: dict[str, Tensor],
     task: Task,
     config: TrainConfig,
@@ -58,9 +64,13 @@ def save_model(
         "layers": model.layers,
         "features": model.features,
         "outputs": model.outputs,
+        **({"table_rows": model.table_rows} if isinstance(model, LinkModel) else {}),
         "task": dataclasses.asdict(task),
         "config": config.to_dict(),
     }
+    if isinstance(model, GraphNetwork):
+        described["categories"] = list(model.categories)
+        described["of_degrees"] = model.of_degrees
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
         storage.make_directory(directory)
@@ -99,7 +109,7 @@ def load_model(directory: Path) -> SavedModel:
         what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
         raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
     config = TrainConfig.from_dict(described["config"])
-    model = _build(config.model, described)
+    model = _build(config, described)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -162,5 +172,16 @@ def _way_out(directory: Path) -> str:
     return "restore it from a copy, or train again"
 
 
-def _build(config: ModelConfig, described: dict[str, Any]) -> Network | Perceptron:
-    return build_model(config, described["layers"], described["features"], described["outputs"])
+def _build(config: TrainConfig, described: dict[str, Any]) -> Model:
+    if described["task"]["kind"] == "links":
+        return LinkModel(config, described["features"], described["table_rows"])
+    sizes = [described[name] for name in ("layers", "features", "outputs")]
+    if not config.of_graphs:
+        return build_model(config.model, *sizes)
+    return GraphNetwork(
+        config.model,
+        *sizes,
+        categories=tuple(described["categories"]),
+        readout=config.graph.readout,
+        of_degrees=described["of_degrees"],
+    )

@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.many_graphs import Labelled
 from outercore.split_names import normal_split
-from outercore.train.config import TrainConfig
-from outercore.train.inference import Inference, Prediction
+from outercore.train.config import TrainConfig, Validation
+from outercore.train.inference import Prediction, Predictor
 from outercore.train.metrics import Metric
 from outercore.train.tasks import Task
-
-if TYPE_CHECKING:
-    from outercore.graph import Graph
 
 _FULL_VALIDATION_EDGES = 2_000_000
 
 
-class Scoring:
-    """Evaluates the network of an `Inference` on the splits of a data set."""
+class AnyScoring(Protocol):
+    """Scores of a model on the parts of its data that it is not trained on."""
 
-    def __init__(self, graph: Graph, config: TrainConfig, task: Task, inference: Inference) -> None:
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none`."""
+
+    def validation(self) -> float | None:
+        """The score after an epoch; `None` without validation."""
+
+    def final(self) -> Mapping[str, AnyMetric]:
+        """Exact scores by part."""
+
+
+class AnyMetric(Protocol):
+    """A score."""
+
+    def value(self) -> float | None:
+        """The score; `None` where it is not defined."""
+
+
+def validates_fully(chosen: Validation, edges: int) -> bool:
+    """Whether epochs are scored over all neighbours, of a graph with so many arcs."""
+    if chosen == "auto":
+        return edges <= _FULL_VALIDATION_EDGES
+    return chosen == "full"
+
+
+class Scoring:
+    """Evaluates the network of a `Predictor` on the splits of a data set."""
+
+    def __init__(
+        self, graph: Labelled, config: TrainConfig, task: Task, predictor: Predictor
+    ) -> None:
         self._graph = graph
         self._config = config
         self._task = task
-        self._inference = inference
+        self._predictor = predictor
 
     def validates_fully(self) -> bool:
         """Whether epochs are scored over all neighbours."""
-        chosen = self._config.run.validation
-        if chosen == "auto":
-            return self._graph.num_edges <= _FULL_VALIDATION_EDGES
-        return chosen == "full"
+        return validates_fully(self._config.run.validation, self._graph.num_edges)
 
     def validation_kind(self) -> str:
         """How epochs are scored: `full`, `sampled`, or `none` without a validation split."""
@@ -49,9 +73,9 @@ class Scoring:
             return None
         nodes = self._graph.split(name)
         predictions = (
-            self._inference.exact(nodes)
+            self._predictor.exact(nodes)
             if self.validates_fully()
-            else self._inference.sampled(nodes)
+            else self._predictor.sampled(nodes)
         )
         return next(iter(self._score(predictions, {name: nodes}).values())).value()
 
@@ -66,7 +90,7 @@ class Scoring:
         if not splits:
             return {}
         nodes = np.unique(np.concatenate(list(splits.values())))
-        return self._score(self._inference.exact(nodes), splits)
+        return self._score(self._predictor.exact(nodes), splits)
 
     def _score(
         self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]

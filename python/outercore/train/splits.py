@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
+from outercore.many_graphs import FIRST, Labelled
 from outercore.split_names import find_split
 from outercore.train.config import SamplingConfig
 
-if TYPE_CHECKING:
-    from outercore.graph import Graph
-
 
 def with_splits(
-    graph: Graph, sampling: SamplingConfig, note: Callable[[str], None] = lambda _: None
+    graph: Labelled, sampling: SamplingConfig, note: Callable[[str], None] = lambda _: None
 ) -> SamplingConfig:
     """The configuration with the names that the splits have in the data set.
 
@@ -44,7 +41,7 @@ def with_splits(
     return replace(sampling, train=train, valid=valid or sampling.valid, test=test or sampling.test)
 
 
-def nodes_of(graph: Graph, name: str) -> NDArray[np.int64]:
+def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
     """The nodes of a split.
 
     Errors: `NotFoundError` where there is none of this name, `InvalidError` where it is empty.
@@ -61,7 +58,12 @@ def nodes_of(graph: Graph, name: str) -> NDArray[np.int64]:
     return nodes
 
 
-def _missing(graph: Graph, name: str) -> NotFoundError:
+def _missing(graph: Labelled, name: str) -> NotFoundError:
+    if FIRST in graph.manifest["arrays"]:
+        return NotFoundError(
+            f"data set `{graph.root}`: no split `{name}` of nodes, its splits are those of graphs\n"
+            "hint: `--task graph` learns from whole graphs"
+        )
     known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
     return NotFoundError(
         f"data set `{graph.root}`: no split `{name}`; it has {known}\n"

@@ -10,8 +10,8 @@ import torch
 from outercore import record as records
 from outercore.batch_arrays import edge_array_names
 from outercore.train.config import TrainConfig
-from outercore.train.models import Network, Perceptron
-from outercore.train.tasks import TASKS, Task
+from outercore.train.tasks import TASKS
+from outercore.train.work import Work
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
 def describe(
     graph: Graph,
     config: TrainConfig,
-    model: Network | Perceptron,
-    task: Task,
+    work: Work,
     *,
     run: str,
     device: str,
     validation: str,
 ) -> dict[str, Any]:
     """What runs, on what data, where."""
+    kind = TASKS[work.task.kind]
     return {
         "description": {
             "run": run,
             "model": config.model.kind,
-            "parameters": sum(value.numel() for value in model.parameters()),
-            "task": TASKS[task.kind],
+            "parameters": sum(value.numel() for value in work.model.parameters()),
+            "task": f"graph {kind}" if config.of_graphs else kind,
             "task_guessed": config.run.task == "auto",
-            "metric": task.metric_name,
+            "metric": work.task.metric_name,
+            "of_graphs": config.of_graphs,
             "validation": validation,
             "device": device,
         },
@@ -44,8 +45,9 @@ def describe(
             "path": str(Path(graph.root).resolve()),
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
-            "features": model.features,
-            "classes": task.outputs,
+            "features": work.model.features,
+            "classes": work.task.outputs,
+            **work.facts(),
             # No model looks at weights, times or features of edges.
             "unused_edge_arrays": edge_array_names(graph.manifest["arrays"]),
         },

@@ -1,11 +1,11 @@
-"""What a network is asked: one class a node, several labels a node, or numbers (regression)."""
+"""What a network is asked: a class, labels or numbers (regression) of a node; or an edge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -14,28 +14,31 @@ from torch import Tensor
 from torch.nn import functional
 
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.many_graphs import Labelled
 from outercore.mapped import blocks
-from outercore.train.config import TaskName
+from outercore.train.config import LinkMetric, TaskName
 from outercore.train.metrics import Metric, build_metric
 
-if TYPE_CHECKING:
-    from outercore.graph import Graph
-
-Kind = Literal["classes", "labels", "values"]
+Kind = Literal["classes", "labels", "values", "links"]
 
 TASKS: dict[Kind, TaskName] = {
     "classes": "classification",
     "labels": "multi-label",
     "values": "regression",
+    "links": "link",
 }
 """What users call the kinds."""
 
 _METRICS: dict[Kind, tuple[str, ...]] = {
     "classes": ("accuracy", "roc_auc", "f1_micro", "f1_macro"),
     "labels": ("roc_auc", "f1_micro", "f1_macro"),
-    "values": ("r2", "mse", "mae"),
+    "values": ("r2", "mse", "rmse", "mae"),
+    "links": get_args(LinkMetric),
 }
 """The metrics of each kind."""
+
+_ERRORS = ("mse", "rmse", "mae")
+"""Metrics of which less is better."""
 
 _MANY = 1 << 16
 """Classes that even a small data set may have."""
@@ -131,7 +134,7 @@ class Task:
         """Whether a validation score is better than the best one before it."""
         if best is None or score is None:
             return best is None
-        return score < best if self.metric_name in ("mse", "mae") else score > best
+        return score < best if self.metric_name in _ERRORS else score > best
 
     def shape(self, rows: int) -> tuple[int, ...]:
         """Of the predictions for so many nodes."""
@@ -153,7 +156,7 @@ class Task:
         return self.scores(logits).reshape(self.shape(len(logits)))
 
 
-def array_key(graph: Graph, name: str) -> str:
+def array_key(graph: Labelled, name: str) -> str:
     """The manifest key of the node array that users call `name`."""
     manifest: dict[str, Any] = graph.manifest
     roles = manifest.get("roles", {})
@@ -171,11 +174,26 @@ def array_key(graph: Graph, name: str) -> str:
     return key
 
 
+def link_task(metric: str, width: int) -> Task:
+    """The task of predicting edges by embeddings of `width` dimensions.
+
+    Errors: `InvalidError` for a metric of other tasks.
+    """
+    names = _METRICS["links"]
+    chosen = names[0] if metric == "auto" else metric
+    if chosen not in names:
+        raise InvalidError(
+            f"metric `{metric}`: edges are scored by {', '.join(names)}\n"
+            "hint: choose one of these by `--metric`"
+        )
+    return Task("links", width, chosen)
+
+
 def detect_task(
-    graph: Graph,
+    graph: Labelled,
     labels: str,
     metric: str = "auto",
-    task: TaskName | Literal["auto"] = "auto",
+    task: Literal["auto", "graph", TaskName] = "auto",
     nodes: NDArray[np.int64] | None = None,
 ) -> Task:
     """The task that the type, shape and values of the label array imply, or that was asked for.
@@ -209,7 +227,7 @@ def detect_task(
 class _Labels:
     """A label array, looked at piece by piece."""
 
-    def __init__(self, graph: Graph, name: str) -> None:
+    def __init__(self, graph: Labelled, name: str) -> None:
         self._graph = graph
         self._name = name
         self._key = array_key(graph, name)

@@ -69,6 +69,9 @@ impl Schema {
         }
         let mut node_arrays = BTreeMap::new();
         let mut edge_arrays = BTreeMap::new();
+        if manifest.arrays.keys().any(|key| key.starts_with("graphs/")) {
+            return Err(no_updates("it holds many graphs"));
+        }
         for (key, entry) in &manifest.arrays {
             let shape = ArrayShape { dtype: entry.dtype, columns: entry.row_elements() };
             match Group::of(key) {

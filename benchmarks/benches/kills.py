@@ -1,0 +1,90 @@
+"""What is left of acknowledged edges after a kill."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from measure import Result, Series, Settings, say
+
+from benches.stores import WRITERS, System, UnavailableError, systems
+
+KILL_AFTER_S = (0.2, 1.5)
+SEED = 1
+WHAT = (
+    f"In a round a process that adds single edges from {WRITERS} threads or connections is killed "
+    f"with SIGKILL at a random moment, {KILL_AFTER_S[0]} to {KILL_AFTER_S[1]} s after it began. "
+    "The store is opened again and all its edges are read. *Lost* are acknowledged edges that are "
+    "missing then. The next round goes on with the same store while it opens and has lost nothing. "
+    "SIGKILL leaves the system's cache alone: this is no power cut."
+)
+
+
+@dataclass
+class Kills:
+    """What rounds of killing and opening have come to."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    failed: int = 0
+    reason: str = ""
+    """The last failure to open."""
+
+
+def run(settings: Settings) -> Result:
+    """All stores, on the disk of `settings.work`."""
+    result = Result("kills", WHAT)
+    root = settings.work / "kills-store"
+    for system in systems(settings):
+        lost = Series(system.name, system.setting, "edges lost")
+        result.series.append(lost)
+        try:
+            found = kills(system, root, settings.rounds)
+            lost.values.append(found.lost)
+            lost.note = (
+                f"of {found.acknowledged}; {found.failed} of {found.rounds} did not open "
+                f"{found.reason}"
+            )
+            result.details[f"{system.name} {system.setting}"] = asdict(found)
+        except UnavailableError as reason:
+            lost.note = f"not available: {reason}"
+        say(f"{system.name} {system.setting}: lost {lost.values} {lost.note}")
+        shutil.rmtree(root, ignore_errors=True)
+    return result
+
+
+def kills(system: System, root: Path, rounds: int) -> Kills:
+    """Kill a writer at random moments; the store is used again while it opens and loses nothing."""
+    found, moments = Kills(), random.Random(SEED)
+    acknowledged: set[int] = set()
+    first = 0
+    shutil.rmtree(root, ignore_errors=True)
+    for _ in range(rounds):
+        try:
+            with system.written(root, first) as writer:
+                time.sleep(moments.uniform(*KILL_AFTER_S))
+                writer.kill()
+            found.acknowledged += len(writer.acknowledged)
+            acknowledged |= writer.acknowledged
+            # Edges that were on their way may be there or not: their numbers are not used again.
+            first = max(acknowledged, default=first) + 2 * WRITERS
+            missing = len(acknowledged - system.edges(root))
+        except UnavailableError:
+            raise
+        except RuntimeError as failure:
+            found.failed += 1
+            found.reason = str(failure)[-300:]
+            missing = 0
+            shutil.rmtree(root, ignore_errors=True)
+            acknowledged = set()
+        found.rounds += 1
+        found.lost += missing
+        if missing:
+            shutil.rmtree(root, ignore_errors=True)
+            acknowledged = set()
+        say(f"{system.name} {system.setting} round {found.rounds}: lost {missing} {found.reason}")
+    return found

@@ -1,0 +1,1 @@
+"""Learning to predict edges: `outercore train --task link`."""
