@@ -43,10 +43,10 @@ _ERRORS: dict[int, type[OutercoreError]] = {
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of nodes, and of which graph."""
+    """What a model says of nodes, edges or graphs, and how new the graph was."""
 
     outputs: dict[str, NDArray[Any]]
-    """By name: `prediction`, and `probability` of classes and labels."""
+    """By name: `prediction`, `probability`, `score`, as the model has them."""
     seed: int
     lsn: int
     """Number of the last update that the prediction has seen."""
@@ -55,13 +55,18 @@ class Prediction:
 
     @property
     def prediction(self) -> NDArray[Any]:
-        """A class, labels or numbers for each node."""
+        """A class, labels or numbers for each node or graph."""
         return self.outputs["prediction"]
 
     @property
     def probability(self) -> NDArray[Any]:
-        """Of each class or label, float32."""
+        """Of each class, label or edge, float32."""
         return self.outputs["probability"]
+
+    @property
+    def score(self) -> NDArray[Any]:
+        """Of each edge, float32: the larger, the more likely."""
+        return self.outputs["score"]
 
 
 @dataclass(frozen=True)
@@ -100,20 +105,21 @@ class Client:
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         self._url = url
         self._path = parts.path.rstrip("/")
-        self.model = model
+        self._model = model
+        self._input: str | None = None
 
     def predict(
         self,
-        nodes: ArrayLike,
+        ids: ArrayLike,
         *,
         seed: int = 0,
         min_lsn: int = 0,
         deadline_ms: int | None = None,
     ) -> Prediction:
-        """What the model says of `nodes`.
+        """What the model says of nodes, edges or graphs, whichever it was trained on.
 
         Args:
-            nodes: ids, one dimension.
+            ids: of nodes or graphs; of edges pairs of nodes, n x 2.
             seed: of the sampler; with the same seed and graph the answer is the same to the bit.
             min_lsn: number of an update that the answer has to have seen.
             deadline_ms: how long the answer may take; the server's own limit where absent.
@@ -124,17 +130,19 @@ class Client:
             BudgetError: too many requests wait.
             DeviceError: the deadline passed; no connection.
         """
-        ids = np.asarray(nodes)
-        if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-            raise InvalidError(f"nodes: expected a list of ids, found {ids.dtype} {ids.shape}")
+        ids = np.asarray(ids)
+        if not np.issubdtype(ids.dtype, np.integer):
+            raise InvalidError(f"ids: expected whole numbers, found {ids.dtype} {ids.shape}")
+        path = f"/v2/models/{quote(self._model, safe='')}"
+        if self._input is None:
+            self._input = self._ask("GET", path, is_read=True)["inputs"][0]["name"]
         parameters = {"seed": seed, "min_lsn": min_lsn, "deadline_ms": deadline_ms}
-        node_ids = {"name": "node_ids", "datatype": "INT64", "shape": [len(ids)]}
+        tensor = {"name": self._input, "datatype": "INT64", "shape": list(ids.shape)}
         body = {
             "parameters": {key: value for key, value in parameters.items() if value is not None},
-            "inputs": [{**node_ids, "data": ids.tolist()}],
+            "inputs": [{**tensor, "data": ids.tolist()}],
         }
-        path = f"/v2/models/{quote(self.model, safe='')}/infer"
-        answer = self._ask("POST", path, body, is_read=True)
+        answer = self._ask("POST", f"{path}/infer", body, is_read=True)
         return Prediction(
             outputs={output["name"]: _array(output) for output in answer["outputs"]},
             seed=answer["parameters"]["seed"],

@@ -16,6 +16,8 @@ from outercore import errors
 from outercore.server import Server, ServerConfig
 from test_live import COLUMNS, CONFIG, random_model, trained
 from test_serve import infer, outputs
+from test_serve_heads import infer as ask_edges
+from test_serve_heads import learn
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def test_refusals_are_errors_by_kind(server: Server, client: oc.Client) -> None:
         oc.Client(server.url, "other").predict([1])
     with pytest.raises(errors.InvalidError, match="there is no edge from 0 to 0"):
         client.remove_edge(0, 0)
-    with pytest.raises(errors.InvalidError, match="expected a list of ids, found float64"):
+    with pytest.raises(errors.InvalidError, match="expected whole numbers, found float64"):
         client.predict([0.5])
     with pytest.raises(errors.InvalidError, match="expected `http://HOST:PORT`"):
         oc.Client("localhost:8100", "sage")
@@ -97,6 +99,20 @@ def test_a_server_without_updates_and_one_that_is_gone_are_told(
         client.predict([1])
     with pytest.raises(errors.DeviceError, match="refused"):
         client.predict([1])
+
+
+def test_edges_are_pairs_of_nodes(tmp_path: Path) -> None:
+    graph = random_model(1, undirected=True).write(tmp_path / "g")
+    run = learn(graph, tmp_path / "links", "link")
+    pairs = np.array([[3, 7], [7, 3], [1, 2]], np.int32)
+    with Server(graph.root, run, CONFIG) as server:
+        expected = outputs(ask_edges(server, "edge_ids", pairs, seed=2))
+        with oc.Client(server.url, "links") as client:
+            found = client.predict(pairs, seed=2)
+            np.testing.assert_array_equal(found.score, expected["score"].astype(np.float32))
+            assert found.score[0] == found.score[1]
+            with pytest.raises(errors.InvalidError, match="status 400"):
+                client.predict([1, 2, 3])
 
 
 class Dropping:
