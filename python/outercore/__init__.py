@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         triangles,
         wcc,
     )
+    from outercore.client import Client
     from outercore.edge_stream import EdgeStream
     from outercore.embed.embedding import Embedding
     from outercore.embed.order import partition_order
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetError",
+    "Client",
     "CorruptError",
     "DeviceError",
     "EdgeStream",
@@ -122,6 +124,7 @@ _ANALYTICS = (
     "wcc",
 )
 _LAZY = {
+    "Client": "outercore.client",
     "EdgeStream": "outercore.edge_stream",
     "Embedding": "outercore.embed.embedding",
     "NeighborLoader": "outercore.loader",

@@ -22,6 +22,8 @@ class ServerConfig:
     """A loopback address."""
     port: int = 8100
     """0 picks a free one."""
+    grpc_port: int | None = None
+    """Port for gRPC, 0 for a free one; none without it."""
     updates: bool = False
     """Whether clients may change the graph. The data set is held by this server then."""
     memory: str | int = "1GiB"
@@ -79,6 +81,11 @@ class Server:
     def url(self) -> str:
         """Where it answers, such as `http://127.0.0.1:8100`."""
         return f"http://{self._core.address()}"
+
+    @property
+    def grpc_address(self) -> str | None:
+        """Where it answers over gRPC, such as `127.0.0.1:8101`."""
+        return self._core.grpc_address()
 
     @property
     def plan(self) -> dict[str, Any]:

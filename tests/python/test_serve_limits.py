@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,16 @@ from test_serve_metrics import INFER, requests, scrape
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def many_files() -> Iterator[None]:
+    """Both ends of the connections are in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture(scope="module")
+def server(many_files: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home: Path = tmp_path_factory.mktemp("limits")
     run = trained(random_model(1, undirected=True).write(home / "graph"), "sage", home / "sage")
     with Server(home / "graph", run, CONFIG) as running:

@@ -43,6 +43,12 @@ impl Server {
         self.with(|server| server.address().to_string()).map_err(to_python)
     }
 
+    /// Where it listens for gRPC, as `HOST:PORT`.
+    fn grpc_address(&self) -> PyResult<Option<String>> {
+        let address = |server: &Native| server.grpc_address().map(|address| address.to_string());
+        self.with(address).map_err(to_python)
+    }
+
     /// How the budget is divided, as JSON.
     fn plan(&self) -> PyResult<String> {
         self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)

@@ -18,10 +18,12 @@ pub struct ServerConfig {
     pub host: IpAddr,
     /// Port; 0 lets the system choose.
     pub port: u16,
+    /// Port for gRPC; none without it.
+    pub grpc_port: Option<u16>,
     /// Whether clients may change the graph.
     pub updates: bool,
     /// Budget for topology, features and weights. The network's states while an answer is computed,
-    /// and up to 16 bodies, come on top.
+    /// up to 16 bodies, and 64 KiB a connection come on top.
     pub memory: Bytes,
     /// Threads that sample and compute; 0 means one per core.
     pub threads: usize,
@@ -38,6 +40,7 @@ impl Default for ServerConfig {
         Self {
             host: IpAddr::from([127, 0, 0, 1]),
             port: 8100,
+            grpc_port: None,
             updates: false,
             memory: Bytes::gib(1),
             threads: 0,

@@ -8,9 +8,11 @@ use axum::body::Body;
 use axum::extract::State;
 use outercore_core::ErrorKind;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::graph::Graph;
 use crate::http::read_body;
+use crate::openapi::{AnyRefusal, BodyRefusal, UpdateRefusal};
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::updates::{UpdateAnswer, UpdateRequest};
@@ -19,7 +21,7 @@ use crate::updates::{UpdateAnswer, UpdateRequest};
 const MOST_UPDATE_BODY: usize = 16 << 20;
 
 /// Size and state of the graph.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct GraphAnswer {
     /// Nodes, removed ones included.
     nodes: u64,
@@ -34,7 +36,7 @@ pub struct GraphAnswer {
 }
 
 /// State of a graph that takes updates.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct LiveAnswer {
     /// Number of the last update in the arrays.
     compacted_lsn: u64,
@@ -51,13 +53,19 @@ pub struct LiveAnswer {
 }
 
 /// What a compaction has done.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct CompactAnswer {
     /// Number of the last update in the arrays.
     lsn: u64,
 }
 
 /// The graph as it is now.
+#[utoipa::path(
+    get,
+    path = "/graph",
+    tag = "graph",
+    responses((status = 200, body = GraphAnswer), AnyRefusal)
+)]
 pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
     let view = shared.graph.view();
     let status = shared.graph.status();
@@ -80,6 +88,15 @@ pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
 
 /// Changes the graph: all updates of a request take effect together, and are durable when it is
 /// answered.
+#[utoipa::path(
+    post,
+    path = "/graph/updates",
+    tag = "graph",
+    request_body(content = UpdateRequest, example = json!({
+        "updates": [{"op": "add_edge", "source": 7, "target": 9}]
+    })),
+    responses((status = 200, body = UpdateAnswer), AnyRefusal, BodyRefusal, UpdateRefusal)
+)]
 pub async fn update(
     State(shared): State<Arc<Shared>>,
     body: Body,
@@ -90,7 +107,7 @@ pub async fn update(
         return Err(Refusal::stopping());
     }
     let updates = {
-        let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
+        let _place = shared.place_for_body().await?;
         let body = read_body(shared.limits.body, body, MOST_UPDATE_BODY).await?;
         let request: UpdateRequest = serde_json::from_slice(&body)
             .map_err(|error| Refusal::wrong(format!("the body is no list of updates: {error}")))?;
@@ -114,6 +131,12 @@ pub async fn update(
 }
 
 /// Writes all acknowledged updates into the arrays.
+#[utoipa::path(
+    post,
+    path = "/graph/compact",
+    tag = "graph",
+    responses((status = 200, body = CompactAnswer), AnyRefusal, UpdateRefusal)
+)]
 pub async fn compact(State(shared): State<Arc<Shared>>) -> Result<Json<CompactAnswer>, Refusal> {
     shared.graph.live()?;
     let graph = Arc::clone(&shared);

@@ -7,20 +7,26 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{MatchedPath, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use utoipa::openapi::OpenApi;
 
-use crate::graph_http;
+use crate::binary::EXTENSION;
 use crate::metrics::{self as measured, Counted};
+use crate::openapi::{
+    AnyRefusal, BodyRefusal, InferAnswer, InferRefusal, Model, ModelAnswer, ModelRefusal,
+    ServerAnswer, description,
+};
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
+use crate::{binary, graph_http};
 
 /// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -35,10 +41,11 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
         .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi))
         .route("/graph", get(graph_http::graph))
         .route("/graph/updates", post(graph_http::update))
         .route("/graph/compact", post(graph_http::compact))
-        .fallback(async || Refusal::unknown("no such path; see `/v2`"))
+        .fallback(async || Refusal::unknown("no such path; see `/openapi.json`"))
         .method_not_allowed_fallback(async || Refusal::no_method())
         .layer(from_fn(require_loopback))
         .layer(from_fn_with_state(Arc::clone(&shared), count))
@@ -65,25 +72,54 @@ impl Named {
 }
 
 /// Name and version of the server.
+#[utoipa::path(
+    get,
+    path = "/v2",
+    tag = "inference",
+    responses((status = 200, body = ServerAnswer), AnyRefusal)
+)]
 pub async fn server() -> Json<Value> {
     Json(json!({
         "name": "outercore",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": [],
+        "extensions": [EXTENSION],
     }))
 }
 
 /// Whether the server runs.
+#[utoipa::path(
+    get,
+    path = "/v2/health/live",
+    tag = "inference",
+    responses((status = 200, description = "It runs"), AnyRefusal)
+)]
 pub async fn live() -> StatusCode {
     StatusCode::OK
 }
 
 /// Whether the server takes requests.
+#[utoipa::path(
+    get,
+    path = "/v2/health/ready",
+    tag = "inference",
+    responses(
+        (status = 200, description = "It takes requests"),
+        (status = 503, description = "It is stopping, or updates fail"),
+        AnyRefusal
+    )
+)]
 pub async fn ready(State(shared): State<Arc<Shared>>) -> StatusCode {
     if shared.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 /// Inputs, outputs and version of a model.
+#[utoipa::path(
+    get,
+    path = "/v2/models/{model}",
+    tag = "inference",
+    params(Model),
+    responses((status = 200, body = ModelAnswer), AnyRefusal, ModelRefusal)
+)]
 pub async fn model(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<Named>, PathRejection>,
@@ -93,6 +129,18 @@ pub async fn model(
 }
 
 /// Whether a model takes requests.
+#[utoipa::path(
+    get,
+    path = "/v2/models/{model}/ready",
+    tag = "inference",
+    params(Model),
+    responses(
+        (status = 200, description = "It takes requests"),
+        (status = 503, description = "It is stopping, or updates fail"),
+        AnyRefusal,
+        ModelRefusal
+    )
+)]
 pub async fn model_ready(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<Named>, PathRejection>,
@@ -102,20 +150,37 @@ pub async fn model_ready(
 }
 
 /// Predictions for nodes.
+#[utoipa::path(
+    post,
+    path = "/v2/models/{model}/infer",
+    tag = "inference",
+    params(Model),
+    request_body(content = InferRequest, example = json!({
+        "inputs": [{"name": "node_ids", "datatype": "INT64", "shape": [2], "data": [7, 9]}]
+    })),
+    responses(
+        (status = 200, body = InferAnswer),
+        AnyRefusal,
+        BodyRefusal,
+        ModelRefusal,
+        InferRefusal
+    )
+)]
 pub async fn infer(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<Named>, PathRejection>,
+    headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let began = Instant::now();
     Named::require(path, &shared)?;
-    let request: InferRequest = {
-        let _permit = shared.bodies.acquire().await.map_err(|_| Refusal::stopping())?;
+    let (request, wanted) = {
+        let _place = shared.place_for_body().await?;
         let body = read_body(shared.limits.body, body, shared.most_body()).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| Refusal::wrong(format!("the body is no inference request: {error}")))?
+        binary::read(&headers, &body)?
     };
-    shared.infer(request, began).await.map(Json)
+    let answer = shared.infer(request, began).await?;
+    binary::respond(answer, &wanted)
 }
 
 /// The bytes of a body.
@@ -133,11 +198,28 @@ pub async fn read_body(limit: Duration, body: Body, most: usize) -> Result<Bytes
 }
 
 /// Counts and times for Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operation",
+    responses((status = 200, body = String, content_type = "text/plain"), AnyRefusal)
+)]
 pub async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
     let (view, status) = (shared.graph.view(), shared.graph.status());
     let text = shared.metrics.text(shared.queue.waiting(), &view, status.as_ref());
     let text = text.map_err(|_| Refusal::failed())?;
     Ok(([(CONTENT_TYPE, measured::CONTENT_TYPE)], text).into_response())
+}
+
+/// This description.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "operation",
+    responses((status = 200, body = Object, description = "OpenAPI 3.1"), AnyRefusal)
+)]
+pub async fn openapi() -> Json<OpenApi> {
+    Json(description())
 }
 
 /// Counts a request by its outcome.
@@ -150,7 +232,7 @@ async fn count(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 }
 
 /// Refuses requests whose `Host` is another host, as DNS rebinding sends them.
-async fn require_loopback(request: Request, next: Next) -> Response {
+pub async fn require_loopback(request: Request, next: Next) -> Response {
     let is_loopback = |authority: &Authority| {
         let name = authority.host().trim_matches(['[', ']']);
         name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -1,4 +1,4 @@
-//! Predictions next to the data: requests come in over HTTP, neighbourhoods are sampled,
+//! Predictions next to the data: requests come in over HTTP or gRPC, neighbourhoods are sampled,
 //! features gathered and models computed in the process that has the data set open; results alone
 //! leave it.
 //!
@@ -9,18 +9,22 @@
 //! **Source** GLIST 3 (the store computes) and 4.1 (the requests of table 3).
 #![forbid(unsafe_code)]
 
+mod binary;
 mod config;
 mod graph;
 mod graph_http;
+mod grpc;
 mod http;
 mod limits;
 mod live_metrics;
 mod metrics;
+mod openapi;
 mod predictor;
 mod protocol;
 mod refusal;
 mod server;
 mod shared;
+mod tensors;
 mod updates;
 
 pub use config::ServerConfig;

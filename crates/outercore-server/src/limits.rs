@@ -31,6 +31,9 @@ const MOST_STREAMS: u32 = 256;
 /// Bytes of a gRPC request's headers.
 const MOST_HEADERS: u32 = 16 << 10;
 
+/// Memory of a connection for what has come and is not read yet, headers included.
+const BUFFER: u32 = 64 << 10;
+
 /// How patient a server is.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -66,7 +69,6 @@ pub enum Protocol {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2 without TLS, as gRPC uses it.
-    #[cfg_attr(not(test), allow(dead_code))]
     Http2,
 }
 
@@ -132,6 +134,7 @@ impl Connections {
                     let io = TokioIo::new(Patient::new(stream, limits.stalled, None));
                     let mut http = http1::Builder::new();
                     http.timer(TokioTimer::new()).header_read_timeout(limits.headers);
+                    http.max_buf_size(BUFFER as usize);
                     drop(ended.watch(http.serve_connection(io, service)).await);
                 }
                 Protocol::Http2 => {
@@ -143,6 +146,8 @@ impl Connections {
                         .keep_alive_interval(limits.headers)
                         .keep_alive_timeout(limits.headers)
                         .max_concurrent_streams(MOST_STREAMS)
+                        .initial_stream_window_size(BUFFER)
+                        .initial_connection_window_size(BUFFER)
                         .max_header_list_size(MOST_HEADERS);
                     drop(ended.watch(http.serve_connection(io, service)).await);
                 }

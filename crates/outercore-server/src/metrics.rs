@@ -26,7 +26,7 @@ pub type Level = Gauge<u64, AtomicU64>;
 /// By which protocol a request came, which one it was, and how it ended.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Outcome {
-    /// [`HTTP`].
+    /// [`HTTP`] or [`GRPC`].
     protocol: &'static str,
     /// Route or method.
     path: String,
@@ -36,6 +36,8 @@ struct Outcome {
 
 /// Requests over HTTP.
 pub const HTTP: &str = "http";
+/// Requests over gRPC.
+pub const GRPC: &str = "grpc";
 /// Instead of a status: the client went before it was answered.
 const GONE: &str = "gone";
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use outercore_core::NodeId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use crate::predictor::Prediction;
 use crate::refusal::Refusal;
@@ -62,11 +63,12 @@ const MOST_ECHOED: usize = 80;
 const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
 
 /// An inference request.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 pub struct InferRequest {
     /// Repeated in the answer.
     pub id: Option<String>,
     #[serde(default)]
+    #[schema(value_type = crate::openapi::Parameters)]
     parameters: Map<String, Value>,
     #[serde(default)]
     inputs: Vec<Input>,
@@ -74,15 +76,16 @@ pub struct InferRequest {
     outputs: Vec<WantedOutput>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct Input {
     name: String,
     datatype: String,
     shape: Vec<i64>,
+    #[schema(value_type = Vec<Value>)]
     data: Value,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct WantedOutput {
     name: String,
 }

@@ -5,9 +5,15 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outercore_core::{Error, ErrorKind};
 use serde_json::json;
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Status};
 
 /// Seconds after which a client may ask again.
 const RETRY_AFTER: &str = "1";
+
+/// The same for gRPC, whose clients do not ask again without it.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+const PUSHBACK_MS: &str = "1000";
 
 /// A status and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +40,7 @@ impl Refusal {
 
     /// The path takes other methods; the answer's header names them.
     pub fn no_method() -> Self {
-        let text = "this path does not take this method; see `/v2`";
+        let text = "this path does not take this method; see `/openapi.json`";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, text)
     }
 
@@ -103,6 +109,26 @@ impl Refusal {
             ),
             _ => Self::failed(),
         }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal.status {
+            StatusCode::BAD_REQUEST => Code::InvalidArgument,
+            StatusCode::FORBIDDEN => Code::PermissionDenied,
+            StatusCode::NOT_FOUND => Code::NotFound,
+            StatusCode::PRECONDITION_FAILED => Code::FailedPrecondition,
+            StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+            StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+            StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
+            _ => Code::Internal,
+        };
+        let mut status = Self::new(code, refusal.text);
+        if code == Code::ResourceExhausted {
+            status.metadata_mut().insert(PUSHBACK, MetadataValue::from_static(PUSHBACK_MS));
+        }
+        status
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::config::ServerConfig;
 use crate::graph::Graph;
+use crate::grpc;
 use crate::http;
 use crate::limits::{Connections, Limits, Protocol};
 use crate::live_metrics::LiveMetrics;
@@ -59,6 +60,7 @@ impl Drop for Stop {
 /// A server that answers until it is stopped, or dropped.
 pub struct Server {
     address: SocketAddr,
+    grpc_address: Option<SocketAddr>,
     plan: MemoryPlan,
     stop: Stop,
     connections: JoinHandle<()>,
@@ -134,6 +136,7 @@ impl Server {
             queue,
             failures,
             bodies: Semaphore::new(BODIES),
+            calls: Semaphore::new(BODIES + config.queue),
             stopping,
             metrics,
             limits: Limits { drain: deadline + limits.drain, ..limits },
@@ -144,7 +147,10 @@ impl Server {
             .enable_all()
             .build()?;
         let http = bind(&runtime, config.host, (config.port, "--port"))?;
+        let grpc = config.grpc_port.map(|port| bind(&runtime, config.host, (port, "--grpc-port")));
+        let grpc = grpc.transpose()?;
         let address = http.local_addr()?;
+        let grpc_address = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
         let (stop, stopped) = watch::channel(false);
         let stop = Stop(stop);
         let shared = Arc::new(shared(queue, stopped.clone()));
@@ -152,13 +158,18 @@ impl Server {
         let accepting = Connections::new(shared.limits, open, stopped);
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
-            .spawn(move || listen(&runtime, &http, &shared, &accepting))?;
-        Ok(Self { address, plan, stop, connections, predictor })
+            .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
+        Ok(Self { address, grpc_address, plan, stop, connections, predictor })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for gRPC.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc_address
     }
 
     /// How the budget is divided.
@@ -252,13 +263,22 @@ fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<
         .map_err(|error| error.hint(format!("choose another port by {option}, or 0 for any")))
 }
 
-/// Answers until the server stops.
+/// Answers on both ports until the server stops.
 fn listen(
     runtime: &Runtime,
-    listener: &TcpListener,
+    (http, grpc): (&TcpListener, Option<&TcpListener>),
     shared: &Arc<Shared>,
     accepting: &Connections,
 ) {
-    let routes = http::router(Arc::clone(shared));
-    runtime.block_on(accepting.serve(listener, &routes, Protocol::Http1));
+    let http_routes = http::router(Arc::clone(shared));
+    let grpc_routes = grpc::router(Arc::clone(shared));
+    runtime.block_on(async {
+        let http = accepting.serve(http, &http_routes, Protocol::Http1);
+        let grpc = async {
+            if let Some(grpc) = grpc {
+                accepting.serve(grpc, &grpc_routes, Protocol::Http2).await;
+            }
+        };
+        tokio::join!(http, grpc);
+    });
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use outercore_infer::TaskKind;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::graph::Graph;
 use crate::limits::Limits;
@@ -46,6 +46,8 @@ pub struct Shared {
     pub failures: Failures,
     /// Bodies that are read at once.
     pub bodies: Semaphore,
+    /// Calls over gRPC, those that wait included.
+    pub calls: Semaphore,
     /// Whether the server is going away.
     pub stopping: watch::Receiver<bool>,
     /// Counts and times.
@@ -113,6 +115,17 @@ impl Shared {
             }],
             "outputs": outputs,
         })
+    }
+
+    /// A place for a body that is read and understood.
+    ///
+    /// # Errors
+    /// Others, which may come slowly, have them all for too long.
+    pub async fn place_for_body(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        match tokio::time::timeout(self.limits.body, self.bodies.acquire()).await {
+            Ok(place) => place.map_err(|_| Refusal::stopping()),
+            Err(_) => Err(Refusal::overloaded()),
+        }
     }
 
     /// Whether requests are taken, and updates where the graph takes any.

@@ -6,6 +6,7 @@ use outercore_live::{Ack, NEW_NODE};
 use outercore_store::delta::{Applied, ArrayShape, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::refusal::Refusal;
 
@@ -13,14 +14,14 @@ use crate::refusal::Refusal;
 const MOST_UPDATES: usize = 1 << 16;
 
 /// Updates that take effect together.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateRequest {
     updates: Vec<Change>,
 }
 
 /// An update as a client writes it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 enum Change {
     AddEdge {
@@ -47,7 +48,7 @@ enum Change {
 }
 
 /// A node by its id, or one that the same request adds.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 enum Place {
     Id(u64),
@@ -58,14 +59,14 @@ enum Place {
 }
 
 /// What a request has done.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct UpdateAnswer {
     lsn: u64,
     results: Vec<Outcome>,
 }
 
 /// What an update has done.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     /// The id of a new edge.

@@ -30,6 +30,10 @@ def serve(
     threads: options.Workers = None,
     host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8100,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for gRPC, too; 0 picks a free one."),
+    ] = None,
     queue: Annotated[
         int, typer.Option(min=1, help="Requests that may wait; more get status 429.")
     ] = 256,
@@ -54,6 +58,7 @@ def serve(
     config = ServerConfig(
         host=host,
         port=port,
+        grpc_port=grpc_port,
         updates=updates,
         memory=memory,
         threads=threads or 0,
@@ -63,10 +68,12 @@ def serve(
     )
     with stop_on_signals() as stop, Server(data_set, model, config) as server:
         if json:
-            console.json_line({"url": server.url, "model": server.name, "process": os.getpid()})
+            described = {"url": server.url, "grpc": server.grpc_address}
+            console.json_line({**described, "model": server.name, "process": os.getpid()})
         else:
+            grpc = f" and {server.grpc_address} (gRPC)" if server.grpc_address else ""
             console.line(
-                f"ready on {server.url}: model `{server.name}`, within "
+                f"ready on {server.url}{grpc}: model `{server.name}`, within "
                 f"{format_size(parse_size(memory))}"
             )
         while not stop.wait(_LOOK_S) and not server.ended:

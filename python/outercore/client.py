@@ -1,0 +1,264 @@
+"""A client of `outercore serve`: NumPy in, NumPy out, and the errors of this package."""
+
+from __future__ import annotations
+
+import json
+import select
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from outercore.errors import (
+    BudgetError,
+    DeviceError,
+    InternalError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+    UnsupportedError,
+)
+
+_DTYPES = {"INT64": np.int64, "FP32": np.float32}
+
+_ERRORS: dict[int, type[OutercoreError]] = {
+    400: InvalidError,
+    403: UnsupportedError,
+    404: NotFoundError,
+    405: UnsupportedError,
+    408: DeviceError,
+    412: InvalidError,
+    413: InvalidError,
+    429: BudgetError,
+    503: DeviceError,
+    504: DeviceError,
+    507: NoSpaceError,
+}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of nodes, and of which graph."""
+
+    outputs: dict[str, NDArray[Any]]
+    """By name: `prediction`, and `probability` of classes and labels."""
+    seed: int
+    lsn: int
+    """Number of the last update that the prediction has seen."""
+    version: str
+    """That of the model."""
+
+    @property
+    def prediction(self) -> NDArray[Any]:
+        """A class, labels or numbers for each node."""
+        return self.outputs["prediction"]
+
+    @property
+    def probability(self) -> NDArray[Any]:
+        """Of each class or label, float32."""
+        return self.outputs["probability"]
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """Updates that are durable."""
+
+    lsn: int
+    """A prediction with this `min_lsn` has seen them."""
+    results: list[dict[str, Any]]
+    """Of each update: `node` or `edge`, the new id; `removed`, how many edges; or `updated`."""
+
+
+class Client:
+    """Asks a server for predictions, and changes its graph; a context manager.
+
+    It keeps one connection open, so it is for one thread at a time.
+
+    Example:
+        with oc.Client("http://127.0.0.1:8100", "first") as client:
+            written = client.add_edge(7, 9)
+            classes = client.predict([7, 9], min_lsn=written.lsn).prediction
+    """
+
+    def __init__(self, url: str, model: str, *, timeout_s: float = 60.0) -> None:
+        """Connects with the first request.
+
+        Args:
+            url: where the server answers, such as `http://127.0.0.1:8100`.
+            model: name of the model.
+            timeout_s: seconds that the server may be silent.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidError(f"url: expected `http://HOST:PORT`, found `{url}`")
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._url = url
+        self._path = parts.path.rstrip("/")
+        self.model = model
+
+    def predict(
+        self,
+        nodes: ArrayLike,
+        *,
+        seed: int = 0,
+        min_lsn: int = 0,
+        deadline_ms: int | None = None,
+    ) -> Prediction:
+        """What the model says of `nodes`.
+
+        Args:
+            nodes: ids, one dimension.
+            seed: of the sampler; with the same seed and graph the answer is the same to the bit.
+            min_lsn: number of an update that the answer has to have seen.
+            deadline_ms: how long the answer may take; the server's own limit where absent.
+
+        Raises:
+            NotFoundError: no such model, or a removed node.
+            InvalidError: a node out of range, or a graph that is older than `min_lsn`.
+            BudgetError: too many requests wait.
+            DeviceError: the deadline passed; no connection.
+        """
+        ids = np.asarray(nodes)
+        if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+            raise InvalidError(f"nodes: expected a list of ids, found {ids.dtype} {ids.shape}")
+        parameters = {"seed": seed, "min_lsn": min_lsn, "deadline_ms": deadline_ms}
+        node_ids = {"name": "node_ids", "datatype": "INT64", "shape": [len(ids)]}
+        body = {
+            "parameters": {key: value for key, value in parameters.items() if value is not None},
+            "inputs": [{**node_ids, "data": ids.tolist()}],
+        }
+        path = f"/v2/models/{quote(self.model, safe='')}/infer"
+        answer = self._ask("POST", path, body, is_read=True)
+        return Prediction(
+            outputs={output["name"]: _array(output) for output in answer["outputs"]},
+            seed=answer["parameters"]["seed"],
+            lsn=answer["parameters"]["lsn"],
+            version=answer["model_version"],
+        )
+
+    def update(self, updates: Sequence[Mapping[str, Any]]) -> Acknowledged:
+        """Changes the graph; all updates take effect together, and are durable afterwards.
+
+        Args:
+            updates: as the guide lists them, such as `{"op": "remove_node", "node": 7}`.
+
+        Raises:
+            InvalidError: one of them is wrong; nothing has changed.
+            NotFoundError: a removed node; nothing has changed.
+            UnsupportedError: the server takes no updates.
+            BudgetError: too many updates wait; nothing has changed.
+            NoSpaceError: the disk is full; nothing has changed.
+            DeviceError: the disk or the connection failed. In the second case it is not known
+                whether the updates took effect; `graph` tells the number of the last one.
+        """
+        plain = [{key: _plain(value) for key, value in update.items()} for update in updates]
+        answer = self._ask("POST", "/graph/updates", {"updates": plain})
+        return Acknowledged(answer["lsn"], answer["results"])
+
+    def add_edge(
+        self, source: int, target: int, values: Mapping[str, ArrayLike] | None = None
+    ) -> Acknowledged:
+        """Adds an edge, with its values by array; see `update`."""
+        edge = {"source": source, "target": target, "values": values or {}}
+        return self.update([{"op": "add_edge", **edge}])
+
+    def remove_edge(self, source: int, target: int) -> Acknowledged:
+        """Removes all edges from `source` to `target`; see `update`."""
+        return self.update([{"op": "remove_edge", "source": source, "target": target}])
+
+    def add_node(self, values: Mapping[str, ArrayLike]) -> Acknowledged:
+        """Adds a node, with its features and other values by array; see `update`."""
+        return self.update([{"op": "add_node", "values": values}])
+
+    def remove_node(self, node: int) -> Acknowledged:
+        """Removes a node and its edges; see `update`."""
+        return self.update([{"op": "remove_node", "node": node}])
+
+    def update_node(self, node: int, values: Mapping[str, ArrayLike]) -> Acknowledged:
+        """Replaces values of a node by array; see `update`."""
+        return self.update([{"op": "update_node", "node": node, "values": values}])
+
+    def graph(self) -> dict[str, Any]:
+        """Size and state of the graph, `lsn` of the last durable update among them."""
+        described: dict[str, Any] = self._ask("GET", "/graph", is_read=True)
+        return described
+
+    def compact(self) -> int:
+        """Writes all acknowledged updates into the arrays; returns the number of the last one."""
+        return int(self._ask("POST", "/graph/compact", {})["lsn"])
+
+    def is_ready(self) -> bool:
+        """Whether the server takes requests.
+
+        Raises:
+            DeviceError: no connection.
+        """
+        status, _ = self._send("GET", "/v2/health/ready", None, is_read=True)
+        return status == 200
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        self._connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, method: str, path: str, body: Any = None, *, is_read: bool = False) -> Any:
+        """The JSON of an answer."""
+        text = None if body is None else json.dumps(body).encode()
+        status, content = self._send(method, path, text, is_read=is_read)
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = {"error": content[:200].decode(errors="replace") or "no reason was given"}
+        if status == 200:
+            return answer
+        raise _ERRORS.get(status, InternalError)(f"{path}: status {status}: {answer['error']}")
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, *, is_read: bool
+    ) -> tuple[int, bytes]:
+        """Status and content; a read is sent again where the connection was closed meanwhile."""
+        is_kept = self._connection.sock is not None
+        if is_kept and select.select([self._connection.sock], [], [], 0)[0]:
+            # The server has closed it, so that nothing that is sent would be answered.
+            self.close()
+            is_kept = False
+        may_repeat = is_read and is_kept
+        while True:
+            try:
+                return self._send_once(method, path, body)
+            except (HTTPException, OSError) as error:
+                self.close()
+                if not (may_repeat and isinstance(error, ConnectionError)):
+                    raise DeviceError(f"{self._url}: {error or type(error).__name__}") from error
+                may_repeat = False
+
+    def _send_once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        self._connection.request(method, self._path + path, body, headers)
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+
+def _array(output: Mapping[str, Any]) -> NDArray[Any]:
+    """The tensor of an answer."""
+    return np.array(output["data"], _DTYPES[output["datatype"]]).reshape(output["shape"])
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's values, and those within mappings, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
