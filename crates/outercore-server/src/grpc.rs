@@ -316,6 +316,7 @@ fn shape(value: &Value) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Scope, Subject};
 
     #[test]
     fn the_deadline_of_a_call_is_read_in_every_unit() {
@@ -353,7 +354,14 @@ mod tests {
                 ..ModelInferRequest::default()
             };
             let request = request_of(message, patience).unwrap();
-            request.question(10, 4, &[]).unwrap().deadline_ms
+            let scope = Scope {
+                subject: Subject::Nodes,
+                num_nodes: 10,
+                graphs: &[],
+                most_nodes: 4,
+                outputs: &[],
+            };
+            request.question(&scope).unwrap().deadline_ms
         };
         let patience = Some(Duration::from_millis(20));
         assert_eq!(deadline(None, None), None);
