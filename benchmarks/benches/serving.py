@@ -33,7 +33,7 @@ CLIENTS = 64
 OVERLOAD_CLIENTS = 512
 """Twice as many as the requests that may wait."""
 ATTEMPTS = 5
-"""A burst of so many connections may be reset."""
+"""A burst of so many connections may be reset: 128 may wait to be accepted."""
 UPDATE_CLIENTS, QUERY_CLIENTS = 64, 8
 SAME_NODES = 20
 WHAT = (

@@ -246,7 +246,7 @@ impl Input {
             .shape
             .iter()
             .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
-        let is_pairs = subject != Subject::Edges || self.shape.last() == Some(&2);
+        let is_pairs = subject != Subject::Edges || matches!(self.shape[..], [_, 2]);
         if !self.shape.is_empty() && said == Some(values as i64) && is_pairs {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use outercore_format::{DType, keys};
 use outercore_infer::{Head, Manifest, Model};
 use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
@@ -25,6 +25,9 @@ use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
 use crate::shared::Shared;
+
+/// New connections that may wait to be accepted: many clients that come at once are not refused.
+const MOST_UNACCEPTED: u32 = 4096;
 
 /// Threads that read and write connections; the others compute.
 const CONNECTION_THREADS: usize = 1;
@@ -256,8 +259,13 @@ fn version_of(digest: &str) -> String {
 /// `Io`: it is taken.
 fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<TcpListener> {
     let wanted = SocketAddr::new(host, port);
-    runtime
-        .block_on(TcpListener::bind(wanted))
+    let bound = runtime.block_on(async {
+        let socket = if host.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(wanted)?;
+        socket.listen(MOST_UNACCEPTED)
+    });
+    bound
         .map_err(Error::from)
         .with_context(|| format!("cannot listen on {wanted}"))
         .map_err(|error| error.hint(format!("choose another port by {option}, or 0 for any")))
