@@ -1,7 +1,7 @@
 //! The manifest: what it accepts, what it refuses, and how it says so.
 
 use outercore_core::{Error, ErrorKind};
-use outercore_format::{ArrayEntry, Checksum, DType, Manifest, keys};
+use outercore_format::{ArrayEntry, Checksum, DType, Live, Manifest, keys};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -70,10 +70,34 @@ fn what_may_be_absent_may_be_absent_and_unknown_members_are_ignored() {
 #[test]
 fn a_newer_version_is_named_before_anything_else_is_parsed() {
     let error =
-        Manifest::from_json(br#"{"format":"outercore","version":2,"nodes":7}"#).unwrap_err();
+        Manifest::from_json(br#"{"format":"outercore","version":3,"nodes":7}"#).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Version);
     let text = error.to_string();
-    assert!(text.contains("version 2") && text.contains("hint: "), "{text}");
+    assert!(text.contains("version 3") && text.contains("hint: "), "{text}");
+}
+
+#[test]
+fn a_log_of_updates_makes_the_version_and_its_id_is_checked() {
+    let manifest = |version: u32, live: Value| {
+        json!({
+            "format": "outercore", "version": version, "created": "", "node_types": {},
+            "edge_types": {}, "arrays": {}, "live": live,
+        })
+    };
+    let id = "0123456789abcdef0123456789abcdef";
+    let read = |json: Value| Manifest::from_json(json.to_string().as_bytes());
+    let found = read(manifest(2, json!({"id": id, "lsn": 7}))).unwrap();
+    let live = found.live.unwrap();
+    assert_eq!((live.lsn, Live::id_of(live.id_bytes().unwrap())), (7, id.to_owned()));
+    for wrong in [
+        manifest(1, json!({"id": id, "lsn": 7})),
+        manifest(2, Value::Null),
+        manifest(2, json!({"id": &id[1..], "lsn": 7})),
+        manifest(2, json!({"id": id.to_uppercase(), "lsn": 7})),
+        manifest(2, json!({"id": id})),
+    ] {
+        assert_eq!(read(wrong).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
 }
 
 #[test]

@@ -33,8 +33,8 @@ fn add_edge(source: u64, target: u64) -> Update {
 
 /// Writes until it is killed, and tells of each acknowledged edge: number, id, ends.
 fn write_for_ever(root: &Path) {
-    // Little memory for changes, so that it folds again and again.
-    let config = LiveConfig { memory: Bytes::kib(8), log: Bytes::kib(2), queue: 64 };
+    // A short log, so that it folds again and again.
+    let config = LiveConfig { memory: Bytes::mib(1), log: Bytes::kib(2), queue: 64 };
     let graph = LiveGraph::open(root, config, Arc::new(Unwatched)).unwrap();
     let nodes = graph.snapshot().delta.num_nodes();
     println!("ready");
@@ -86,7 +86,7 @@ fn a_killed_process_loses_nothing_that_it_has_acknowledged() {
     let report = check(&root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
     assert!(report.is_sound(), "{:#?}", report.problems);
     println!("{rounds} kills, {} acknowledged, {} folds", acknowledged.len(), folds.len());
-    assert!(acknowledged.len() as u64 > rounds, "{}", acknowledged.len());
+    assert!(acknowledged.len() as u64 > 3 * rounds, "{}", acknowledged.len());
 }
 
 /// Starts a writer, kills it after a while, and returns what it had acknowledged.
@@ -108,7 +108,7 @@ fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
                 std::thread::sleep(Duration::from_micros(200));
             }
             let mut draws = Stream::new(round, 0).uniform(0, 0, 0);
-            std::thread::sleep(Duration::from_micros(draws.below(60_000)));
+            std::thread::sleep(Duration::from_micros(draws.below(150_000)));
             writer.kill().unwrap();
         });
         for line in lines.lines() {
