@@ -36,6 +36,8 @@ class Scale:
     splits: str
     batch_size: int
     memory_mib: int
+    serve_mib: int
+    """Budget to serve it; updates need room beside what predictions need."""
     epochs: int
 
     @property
@@ -44,8 +46,12 @@ class Scale:
         return self.nodes * self.features * 4
 
 
-FULL = Scale("full", 300_000, 1024, "0.1,0.02,0.02", batch_size=256, memory_mib=128, epochs=5)
-SMALL = Scale("small", 30_000, 1024, "0.1,0.02,0.02", batch_size=32, memory_mib=14, epochs=3)
+FULL = Scale(
+    "full", 300_000, 1024, "0.1,0.02,0.02", batch_size=256, memory_mib=128, serve_mib=128, epochs=5
+)
+SMALL = Scale(
+    "small", 30_000, 1024, "0.1,0.02,0.02", batch_size=32, memory_mib=14, serve_mib=16, epochs=3
+)
 
 MOST_SHOWN = 160
 """Characters of a request that are printed."""
@@ -122,7 +128,7 @@ def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
 
 def serve(scale: Scale, graph: Path, run: Path) -> None:
     """Serve a trained model; ask it and change the graph, as any client would."""
-    memory = f"{scale.memory_mib}MiB"
+    memory = f"{scale.serve_mib}MiB"
     words = ["serve", str(graph), "--model", str(run), "--memory", memory, "--updates"]
     words += ["--most-nodes", str(scale.batch_size), "--port", "0", "--json"]
     print(f"\n$ outercore {' '.join(words)}", flush=True)
