@@ -37,11 +37,16 @@ pub struct LiveConfig {
     pub log: Bytes,
     /// Writes that may wait; more are refused.
     pub queue: usize,
+    /// Least time between two exchanges of the arrays beneath the graph. Readers open them anew,
+    /// and would do nothing else if writers alone said when. Until then writes are refused where
+    /// changes have no room.
+    pub rest: Duration,
 }
 
 impl Default for LiveConfig {
     fn default() -> Self {
-        Self { memory: Bytes::mib(128), log: Bytes::mib(256), queue: 4096 }
+        let rest = Duration::from_secs(60);
+        Self { memory: Bytes::mib(128), log: Bytes::mib(256), queue: 4096, rest }
     }
 }
 
@@ -333,6 +338,7 @@ fn write_together(
 /// The folding thread.
 fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
     let mut not_before = Instant::now();
+    let mut exchanged: Option<Instant> = None;
     loop {
         let waiting = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut waiting, _) = shared
@@ -348,7 +354,8 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         drop(waiting);
         let asked = requests(&shared.root);
         let status = shared.status().clone();
-        let is_large = status.memory.0 > shared.config.memory.0 / 2;
+        let has_rested = exchanged.is_none_or(|when| when.elapsed() >= shared.config.rest);
+        let is_large = has_rested && status.memory.0 > shared.config.memory.0 / 2;
         let is_due = is_large || (status.log > shared.config.log && status.lsn > status.folded);
         let is_asked = !replies.is_empty() || !asked.is_empty();
         let is_wanted = is_asked || (is_due && Instant::now() >= not_before);
@@ -357,6 +364,9 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         }
         let began = Instant::now();
         let folded = fold_once(shared, writer, is_large || rebase);
+        if is_large || rebase {
+            exchanged = Some(Instant::now());
+        }
         shared.watch.folded(began.elapsed(), folded.is_err());
         let mut status = shared.status();
         match &folded {
