@@ -18,7 +18,7 @@ WHAT = (
     f"In a round a process that adds single edges from {WRITERS} threads or connections is killed "
     f"with SIGKILL at a random moment, {KILL_AFTER_S[0]} to {KILL_AFTER_S[1]} s after it began. "
     "The store is opened again and all its edges are read. *Lost* are acknowledged edges that are "
-    "missing then. The next round goes on with the same store while it opens and has lost nothing. "
+    "missing then. The next round uses the same store if it opens and has lost nothing. "
     "SIGKILL leaves the system's cache alone: this is no power cut."
 )
 

@@ -64,7 +64,7 @@ def has_graphs(graph: Graph) -> bool:
 class ManyGraphs:
     """The graphs of a data set, with their labels and splits, as `Labelled` describes them.
 
-    To whoever learns from it a graph is a node: its manifest has the arrays of graphs under
+    Training sees each graph as a node: its manifest has the arrays of graphs under
     `nodes/node/`, and no edges.
 
     Shapes: `first` int64 [graphs + 1]: the first node of each graph, then the number of nodes.

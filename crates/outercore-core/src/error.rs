@@ -110,6 +110,30 @@ impl Error {
         self
     }
 
+    /// What went wrong, outermost context first, without the hint.
+    pub fn message(&self) -> String {
+        let mut text = String::new();
+        for context in self.0.context.iter().rev() {
+            text.push_str(context);
+            text.push_str(": ");
+        }
+        text.push_str(&self.0.message);
+        text
+    }
+
+    /// The next step that the user can take, where one is known.
+    pub fn next_step(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// All of it on one line, for protocols that have no room for two.
+    pub fn one_line(&self) -> String {
+        match self.next_step() {
+            Some(hint) => format!("{}; {hint}", self.message()),
+            None => self.message(),
+        }
+    }
+
     /// Adds the next step that the user can take; an inner hint wins.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -122,6 +146,25 @@ impl Error {
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.0.context.push(context.into());
         self
+    }
+}
+
+impl Clone for Error {
+    /// The same error for another caller that it concerns.
+    fn clone(&self) -> Self {
+        let Inner { kind, message, context, hint, needed, source } = &*self.0;
+        let source = source.as_ref().map(|source| match source.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(source.kind(), source.to_string()),
+        });
+        Self(Box::new(Inner {
+            kind: *kind,
+            message: message.clone(),
+            context: context.clone(),
+            hint: hint.clone(),
+            needed: *needed,
+            source,
+        }))
     }
 }
 
@@ -150,14 +193,11 @@ impl From<io::Error> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for context in self.0.context.iter().rev() {
-            write!(f, "{context}: ")?;
+        f.write_str(&self.message())?;
+        match self.next_step() {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
         }
-        f.write_str(&self.0.message)?;
-        if let Some(hint) = &self.0.hint {
-            write!(f, "\nhint: {hint}")?;
-        }
-        Ok(())
     }
 }
 
@@ -203,6 +243,29 @@ mod tests {
             .context("array `x`")
             .hint("import it again");
         assert_eq!(error.to_string(), "array `x`: row 7: 3 bytes left\nhint: import it again");
+    }
+
+    #[test]
+    fn a_copy_says_and_knows_the_same() {
+        let error = Error::from(io::Error::from_raw_os_error(28)).context("array `x`");
+        let error = error.needs(Bytes::mib(3));
+        let copy = error.clone();
+        assert_eq!(format!("{copy:?}"), format!("{error:?}"));
+        assert_eq!((copy.os_error(), copy.needed()), (Some(28), Some(Bytes::mib(3))));
+        let own = Error::from(io::Error::new(io::ErrorKind::UnexpectedEof, "3 bytes left"));
+        assert_eq!(format!("{:?}", own.clone()), format!("{own:?}"));
+    }
+
+    #[test]
+    fn message_and_hint_can_be_had_apart_or_on_one_line() {
+        let error = Error::corrupt("3 bytes left").context("row 7");
+        assert_eq!((error.one_line(), error.next_step()), (error.message(), None));
+        let error = error.hint("import it again");
+        assert_eq!(
+            (&*error.message(), error.next_step()),
+            ("row 7: 3 bytes left", Some("import it again"))
+        );
+        assert_eq!(error.one_line(), "row 7: 3 bytes left; import it again");
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Segment {
         Ok(Self { id, first: number(&bytes[24..]) })
     }
 
-    /// What checksums of its frames begin with, so that no other log's pass for its own.
+    /// Seed of its frames' checksums, so that a frame of another log does not pass.
     fn seed(&self) -> u64 {
         xxh3_64_with_seed(&self.id, 0)
     }

@@ -1,11 +1,8 @@
 //! Opening a grid: its header and its piece records, checked; no edge is read.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
-use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 use crate::header::{
     BLOCKS, GridHeader, HEADER, IN_DEGREES, MEND, ORDER, OUT_DEGREES, PIECES, WEIGHTS, in_array,
@@ -173,14 +170,14 @@ fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
         ))
         .hint(MEND));
     }
-    let file = File::open(&array.path)?;
+    let file = ArrayFile::open(array.clone())?;
     let mut pieces = Vec::with_capacity(array.rows() as usize);
     let mut records = vec![[0u64; RECORD_WORDS]; RECORDS.min(array.rows()) as usize];
     let mut expected = Expected::default();
     while (pieces.len() as u64) < array.rows() {
         let part = RECORDS.min(array.rows() - pieces.len() as u64) as usize;
         let bytes = bytemuck::cast_slice_mut(&mut records[..part]);
-        file.read_exact_at(bytes, array.data_offset + pieces.len() as u64 * 64)?;
+        file.read((pieces.len() * RECORD_WORDS) as u64, bytes)?;
         for words in &records[..part] {
             let piece = Piece::from_words(*words).and_then(|piece| {
                 expected.take(&piece, header)?;

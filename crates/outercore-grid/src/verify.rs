@@ -60,8 +60,7 @@ pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Pro
 fn as_problem(data_set: &DataSet, error: Error) -> Result<Problem> {
     match error.kind() {
         kind @ (ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version) => {
-            let message = error.to_string().lines().next().unwrap_or_default().to_owned();
-            Ok(problem(data_set, kind, message))
+            Ok(problem(data_set, kind, error.message()))
         }
         _ => Err(error),
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, Result};
 use outercore_format::Update;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
@@ -41,7 +41,7 @@ pub struct Snapshot {
 
 /// Writes updates of a data set to its log, and applies them.
 ///
-/// It holds the data set: there is one at a time, in whatever process.
+/// A data set has at most one, in one process: its caller holds the lock.
 pub struct Committer<'a> {
     disk: &'a dyn Disk,
     root: PathBuf,
@@ -122,11 +122,11 @@ impl<'a> Committer<'a> {
         let mut state = self.snapshot.delta.clone();
         let updates = writes.iter().flatten();
         let touched: Vec<u64> = updates.flat_map(|update| state.touched(update)).collect();
-        // One that is out of range is refused below, by whom it concerns.
+        // A node out of range is refused below, with its own update.
         let nodes = state.num_nodes();
         let touched: Vec<u64> = touched.into_iter().filter(|&node| node < nodes).collect();
         if let Err(error) = state.adopt(&touched, &self.base) {
-            return writes.iter().map(|_| Err(copy(&error))).collect();
+            return writes.iter().map(|_| Err(error.clone())).collect();
         }
         let done: Vec<Result<Ack>> =
             writes.into_iter().map(|updates| self.take_in(&mut state, updates)).collect();
@@ -153,7 +153,7 @@ impl<'a> Committer<'a> {
                 });
                 done
             }
-            Err(error) => done.into_iter().map(|one| one.and(Err(copy(&error)))).collect(),
+            Err(error) => done.into_iter().map(|one| one.and(Err(error.clone()))).collect(),
         }
     }
 
@@ -180,7 +180,7 @@ impl<'a> Committer<'a> {
         Ok(self.log.first())
     }
 
-    /// Goes on over the arrays of `data_set`, into which some of the log was folded.
+    /// Exchanges the arrays for those of `data_set`, into which some of the log was folded.
     ///
     /// # Errors
     /// Those of opening them; the committer is as before then.
@@ -193,7 +193,7 @@ impl<'a> Committer<'a> {
         Ok(())
     }
 
-    /// Folds all that is acknowledged into the arrays, and goes on over them.
+    /// Folds all acknowledged updates into the arrays, and opens the new ones.
     ///
     /// # Errors
     /// Failed reads and writes; the committer is as before then.
@@ -220,12 +220,13 @@ pub(crate) fn fold_snapshot(
     // The arrays may be newer than those that the snapshot stands on.
     let data_set = DataSet::open(root)?;
     let held = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
-    if snapshot.delta.lsn() <= held {
-        return Ok(None);
+    let is_held = snapshot.delta.lsn() <= held;
+    if !is_held {
+        fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;
     }
-    fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;
+    // A process that was killed between the two has left them.
     log::remove_before(disk, root, first)?;
-    DataSet::open(root).map(Some)
+    (!is_held).then(|| DataSet::open(root)).transpose()
 }
 
 /// Puts ids in place of references to the nodes that a record adds, the first of which is `first`.
@@ -256,19 +257,4 @@ fn resolve(updates: &mut [Update], first: u64) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The error again, for another write that it concerns.
-fn copy(error: &Error) -> Error {
-    let text = error.to_string();
-    let (message, hint) = match text.split_once("\nhint: ") {
-        Some((message, hint)) => (message, Some(hint)),
-        None => (&text[..], None),
-    };
-    let copied = Error::new(error.kind(), message);
-    match hint {
-        Some(hint) => copied.hint(hint),
-        None if error.kind() == ErrorKind::NoSpace => copied.hint("free space on the device"),
-        None => copied,
-    }
 }

@@ -1,14 +1,12 @@
 //! Folding: writing a snapshot as new arrays, and committing them as the data set.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::keys::{EDGE, EDGE_IDS, NODE, OFFSETS, SOURCES};
 use outercore_format::{DType, LIVE_VERSION, Live};
 use outercore_io::{Disk, FileLock};
-use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 use outercore_store::delta::{Delta, List, REMOVED};
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
@@ -19,7 +17,7 @@ const COPY: u64 = 1 << 20;
 /// Nodes whose lists are written together.
 const NODES: u64 = 64 << 10;
 
-/// Asked again and again during long work; an error of its ends the work.
+/// Called often during long work; an error ends the work.
 pub type KeepGoing<'a> = &'a dyn Fn() -> Result<()>;
 
 /// Writes the arrays of `data_set` as `delta` has changed them, and commits them.
@@ -86,7 +84,7 @@ impl Fold<'_> {
         let changed = self.delta.changed_lists();
         let base = Base::open(self.data_set)?;
         self.write(OFFSETS, DType::U64, &[], |fold, writer| fold.offsets(&base, &changed, writer))?;
-        let sources = base.sources.array.dtype;
+        let sources = base.sources.array().dtype;
         self.write(SOURCES, sources, &[], |fold, writer| {
             fold.elements(&base, &changed, Column::Sources, sources, writer)
         })?;
@@ -163,7 +161,7 @@ impl Fold<'_> {
             }
             first = end;
         }
-        let next = base.sources.array.rows();
+        let next = base.sources.array().rows();
         (base.nodes..self.delta.num_nodes()).try_for_each(|node| each(node, Place::Delta { next }))
     }
 
@@ -204,7 +202,7 @@ impl Fold<'_> {
         row: &dyn Fn(u64) -> Option<&'r [u8]>,
         writer: &mut ArrayWriter,
     ) -> Result<()> {
-        let stored = Stored::open(array.clone())?;
+        let stored = ArrayFile::open(array.clone())?;
         let row_bytes = array.row_bytes();
         let step = (COPY / row_bytes.max(1)).max(1);
         let missing = |at: u64| Error::internal(format!("row {at} of `{}` is missing", array.key));
@@ -215,7 +213,7 @@ impl Fold<'_> {
             (self.keep_going)()?;
             let end = (first + step).min(array.rows());
             buffer.resize(((end - first) * row_bytes) as usize, 0);
-            stored.read(first * row_bytes, &mut buffer)?;
+            stored.read(first * array.row_elements(), &mut buffer)?;
             while let Some(at) = changed.next_if(|at| *at < end) {
                 let place = ((at - first) * row_bytes) as usize;
                 let row = row(at).ok_or_else(|| missing(at))?;
@@ -284,10 +282,10 @@ enum Column {
 /// The topology as it lies on disk.
 struct Base {
     nodes: u64,
-    offsets: Stored,
-    sources: Stored,
+    offsets: ArrayFile,
+    sources: ArrayFile,
     /// Absent where an id is a position.
-    ids: Option<Stored>,
+    ids: Option<ArrayFile>,
 }
 
 impl Base {
@@ -295,19 +293,19 @@ impl Base {
         let ids = data_set.has_array(EDGE_IDS).then(|| data_set.array(EDGE_IDS)).transpose()?;
         Ok(Self {
             nodes: data_set.num_nodes(),
-            offsets: Stored::open(data_set.array(OFFSETS)?)?,
-            sources: Stored::open(data_set.array(SOURCES)?)?,
-            ids: ids.map(Stored::open).transpose()?,
+            offsets: ArrayFile::open(data_set.array(OFFSETS)?)?,
+            sources: ArrayFile::open(data_set.array(SOURCES)?)?,
+            ids: ids.map(ArrayFile::open).transpose()?,
         })
     }
 
     /// Where the lists of `first..end` begin, and where the last one ends.
     fn bounds(&self, first: u64, end: u64) -> Result<Vec<u64>> {
         let mut bytes = vec![0; ((end - first + 1) * 8) as usize];
-        self.offsets.read(first * 8, &mut bytes)?;
+        self.offsets.read(first, &mut bytes)?;
         let bounds: Vec<u64> =
             bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-        let edges = self.sources.array.rows();
+        let edges = self.sources.array().rows();
         if bounds.windows(2).any(|pair| pair[0] > pair[1]) || bounds.iter().any(|&b| b > edges) {
             return Err(Error::corrupt(format!("array `{OFFSETS}`: nodes {first} to {end}"))
                 .hint("run `outercore check DATASET`"));
@@ -331,14 +329,15 @@ impl Base {
                 None => return (start..end).try_for_each(|id| write_id(writer, dtype, id)),
             },
         };
-        let size = stored.array.dtype.size() as u64;
+        let size = stored.array().dtype.size() as u64;
         let mut buffer = Vec::new();
-        let mut at = start * size;
-        while at < end * size {
+        let mut at = start;
+        while at < end {
             keep_going()?;
-            buffer.resize(COPY.min(end * size - at) as usize, 0);
+            let edges = (COPY / size).min(end - at);
+            buffer.resize((edges * size) as usize, 0);
             stored.read(at, &mut buffer)?;
-            if stored.array.dtype == dtype {
+            if stored.array().dtype == dtype {
                 writer.write(&buffer)?;
             } else {
                 for id in buffer.chunks_exact(size as usize) {
@@ -347,7 +346,7 @@ impl Base {
                     write_id(writer, dtype, u64::from_le_bytes(wide))?;
                 }
             }
-            at += buffer.len() as u64;
+            at += edges;
         }
         Ok(())
     }
@@ -358,27 +357,6 @@ fn write_id(writer: &mut ArrayWriter, dtype: DType, id: u64) -> Result<()> {
     match dtype {
         DType::U32 => writer.write(&(id as u32).to_le_bytes()),
         _ => writer.write(&id.to_le_bytes()),
-    }
-}
-
-/// An array and its file.
-struct Stored {
-    array: ArrayRef,
-    file: File,
-}
-
-impl Stored {
-    fn open(array: ArrayRef) -> Result<Self> {
-        let file = File::open(&array.path).with_context(|| format!("array `{}`", array.key))?;
-        Ok(Self { array, file })
-    }
-
-    /// Reads data bytes from `offset` on.
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let at = self.array.data_offset + offset;
-        self.file
-            .read_exact_at(bytes, at)
-            .with_context(|| format!("array `{}` at byte {at}", self.array.key))
     }
 }
 

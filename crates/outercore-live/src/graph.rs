@@ -13,16 +13,16 @@ use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
 
 use crate::committer::{Ack, Committer, Snapshot, fold_snapshot};
-use crate::open::requests;
+use crate::open::{answer, requests};
 use crate::watch::Watch;
 
 /// Most writes that one sync makes durable.
 const MOST_TOGETHER: usize = 4096;
 
-/// Most updates of them: what is applied before anybody is answered.
+/// Most updates of those writes: they are applied before the first reply.
 const MOST_UPDATES: usize = 1 << 16;
 
-/// Between two looks whether to fold.
+/// Time between two checks whether to fold.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// After a fold that failed.
@@ -188,7 +188,7 @@ impl LiveGraph {
     /// them. Waits.
     ///
     /// # Errors
-    /// Failed reads and writes; the graph goes on as before.
+    /// Failed reads and writes; the graph then works as before the call.
     pub fn fold(&self) -> Result<u64> {
         self.want(false)
     }
@@ -326,7 +326,7 @@ fn write_together(
         }
     }
     let done = committer.commit(writes);
-    // Before anybody is told: who asks then sees it.
+    // Before the replies, so that a client that reads after its reply sees its own write.
     shared.publish(committer);
     shared.watch.committed(committer.last_commit());
     for (reply, done) in replies.into_iter().zip(done) {
@@ -364,9 +364,6 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         }
         let began = Instant::now();
         let folded = fold_once(shared, writer, is_large || rebase);
-        if is_large || rebase {
-            exchanged = Some(Instant::now());
-        }
         shared.watch.folded(began.elapsed(), folded.is_err());
         let mut status = shared.status();
         match &folded {
@@ -374,6 +371,9 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
                 status.folded = *lsn;
                 status.folds += 1;
                 status.fold_failure = None;
+                if is_large || rebase {
+                    exchanged = Some(Instant::now());
+                }
             }
             Err(error) => {
                 status.fold_failure = Some(error.to_string());
@@ -382,17 +382,11 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         }
         drop(status);
         if folded.is_ok() {
-            // Whoever asked before the fold began.
-            for file in asked {
-                let _ = shared.disk.remove_file(&file);
-            }
+            // Those that came later may ask for updates that this fold does not hold.
+            answer(&*shared.disk, &asked);
         }
         for reply in replies {
-            let answer = folded.as_ref().map_or_else(
-                |error| Err(Error::new(error.kind(), error.to_string())),
-                |lsn| Ok(*lsn),
-            );
-            drop(reply.send(answer));
+            drop(reply.send(folded.clone()));
         }
     }
 }

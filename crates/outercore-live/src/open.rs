@@ -1,4 +1,4 @@
-//! Opening a data set at its last acknowledged update, for whoever reads arrays.
+//! Opening a data set at its last acknowledged update, for readers of its arrays.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,9 @@ use outercore_store::dataset::DataSet;
 use outercore_store::delta::Delta;
 use outercore_store::paged::PagedTopology;
 
-use crate::fold::{KeepGoing, fold};
-use crate::log::{self, LogWriter, Recovered};
+use crate::committer::Committer;
+use crate::fold::KeepGoing;
+use crate::log::{self, Recovered};
 
 /// Read buffers for lists that are copied.
 const STAGING: Bytes = Bytes::kib(512);
@@ -30,7 +31,7 @@ const TOGETHER: usize = 1024;
 /// Between two looks whether a request was answered.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Suffix of the files by which a reader asks whoever writes to fold.
+/// Suffix of the files by which a reader asks the writing process to fold.
 const REQUEST: &str = ".request";
 
 /// Opens the data set in `root` at its last acknowledged update.
@@ -41,8 +42,8 @@ const REQUEST: &str = ".request";
 /// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log.
 ///
 /// # Errors
-/// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is asked again
-/// and again meanwhile.
+/// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is called often
+/// meanwhile.
 pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
     let data_set = DataSet::open(root)?;
     let Some(live) = &data_set.manifest().live else { return Ok(data_set) };
@@ -54,7 +55,7 @@ pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
         keep_going()?;
         if let Some(lock) = FileLock::try_directory(root)? {
             drop(request);
-            fold_log(&RealDisk, root, &lock, keep_going)
+            fold_log(root, &lock, keep_going)
                 .context("updates in the log cannot be folded into the arrays")?;
             return DataSet::open(root);
         }
@@ -70,7 +71,7 @@ pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
 /// Whether the log holds more than the arrays.
 fn is_pending(data_set: &DataSet, live: &outercore_format::Live) -> Result<bool> {
     match log::is_pending(data_set.root(), live) {
-        // A segment went while it was looked at: somebody folds just now.
+        // A segment was removed meanwhile: another process is folding.
         Err(error) if error.kind() == outercore_core::ErrorKind::NotFound => Ok(true),
         found => found,
     }
@@ -87,7 +88,7 @@ pub fn verify(data_set: &DataSet) -> Result<u64> {
     }
 }
 
-/// A file that asks whoever holds the data set to fold; gone when dropped.
+/// A file that asks the process with the lock to fold; removed when dropped.
 struct Request {
     file: PathBuf,
 }
@@ -117,6 +118,14 @@ pub(crate) fn requests(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(log::directory(root)).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths.filter(|path| path.to_string_lossy().ends_with(REQUEST)).collect()
+}
+
+/// Tells readers that what they asked for is in the arrays.
+pub(crate) fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
+    for request in requests {
+        // Its reader may have gone.
+        let _ = disk.remove_file(request);
+    }
 }
 
 /// The topology in the arrays, as lists are copied from it.
@@ -158,37 +167,13 @@ fn apply(delta: &mut Delta, records: &mut Vec<Record>, base: &dyn Topology) -> R
     Ok(())
 }
 
-/// Folds what the log holds into the arrays of the data set in `root`, which the caller holds.
+/// Folds what the log holds into the arrays of the data set in `root`, which `lock` holds.
 ///
 /// # Errors
-/// As [`replay`] and [`fold`].
-pub(crate) fn fold_log(
-    disk: &dyn Disk,
-    root: &Path,
-    lock: &FileLock,
-    keep_going: KeepGoing<'_>,
-) -> Result<()> {
-    let data_set = DataSet::open(root)?;
-    let (delta, recovered) = replay(&data_set, &base_topology(&data_set)?)?;
-    requests(root).iter().try_for_each(|request| disk.remove_file(request))?;
-    let before = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
-    let id = data_set.manifest().live.as_ref().and_then(|live| live.id_bytes());
-    let id = id.ok_or_else(|| Error::corrupt("a log with a damaged id"))?;
-    let writer = writer(disk, root, id, &recovered)?;
-    if recovered.lsn > before {
-        fold(disk, &data_set, &delta, lock, keep_going)?;
-    }
-    log::remove_before(disk, root, writer.first())
-}
-
-/// The log's end, in a segment that holds nothing that is to be folded.
-fn writer<'a>(
-    disk: &'a dyn Disk,
-    root: &Path,
-    id: [u8; 16],
-    recovered: &Recovered,
-) -> Result<LogWriter<'a>> {
-    let mut writer = LogWriter::open(disk, root, id, recovered)?;
-    writer.rotate()?;
-    Ok(writer)
+/// As [`Committer::open`] and [`Committer::fold`].
+fn fold_log(root: &Path, lock: &FileLock, keep_going: KeepGoing<'_>) -> Result<()> {
+    Committer::open(&RealDisk, root, lock)?.fold(lock, keep_going)?;
+    // Also those that came meanwhile: no update was acknowledged since.
+    answer(&RealDisk, &requests(root));
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a live graph tells of its work, for those who measure it.
+//! What a live graph reports of its work, for metrics.
 
 use std::time::Duration;
 

@@ -201,7 +201,7 @@ fn nothing_is_written_after_a_failed_sync_until_the_log_is_opened_anew() {
         assert!(committer.failure().is_some());
     }
     drop((committer, lock));
-    // Whether the record is there nobody knows, and nobody was told.
+    // The record may be there or not; no client was told that it is.
     assert_recovered(&root, &history, 0, "after a failed sync");
 }
 

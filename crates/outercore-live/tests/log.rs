@@ -1,11 +1,12 @@
 //! Damaged logs: what was acknowledged is never dropped in silence.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use outercore_core::{ErrorKind, Stream};
+use outercore_core::{Error, ErrorKind, Stream};
 use outercore_format::{Rows, Update, keys};
 use outercore_io::{FileLock, RealDisk};
-use outercore_live::{Committer, verify};
+use outercore_live::{Committer, open, verify};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::LiveModel;
 
@@ -165,4 +166,26 @@ fn any_bytes_at_all_end_in_an_error_or_in_fewer_records() {
             assert!(found + 1 >= whole, "seed {seed}: {found} of {whole}");
         }
     }
+}
+
+#[test]
+fn a_reader_is_told_of_a_fold_only_when_it_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    with_log(directory.path());
+    let request = directory.path().join("live/1-0.request");
+    std::fs::write(&request, b"").unwrap();
+    let calls = Cell::new(0);
+    let stop_in_fold = || {
+        calls.set(calls.get() + 1);
+        match calls.get() {
+            1 => Ok(()),
+            _ => Err(Error::new(ErrorKind::Interrupted, "stopped")),
+        }
+    };
+    let error = open(directory.path(), &stop_in_fold).unwrap_err();
+    assert_eq!((error.kind(), calls.get()), (ErrorKind::Interrupted, 2));
+    assert!(request.exists());
+    let folded = open(directory.path(), &|| Ok(())).unwrap();
+    assert_eq!(folded.manifest().live.as_ref().unwrap().lsn, RECORDS);
+    assert!(!request.exists());
 }

@@ -228,7 +228,7 @@ impl Requests {
 
     fn changes<'d>(&self, delta: Option<&'d Delta>) -> Changes<'d> {
         let features = self.features.clone();
-        // Most of the time no row has changed, and nobody need ask for each.
+        // Mostly no row has changed; then no row needs a lookup.
         let rows = features.filter(|key| delta.is_some_and(|delta| delta.changes_rows(key)));
         Changes { delta, rows }
     }

@@ -131,14 +131,7 @@ fn check_log(path: &str) -> (u64, Option<Problem>) {
     let Ok(data_set) = DataSet::open(path) else { return (0, None) };
     match outercore_live::verify(&data_set) {
         Ok(updates) => (updates, None),
-        Err(error) => {
-            let text = error.to_string();
-            let (message, hint) = match text.split_once("\nhint: ") {
-                Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
-                None => (text, None),
-            };
-            (0, Some(Problem { array: None, kind: error.kind(), message, hint }))
-        }
+        Err(error) => (0, Some(Problem::of(None, &error))),
     }
 }
 

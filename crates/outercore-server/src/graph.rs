@@ -22,20 +22,22 @@ const WRITES: usize = 4096;
 /// A graph that is served.
 pub enum Graph {
     /// It stays as it is.
-    Fixed {
-        /// Its arrays.
-        data_set: DataSet,
-        /// Nodes that were removed before.
-        removed: HashSet<NodeId>,
-    },
+    Fixed(FixedGraph),
     /// It takes updates.
-    Live(LiveGraph),
+    Live(Arc<LiveGraph>),
+}
+
+/// A graph that stays as it is.
+pub struct FixedGraph {
+    data_set: DataSet,
+    /// Nodes that were removed before.
+    removed: HashSet<NodeId>,
 }
 
 /// The graph at one moment.
 pub enum View<'a> {
     /// Of a graph that stays as it is.
-    Fixed(&'a Graph),
+    Fixed(&'a FixedGraph),
     /// Of one that changes.
     Live(Arc<Snapshot>),
 }
@@ -50,14 +52,15 @@ impl Graph {
         if let Some(watch) = watch {
             let memory = Bytes(config.memory.0 / CHANGES);
             let live = LiveConfig { memory, queue: WRITES, ..LiveConfig::default() };
-            return LiveGraph::open(root, live, Arc::new(watch.clone())).map(Self::Live);
+            let graph = LiveGraph::open(root, live, Arc::new(watch.clone()))?;
+            return Ok(Self::Live(Arc::new(graph)));
         }
         let data_set = outercore_live::open(root, &|| Ok(()))?;
         let removed = match data_set.has_array(REMOVED) {
             true => data_set.read_i64(REMOVED)?.into_iter().map(|node| node as u64).collect(),
             false => HashSet::new(),
         };
-        Ok(Self::Fixed { data_set, removed })
+        Ok(Self::Fixed(FixedGraph { data_set, removed }))
     }
 
     /// Part of the budget for changes and for writing them.
@@ -69,7 +72,7 @@ impl Graph {
     /// The graph as it is now.
     pub fn view(&self) -> View<'_> {
         match self {
-            Self::Fixed { .. } => View::Fixed(self),
+            Self::Fixed(graph) => View::Fixed(graph),
             Self::Live(live) => View::Live(live.snapshot()),
         }
     }
@@ -78,10 +81,10 @@ impl Graph {
     ///
     /// # Errors
     /// The graph stays as it is.
-    pub fn live(&self) -> Result<&LiveGraph, Refusal> {
+    pub fn live(&self) -> Result<&Arc<LiveGraph>, Refusal> {
         match self {
             Self::Live(live) => Ok(live),
-            Self::Fixed { .. } => Err(Refusal::read_only()),
+            Self::Fixed(_) => Err(Refusal::read_only()),
         }
     }
 
@@ -89,7 +92,7 @@ impl Graph {
     pub fn status(&self) -> Option<LiveStatus> {
         match self {
             Self::Live(live) => Some(live.status()),
-            Self::Fixed { .. } => None,
+            Self::Fixed(_) => None,
         }
     }
 }
@@ -98,8 +101,7 @@ impl View<'_> {
     /// The arrays.
     pub fn data_set(&self) -> &DataSet {
         match self {
-            Self::Fixed(Graph::Fixed { data_set, .. }) => data_set,
-            Self::Fixed(Graph::Live(_)) => unreachable!("a fixed view is of a fixed graph"),
+            Self::Fixed(graph) => &graph.data_set,
             Self::Live(snapshot) => &snapshot.data_set,
         }
     }
@@ -141,8 +143,8 @@ impl View<'_> {
     /// Removed nodes.
     pub fn num_removed(&self) -> u64 {
         match self {
-            Self::Fixed(Graph::Fixed { removed, .. }) => removed.len() as u64,
-            _ => self.delta().map_or(0, Delta::num_removed),
+            Self::Fixed(graph) => graph.removed.len() as u64,
+            Self::Live(snapshot) => snapshot.delta.num_removed(),
         }
     }
 
@@ -156,8 +158,8 @@ impl View<'_> {
             return Err(Refusal::wrong(format!("node {node}: expected a node below {count}")));
         }
         let is_removed = |node: &NodeId| match self {
-            Self::Fixed(Graph::Fixed { removed, .. }) => removed.contains(node),
-            _ => self.delta().is_some_and(|delta| delta.is_removed(*node)),
+            Self::Fixed(graph) => graph.removed.contains(node),
+            Self::Live(snapshot) => snapshot.delta.is_removed(*node),
         };
         match nodes.iter().find(|node| is_removed(node)) {
             Some(node) => Err(Refusal::unknown(format!("node {node} was removed"))),

@@ -10,9 +10,8 @@ use outercore_core::ErrorKind;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::graph::Graph;
 use crate::http::read_body;
-use crate::openapi::{AnyRefusal, BodyRefusal, UpdateRefusal};
+use crate::openapi::{AnyRefusal, BodyRefusal, UpdateRefusal, WorkRefusal};
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::updates::{UpdateAnswer, UpdateRequest};
@@ -95,7 +94,7 @@ pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
     request_body(content = UpdateRequest, example = json!({
         "updates": [{"op": "add_edge", "source": 7, "target": 9}]
     })),
-    responses((status = 200, body = UpdateAnswer), AnyRefusal, BodyRefusal, UpdateRefusal)
+    responses((status = 200, body = UpdateAnswer), AnyRefusal, BodyRefusal, UpdateRefusal, WorkRefusal)
 )]
 pub async fn update(
     State(shared): State<Arc<Shared>>,
@@ -135,16 +134,11 @@ pub async fn update(
     post,
     path = "/graph/compact",
     tag = "graph",
-    responses((status = 200, body = CompactAnswer), AnyRefusal, UpdateRefusal)
+    responses((status = 200, body = CompactAnswer), AnyRefusal, UpdateRefusal, WorkRefusal)
 )]
 pub async fn compact(State(shared): State<Arc<Shared>>) -> Result<Json<CompactAnswer>, Refusal> {
-    shared.graph.live()?;
-    let graph = Arc::clone(&shared);
-    let folded = tokio::task::spawn_blocking(move || match &*graph.graph {
-        Graph::Live(live) => live.fold(),
-        Graph::Fixed { .. } => Ok(0),
-    });
-    match folded.await {
+    let live = Arc::clone(shared.graph.live()?);
+    match tokio::task::spawn_blocking(move || live.fold()).await {
         Ok(Ok(lsn)) => Ok(Json(CompactAnswer { lsn })),
         Ok(Err(error)) => {
             shared.failures.note(&error);

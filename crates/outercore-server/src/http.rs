@@ -21,7 +21,7 @@ use crate::binary::EXTENSION;
 use crate::metrics::{self as measured, Counted};
 use crate::openapi::{
     AnyRefusal, BodyRefusal, InferAnswer, InferRefusal, Model, ModelAnswer, ModelRefusal,
-    ServerAnswer, description,
+    ServerAnswer, WorkRefusal, description,
 };
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
@@ -163,7 +163,8 @@ pub async fn model_ready(
         AnyRefusal,
         BodyRefusal,
         ModelRefusal,
-        InferRefusal
+        InferRefusal,
+        WorkRefusal
     )
 )]
 pub async fn infer(

@@ -121,6 +121,21 @@ pub enum BodyRefusal {
     Long(#[to_schema] Failure),
 }
 
+/// Refusals of requests that wait for work.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "a description")]
+pub enum WorkRefusal {
+    /// Too many requests wait
+    #[response(status = 429, headers(("Retry-After" = u64, description = "Seconds")))]
+    Overloaded(#[to_schema] Failure),
+    /// The server failed
+    #[response(status = 500)]
+    Failed(#[to_schema] Failure),
+    /// The server is stopping, or the disk takes no updates
+    #[response(status = 503)]
+    Stopping(#[to_schema] Failure),
+}
+
 /// Refusals of inference requests.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
@@ -128,15 +143,6 @@ pub enum InferRefusal {
     /// The graph has not yet seen update `min_lsn`
     #[response(status = 412)]
     TooEarly(#[to_schema] Failure),
-    /// Too many requests wait
-    #[response(status = 429, headers(("Retry-After" = u64, description = "Seconds")))]
-    Overloaded(#[to_schema] Failure),
-    /// The server failed
-    #[response(status = 500)]
-    Failed(#[to_schema] Failure),
-    /// The server is stopping
-    #[response(status = 503)]
-    Stopping(#[to_schema] Failure),
     /// The deadline passed
     #[response(status = 504)]
     Late(#[to_schema] Failure),
@@ -152,15 +158,6 @@ pub enum UpdateRefusal {
     /// No such node
     #[response(status = 404)]
     Unknown(#[to_schema] Failure),
-    /// Too many updates wait
-    #[response(status = 429, headers(("Retry-After" = u64, description = "Seconds")))]
-    Overloaded(#[to_schema] Failure),
-    /// The server failed
-    #[response(status = 500)]
-    Failed(#[to_schema] Failure),
-    /// The server is stopping, or the disk takes no updates
-    #[response(status = 503)]
-    Stopping(#[to_schema] Failure),
     /// The disk is full
     #[response(status = 507)]
     Full(#[to_schema] Failure),

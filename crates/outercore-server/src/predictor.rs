@@ -120,7 +120,7 @@ impl Predictor {
     ) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
-        let requests = Reader { requests: Some(requests), generation: 0, wanted };
+        let requests = OpenArrays { requests: Some(requests), generation: 0, wanted };
         let metrics = Arc::clone(metrics);
         let work = Work { graph, requests, model, failures: failures.clone(), metrics };
         let thread = std::thread::Builder::new()
@@ -148,8 +148,8 @@ impl Predictor {
     }
 }
 
-/// What reads neighbourhoods, from the arrays that are beneath the graph now.
-struct Reader {
+/// What reads neighbourhoods, from the arrays that the graph stands on now.
+struct OpenArrays {
     /// `None`: the arrays could not be opened the last time.
     requests: Option<Requests>,
     /// That of the arrays.
@@ -157,7 +157,7 @@ struct Reader {
     wanted: RequestConfig,
 }
 
-impl Reader {
+impl OpenArrays {
     /// The reader of the arrays of `view`. Others are let go before they are opened, so that both
     /// are never in memory together.
     ///
@@ -177,7 +177,7 @@ impl Reader {
 
 struct Work {
     graph: Arc<Graph>,
-    requests: Reader,
+    requests: OpenArrays,
     model: Arc<Model>,
     failures: Failures,
     metrics: Arc<Metrics>,
@@ -230,7 +230,7 @@ impl Work {
         for _ in 0..OPENINGS {
             match (self.requests.of(&view), graph) {
                 (Err(error), Graph::Live(live)) if error.kind() == ErrorKind::NotFound => {
-                    // They were folded into newer ones before anybody had asked for them.
+                    // They were folded into newer ones before they were opened here.
                     if let Err(error) = live.refresh() {
                         self.failures.note(&error);
                     }

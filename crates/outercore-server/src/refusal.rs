@@ -85,16 +85,14 @@ impl Refusal {
                 "the neighbours of these nodes do not fit the server's memory; ask for fewer nodes",
             ),
             // What the model cannot be asked: a node without an embedding, an unknown category.
-            ErrorKind::Invalid => Self::wrong(error.to_string().replace("\nhint: ", "; ")),
+            ErrorKind::Invalid => Self::wrong(error.one_line()),
             _ => Self::failed(),
         }
     }
-}
 
-impl Refusal {
     /// What a client is told of updates that were not taken.
     pub fn of_update(error: &Error) -> Self {
-        let text = error.to_string().replace("\nhint: ", "; ");
+        let text = error.one_line();
         match error.kind() {
             ErrorKind::Invalid | ErrorKind::Unsupported => Self::wrong(text),
             ErrorKind::NotFound => Self::unknown(text),

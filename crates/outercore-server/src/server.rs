@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{DType, keys};
-use outercore_infer::{Head, Manifest, Model};
+use outercore_infer::{Head, Model};
 use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
@@ -97,11 +97,9 @@ impl Server {
         let largest = graphs.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         // Any one graph can be asked for.
         let most_nodes = config.most_nodes.max(largest);
+        let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let wanted = RequestConfig {
-            features: match model.features() {
-                0 => None,
-                columns => Some(features_of(dataset, manifest, columns)?),
-            },
+            features: features_of(dataset, &model)?,
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
@@ -111,7 +109,7 @@ impl Server {
                 (true, false) => Degrees::WithoutLoops,
             },
             memory: config.memory,
-            reserved: Bytes(weights.0 + Graph::reserved(config).0),
+            reserved,
             threads: config.threads,
         };
         let requests = Requests::open(dataset, &wanted)?;
@@ -228,12 +226,16 @@ fn graphs_of(dataset: &DataSet) -> Result<Vec<u64>> {
     Ok(ends)
 }
 
-/// The key of the array that the model reads.
+/// The key of the array that the model reads; `None` for one that reads none.
 ///
 /// # Errors
 /// `NotFound`; `Invalid` for another number of columns.
-fn features_of(dataset: &DataSet, manifest: &Manifest, columns: usize) -> Result<String> {
-    let name = &manifest.input.features;
+fn features_of(dataset: &DataSet, model: &Model) -> Result<Option<String>> {
+    let columns = model.features();
+    if columns == 0 {
+        return Ok(None);
+    }
+    let name = &model.manifest().input.features;
     let role = dataset.manifest().roles.features.clone().filter(|_| name == FEATURES);
     let key = role.unwrap_or_else(|| keys::node_array(name));
     let array = dataset.array(&key).context("the features of the model")?;
@@ -244,7 +246,7 @@ fn features_of(dataset: &DataSet, manifest: &Manifest, columns: usize) -> Result
         ))
         .hint("serve the data set that the model was trained on"));
     }
-    Ok(key)
+    Ok(Some(key))
 }
 
 /// The first digits of a digest: enough to tell two models apart.

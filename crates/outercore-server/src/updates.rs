@@ -108,10 +108,9 @@ impl UpdateRequest {
             return Err(Refusal::wrong(text));
         }
         let update = |(place, change): (usize, &Change)| {
-            change.update(manifest, schema).map_err(|error| {
-                let text = error.to_string().replace("\nhint: ", "; ");
-                Refusal::wrong(format!("update {place}: {text}"))
-            })
+            change
+                .update(manifest, schema)
+                .map_err(|error| Refusal::wrong(format!("update {place}: {}", error.one_line())))
         };
         self.updates.iter().enumerate().map(update).collect()
     }

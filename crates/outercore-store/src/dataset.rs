@@ -112,14 +112,39 @@ impl ArrayRef {
         }
         check_len(meta.len(), self.dtype, &self.shape, self.data_offset)
     }
+}
 
-    fn open(&self) -> Result<File> {
-        File::open(&self.path).with_context(|| format!("array `{}`", self.key))
+/// An array and its open file, read in parts by blocking calls.
+#[derive(Debug)]
+pub struct ArrayFile {
+    array: ArrayRef,
+    file: File,
+}
+
+impl ArrayFile {
+    /// Opens the file of `array`.
+    ///
+    /// # Errors
+    /// `NotFound`: the file has gone. `Io`.
+    pub fn open(array: ArrayRef) -> Result<Self> {
+        let file = File::open(&array.path).with_context(|| format!("array `{}`", array.key))?;
+        Ok(Self { array, file })
     }
 
-    fn read_at(&self, file: &File, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        file.read_exact_at(bytes, self.data_offset + offset)
-            .with_context(|| format!("array `{}` at byte {}", self.key, self.data_offset + offset))
+    /// The array.
+    pub fn array(&self) -> &ArrayRef {
+        &self.array
+    }
+
+    /// Fills `bytes` with elements from number `first` on, in row-major order.
+    ///
+    /// # Errors
+    /// A failed read, or `Corrupt` for a short one, with the byte where it began.
+    pub fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let offset = self.array.data_offset + first * self.array.dtype.size() as u64;
+        self.file
+            .read_exact_at(bytes, offset)
+            .with_context(|| format!("array `{}` at byte {offset}", self.array.key))
     }
 }
 
@@ -287,7 +312,7 @@ impl DataSet {
     pub fn read_array(&self, key: &str) -> Result<Vec<u8>> {
         let array = self.array(key)?;
         let mut bytes = zeroed(&array, array.data_len())?;
-        array.read_at(&array.open()?, 0, &mut bytes)?;
+        ArrayFile::open(array)?.read(0, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -326,11 +351,12 @@ impl DataSet {
         let row = array.row_bytes();
         let len = row.checked_mul(ids.len() as u64).ok_or_else(|| no_memory(&array, u64::MAX))?;
         let mut bytes = zeroed(&array, len)?;
-        let file = array.open()?;
+        let columns = array.row_elements();
+        let file = ArrayFile::open(array)?;
         let mut done = 0;
         for run in ids.chunk_by(|a, b| a + 1 == *b) {
             let len = run.len() * row as usize;
-            array.read_at(&file, run[0] * row, &mut bytes[done..done + len])?;
+            file.read(run[0] * columns, &mut bytes[done..done + len])?;
             done += len;
         }
         Ok(bytes)

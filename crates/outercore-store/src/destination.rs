@@ -359,9 +359,7 @@ fn not_replaced(error: Error) -> Error {
     if matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted) {
         return error;
     }
-    let text = error.to_string();
-    let what = text.split("\nhint: ").next().unwrap_or_default();
-    Error::new(error.kind(), what).hint(
+    Error::new(error.kind(), error.message()).hint(
         "only a data set that can be read is replaced: choose another directory by `--out`, or \
          remove this one yourself",
     )

@@ -63,7 +63,7 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
     }
 }
 
-/// The error for a data set that takes updates and that somebody else has locked.
+/// The error for a data set that a server with updates has locked.
 fn served(root: &Path) -> Error {
     let text = format!("data set `{}`: a server takes updates for it", root.display());
     Error::invalid(text).hint("stop the server first, or write the result to a file by `--out`")
@@ -205,8 +205,8 @@ impl<'a> ManifestEditor<'a> {
     }
 
     /// As [`ManifestEditor::claim_file`], with a number of at least `least` in the name. With larger
-    /// ones each time no name comes twice, and whoever has an old manifest finds no file instead of
-    /// a newer one.
+    /// numbers each time no name comes twice: a reader with an old manifest finds no file, and
+    /// not a newer one.
     ///
     /// # Errors
     /// The disk's own.

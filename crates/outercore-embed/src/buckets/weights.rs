@@ -1,12 +1,9 @@
 //! The weights of a graph's links, which lie by edge id and are wanted in the links' order.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Error, Result};
 use outercore_format::keys::{EDGE, EDGE_IDS, EDGE_WEIGHTS};
 use outercore_store::arrays::append_f32;
-use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 /// Weights of one read, at most.
 const WINDOW: u64 = 8192;
@@ -42,8 +39,7 @@ const OTHER_NAMES: &str = "an edge array that is no weight of links needs anothe
 ///
 /// **Memory**: [`LinkWeights::EACH`] bytes a link, and 96 KiB.
 pub(super) struct LinkWeights {
-    array: ArrayRef,
-    file: File,
+    stored: ArrayFile,
     /// Edge id of each link, and which one it is.
     wanted: Vec<(u64, u32)>,
     weights: Vec<f32>,
@@ -57,10 +53,8 @@ impl LinkWeights {
 
     /// Of up to `links` links at a time.
     pub(super) fn open(array: &ArrayRef, links: usize) -> Result<Self> {
-        let file = File::open(&array.path).with_context(|| format!("array `{}`", array.key))?;
         Ok(Self {
-            array: array.clone(),
-            file,
+            stored: ArrayFile::open(array.clone())?,
             wanted: Vec::with_capacity(links),
             weights: Vec::with_capacity(links),
             raw: vec![0; (WINDOW as usize * array.dtype.size()).div_ceil(8)],
@@ -104,18 +98,16 @@ impl LinkWeights {
 
     /// Reads the weights of the ids from `first` to `last`.
     fn load(&mut self, first: u64, last: u64) -> Result<()> {
-        let ArrayRef { key, dtype, .. } = &self.array;
-        if last >= self.array.rows() {
-            let text = format!("array `{EDGE_IDS}`: {last}, but `{key}` has {}", self.array.rows());
+        let array = self.stored.array();
+        let ArrayRef { key, dtype, .. } = array;
+        if last >= array.rows() {
+            let text = format!("array `{EDGE_IDS}`: {last}, but `{key}` has {}", array.rows());
             return Err(Error::corrupt(text).hint("run `outercore check`"));
         }
         let width = dtype.size();
         let bytes =
             &mut bytemuck::cast_slice_mut(&mut self.raw)[..(last + 1 - first) as usize * width];
-        let place = self.array.data_offset + first * width as u64;
-        self.file
-            .read_exact_at(bytes, place)
-            .with_context(|| format!("array `{key}` at byte {place}"))?;
+        self.stored.read(first, bytes)?;
         self.window.clear();
         append_f32(*dtype, bytes, &mut self.window);
         Ok(())
@@ -127,7 +119,7 @@ impl LinkWeights {
         if weight.is_finite() && weight >= 0.0 {
             return Ok(weight);
         }
-        let key = &self.array.key;
+        let key = &self.stored.array().key;
         let text = format!("array `{key}`: row {id}: weight {weight}");
         Err(Error::invalid(format!("{text}, expected a finite number, 0 or more"))
             .hint(OTHER_NAMES))

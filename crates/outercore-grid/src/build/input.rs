@@ -1,68 +1,45 @@
 //! What a grid is made of: the CSC in pieces of a megabyte.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
-use outercore_store::dataset::{ArrayRef, DataSet};
+use outercore_store::dataset::{ArrayFile, DataSet};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 /// Bytes that are read at a time.
 pub(super) const READ: usize = 1 << 20;
 
-/// An array and its file.
-pub(super) struct Stored {
-    pub(super) array: ArrayRef,
-    file: File,
-}
-
-impl Stored {
-    pub(super) fn open(data_set: &DataSet, key: &str) -> Result<Self> {
-        let array = data_set.array(key)?;
-        let file = File::open(&array.path).with_context(|| format!("array `{key}`"))?;
-        Ok(Self { array, file })
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.array.data_len()
-    }
-
-    /// Reads whole elements from the `first` one on.
-    pub(super) fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
-        let offset = self.array.data_offset + first * self.array.dtype.size() as u64;
-        self.file
-            .read_exact_at(bytes, offset)
-            .with_context(|| format!("array `{}` at byte {offset}", self.array.key))
-    }
-
-    /// Reads node or edge ids, of 32 bits or 64, below `limit`.
-    fn read_ids(&self, first: u64, limit: u64, wide: &mut Vec<u64>, ids: &mut [u32]) -> Result<()> {
-        let end = first + ids.len() as u64;
-        let beyond = |id: u64| {
-            Error::corrupt(format!(
-                "array `{}`: {id} between rows {first} and {end}, expected less than {limit}",
-                self.array.key
-            ))
-            .hint("run `outercore check DATASET`")
-        };
-        if self.array.dtype == DType::U64 {
-            wide.resize(ids.len(), 0);
-            self.read(first, bytemuck::cast_slice_mut(wide))?;
-            if let Some(id) = wide.iter().find(|id| **id >= limit) {
-                return Err(beyond(*id));
-            }
-            ids.iter_mut().zip(wide).for_each(|(id, wide)| *id = *wide as u32);
-            return Ok(());
+/// Reads node or edge ids, of 32 bits or 64, below `limit`.
+fn read_ids(
+    stored: &ArrayFile,
+    first: u64,
+    limit: u64,
+    wide: &mut Vec<u64>,
+    ids: &mut [u32],
+) -> Result<()> {
+    let end = first + ids.len() as u64;
+    let beyond = |id: u64| {
+        Error::corrupt(format!(
+            "array `{}`: {id} between rows {first} and {end}, expected less than {limit}",
+            stored.array().key
+        ))
+        .hint("run `outercore check DATASET`")
+    };
+    if stored.array().dtype == DType::U64 {
+        wide.resize(ids.len(), 0);
+        stored.read(first, bytemuck::cast_slice_mut(wide))?;
+        if let Some(id) = wide.iter().find(|id| **id >= limit) {
+            return Err(beyond(*id));
         }
-        self.read(first, bytemuck::cast_slice_mut(ids))?;
-        let largest = ids.iter().fold(0, |largest, id| largest.max(*id));
-        if !ids.is_empty() && u64::from(largest) >= limit {
-            Err(beyond(largest.into()))
-        } else {
-            Ok(())
-        }
+        ids.iter_mut().zip(wide).for_each(|(id, wide)| *id = *wide as u32);
+        return Ok(());
+    }
+    stored.read(first, bytemuck::cast_slice_mut(ids))?;
+    let largest = ids.iter().fold(0, |largest, id| largest.max(*id));
+    if !ids.is_empty() && u64::from(largest) >= limit {
+        Err(beyond(largest.into()))
+    } else {
+        Ok(())
     }
 }
 
@@ -71,10 +48,10 @@ pub(super) struct Input {
     pub(super) nodes: u64,
     pub(super) arcs: u64,
     pub(super) symmetric: bool,
-    offsets: Stored,
-    sources: Stored,
+    offsets: ArrayFile,
+    sources: ArrayFile,
     /// Absent where not needed, or where the id of an arc is its position.
-    ids: Option<Stored>,
+    ids: Option<ArrayFile>,
 }
 
 /// Consecutive arcs.
@@ -112,16 +89,17 @@ impl Input {
                     keys::NODE
                 ))
             })?;
+        let open = |key| ArrayFile::open(data_set.array(key)?);
         let ids = match with_ids && data_set.has_array(keys::EDGE_IDS) {
-            true => Some(Stored::open(data_set, keys::EDGE_IDS)?),
+            true => Some(open(keys::EDGE_IDS)?),
             false => None,
         };
         let input = Self {
             nodes: data_set.num_nodes(),
             arcs: edges.count,
             symmetric: edges.undirected,
-            offsets: Stored::open(data_set, keys::OFFSETS)?,
-            sources: Stored::open(data_set, keys::SOURCES)?,
+            offsets: open(keys::OFFSETS)?,
+            sources: open(keys::SOURCES)?,
             ids,
         };
         if input.nodes > u64::from(u32::MAX) {
@@ -135,12 +113,13 @@ impl Input {
 
     /// Bytes of the arrays that are read.
     pub(super) fn bytes(&self) -> u64 {
-        self.offsets.bytes() + self.sources.bytes() + self.ids.as_ref().map_or(0, Stored::bytes)
+        let arrays = [Some(&self.offsets), Some(&self.sources), self.ids.as_ref()];
+        arrays.into_iter().flatten().map(|stored| stored.array().data_len()).sum()
     }
 
     /// Bytes a [`Buffers`] holds for each arc of a chunk.
     pub(super) fn buffer_per_arc(&self) -> u64 {
-        let wide = |stored: &Stored| stored.array.dtype == DType::U64;
+        let wide = |stored: &ArrayFile| stored.array().dtype == DType::U64;
         let any_wide = wide(&self.sources) || self.ids.as_ref().is_some_and(wide);
         4 + if any_wide { 8 } else { 0 } + if self.ids.is_some() { 4 } else { 0 }
     }
@@ -225,7 +204,7 @@ impl Input {
         let degrees = pass.degrees;
         let Buffers { wide, sources, ids } = buffers;
         sources.resize(chunk.arcs, 0);
-        self.sources.read_ids(chunk.first, self.nodes, wide, sources)?;
+        read_ids(&self.sources, chunk.first, self.nodes, wide, sources)?;
         if let Some(places) = pass.places {
             // All at once and with nothing to decide, so that many misses of the cache overlap.
             sources.iter_mut().for_each(|source| *source = places[*source as usize]);
@@ -233,7 +212,7 @@ impl Input {
         let listed = self.ids.as_ref().zip(pass.rows);
         if let Some((stored, rows)) = listed {
             ids.resize(chunk.arcs, 0);
-            stored.read_ids(chunk.first, rows, wide, ids)?;
+            read_ids(stored, chunk.first, rows, wide, ids)?;
         }
         let (mut start, mut target, mut behind) = (0, chunk.target as usize, chunk.behind);
         while start < chunk.arcs {

@@ -3,16 +3,16 @@
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
 use outercore_store::arrays::append_f64;
-use outercore_store::dataset::DataSet;
+use outercore_store::dataset::{ArrayFile, DataSet};
 
-use super::input::{READ, Stored};
+use super::input::READ;
 use super::record::Weight;
 use crate::header::edge_array;
 
 /// The edge array of weights that was asked for.
 pub(super) struct Weights {
     name: String,
-    stored: Stored,
+    stored: ArrayFile,
 }
 
 impl Weights {
@@ -26,8 +26,8 @@ impl Weights {
         if !data_set.has_array(&key) {
             return Err(missing(data_set, name));
         }
-        let stored = Stored::open(data_set, &key)?;
-        let (array, found) = (&stored.array, stored.array.rows());
+        let stored = ArrayFile::open(data_set.array(&key)?)?;
+        let (array, found) = (stored.array(), stored.array().rows());
         if array.shape.len() != 1 || rows.is_some_and(|rows| rows != found) {
             let expected = rows.map_or("one number a row".to_owned(), |rows| format!("[{rows}]"));
             return Err(Error::invalid(format!(
@@ -40,7 +40,7 @@ impl Weights {
 
     /// Rows of the array.
     pub(super) fn rows(&self) -> u64 {
-        self.stored.array.rows()
+        self.stored.array().rows()
     }
 
     /// Whether some weight is no `float32`.
@@ -51,7 +51,7 @@ impl Weights {
     /// As [`Weights::read`].
     pub(super) fn are_wide(&self) -> Result<bool> {
         let wide = [DType::F64, DType::I32, DType::I64, DType::U32, DType::U64];
-        if !wide.contains(&self.stored.array.dtype) {
+        if !wide.contains(&self.stored.array().dtype) {
             return Ok(false);
         }
         let mut found = false;
@@ -74,7 +74,7 @@ impl Weights {
 
     /// Calls `each` with all weights in turn, some at a time.
     fn each(&self, each: &mut dyn FnMut(&[f64])) -> Result<()> {
-        let (dtype, rows) = (self.stored.array.dtype, self.rows());
+        let (dtype, rows) = (self.stored.array().dtype, self.rows());
         let mut buffer = vec![0u64; READ / 8 / 8];
         let mut weights = Vec::new();
         let mut first = 0;

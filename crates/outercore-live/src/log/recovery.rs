@@ -11,7 +11,7 @@ use super::segments::{list, path};
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// The last segment; `None`: there is none to go on with.
+    /// The last segment and its bytes; `None`: the next record needs a new one.
     pub last: Option<(Segment, u64)>,
     /// Number of the last whole record.
     pub lsn: u64,
@@ -109,7 +109,7 @@ fn header(expected: &Segment, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is a record after the header, whatever that is.
+/// Whether there is a record after the header, even if the header is damaged.
 fn holds_records(segment: &Segment, bytes: &[u8]) -> bool {
     bytes.get(SEGMENT_HEADER..).is_some_and(|rest| log::is_followed(segment, rest, 0))
 }
@@ -125,7 +125,7 @@ fn read(
     let mut at = SEGMENT_HEADER;
     while let Frame::Whole(record, len) = log::decode_frame(segment, &bytes[at..])? {
         if record.lsn != *lsn + 1 {
-            // Left from a log that went on from here before: it was cut off, and not durably.
+            // Left from before the log was cut off here; the cut was not durable.
             break;
         }
         *lsn = record.lsn;

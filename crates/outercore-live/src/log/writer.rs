@@ -97,7 +97,7 @@ impl<'a> LogWriter<'a> {
     /// # Errors
     /// The disk's own. None of the records counts then: what was written of them is cut off. Where
     /// that fails too, or the sync has failed, nothing is written until the log is opened anew,
-    /// since nobody knows what the disk has.
+    /// since the state of the file is unknown.
     pub fn commit(&mut self) -> Result<()> {
         let written = self.write();
         self.pending.clear();
@@ -149,7 +149,7 @@ impl<'a> LogWriter<'a> {
     /// Begins a new segment, unless this one is empty.
     ///
     /// # Errors
-    /// The disk's own; the log goes on in this segment then.
+    /// The disk's own; later records then go into the old segment.
     pub fn rotate(&mut self) -> Result<()> {
         if self.is_empty() || self.failed.is_some() {
             return Ok(());

@@ -54,6 +54,18 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
+impl Problem {
+    /// What an error says is wrong; with an array it is that array's.
+    pub fn of(array: Option<&str>, error: &Error) -> Self {
+        Self {
+            array: array.map(str::to_owned),
+            kind: error.kind(),
+            message: error.message(),
+            hint: error.next_step().map(str::to_owned),
+        }
+    }
+}
+
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.array {
@@ -287,18 +299,12 @@ impl Findings {
         if self.is_full(key) {
             return;
         }
-        let message = format!("row {row}: {what}");
-        self.push(Some(key), ErrorKind::Corrupt, message, None);
+        self.problems.push(Problem::of(Some(key), &Error::corrupt(format!("row {row}: {what}"))));
     }
 
     /// A failure to open or read something. Never omitted: there are few, and they say the most.
     fn error(&mut self, key: Option<&str>, error: &Error) {
-        let text = error.to_string();
-        let (message, hint) = match text.split_once("\nhint: ") {
-            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
-            None => (text, None),
-        };
-        self.push(key, error.kind(), message, hint);
+        self.problems.push(Problem::of(key, error));
     }
 
     /// Whether an array has its share of listed problems already; counts the one at hand.
@@ -311,10 +317,6 @@ impl Findings {
         let full = *found > self.limit;
         self.omitted += u64::from(full);
         full
-    }
-
-    fn push(&mut self, key: Option<&str>, kind: ErrorKind, message: String, hint: Option<String>) {
-        self.problems.push(Problem { array: key.map(str::to_owned), kind, message, hint });
     }
 
     fn report(mut self, arrays: u64, bytes: u64) -> Report {

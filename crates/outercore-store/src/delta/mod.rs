@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, EdgeId, Error, ErrorKind, NodeId, Result};
-use outercore_format::{Rows, Update, keys};
+use outercore_format::{Rows, Update};
 use rpds::HashTrieMapSync;
 
 pub use list::List;
@@ -484,9 +484,4 @@ fn sorted<'a>(keys: impl Iterator<Item = &'a u64>) -> Vec<u64> {
     let mut keys: Vec<u64> = keys.copied().collect();
     keys.sort_unstable();
     keys
-}
-
-/// Whether a key names an array of nodes or edges that has a row for each of them.
-fn is_node_array(key: &str) -> bool {
-    matches!(keys::Group::of(key), keys::Group::Node { node_type: keys::NODE, .. })
 }

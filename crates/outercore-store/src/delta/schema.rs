@@ -6,7 +6,7 @@ use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::keys::{self, Group};
 use outercore_format::{DType, Rows};
 
-use super::{MOST_NODES, is_node_array};
+use super::MOST_NODES;
 use crate::dataset::DataSet;
 
 /// Type and columns of an array's rows.
@@ -79,7 +79,7 @@ impl Schema {
                     return Err(no_updates("it holds triples"));
                 }
                 Group::Names { .. } => return Err(no_updates("its nodes have names")),
-                Group::Node { .. } if is_node_array(key) => {
+                Group::Node { node_type: keys::NODE, .. } => {
                     node_arrays.insert(key.clone(), shape);
                 }
                 Group::Edge { .. }
