@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from outercore.far import FarOptions, new_token
+
+_FREEZES_S = 20.0
 
 
 @dataclass
@@ -65,6 +68,21 @@ class FarServer:
         """The end without a word."""
         self.process.kill()
         self.process.wait(10)
+
+    def freeze(self) -> None:
+        """No thread of it runs from here on, and its connections stay open."""
+        self.process.send_signal(signal.SIGSTOP)
+        # The signal reaches one thread, and the others run on until that one is scheduled.
+        ends = time.monotonic() + _FREEZES_S
+        while not all(state == "T" for state in self._states()):
+            assert time.monotonic() < ends, self._states()
+            time.sleep(0.001)
+
+    def _states(self) -> list[str]:
+        """What each thread does, as `/proc` says it: R, S, T, ..."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        # The name before the state may hold anything, brackets too.
+        return [thread.read_text().rpartition(")")[2].split()[0] for thread in threads]
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """The end in good order: exit code, what was left of stdout, stderr."""

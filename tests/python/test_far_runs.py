@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -248,7 +247,7 @@ def test_a_server_that_stands_still_counts_as_gone(
 
         def stop(phase: str, *_: object) -> None:
             if phase == "iteration":
-                server.process.send_signal(signal.SIGSTOP)
+                server.freeze()
 
         there = server.options(timeout_s=0.5)
         options = RUNS["pagerank"]
