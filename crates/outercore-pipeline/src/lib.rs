@@ -32,7 +32,9 @@ pub use far::FarPlan;
 pub use features::RowSource;
 pub use loader::{Advance, Batch, Counters, Epoch, Loader};
 pub use plan::{MemoryPlan, PlanInput, Split};
-pub use requests::{Degrees, Neighbourhood, RequestConfig, RequestCounters, Requests};
+pub use requests::{
+    Ask, Degrees, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,
+};
 pub use rows::RowArena;
 pub use spare::SpareIds;
 pub use spare_rows::{RowMemory, SpareRows};
