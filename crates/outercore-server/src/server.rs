@@ -9,7 +9,7 @@ use std::time::Duration;
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{DType, keys};
 use outercore_infer::{Head, Model};
-use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests};
+use outercore_pipeline::{Degrees, Features, MemoryPlan, Precision, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -99,7 +99,8 @@ impl Server {
         let most_nodes = config.most_nodes.max(largest);
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let wanted = RequestConfig {
-            features: features_of(dataset, &model)?,
+            features: features_of(dataset, &model)?
+                .map(|key| Features { key, precision: Precision::Exact }),
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
