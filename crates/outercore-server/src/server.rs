@@ -65,6 +65,7 @@ pub struct Server {
     address: SocketAddr,
     grpc_address: Option<SocketAddr>,
     plan: MemoryPlan,
+    notice: Option<String>,
     stop: Stop,
     connections: JoinHandle<()>,
     predictor: Predictor,
@@ -116,6 +117,7 @@ impl Server {
         let requests = Requests::open(dataset, &wanted)?;
         drop(view);
         let plan = requests.plan().clone();
+        let notice = requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(model.version());
         let metrics = Arc::new(Metrics::new(name, &version, live));
@@ -161,7 +163,7 @@ impl Server {
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self { address, grpc_address, plan, stop, connections, predictor })
+        Ok(Self { address, grpc_address, plan, notice, stop, connections, predictor })
     }
 
     /// Where it listens.
@@ -177,6 +179,11 @@ impl Server {
     /// How the budget is divided.
     pub fn plan(&self) -> &MemoryPlan {
         &self.plan
+    }
+
+    /// Why a layout of the features that is there is not used; for the operator.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// What went wrong since the last call, for the operator; clients are told no more than that.
