@@ -15,6 +15,7 @@ mod npy;
 mod timestamp;
 mod update;
 mod validate;
+mod widen;
 
 pub use checksum::Checksum;
 pub use dtype::DType;
@@ -22,6 +23,7 @@ pub use manifest::{ArrayEntry, EdgeType, Live, Manifest, NodeType, Provenance, R
 pub use npy::NpyHeader;
 pub use timestamp::utc_timestamp;
 pub use update::{Rows, Update};
+pub use widen::{Word, widen, words_of};
 
 /// Name of the manifest file in the root of a data set.
 pub const MANIFEST_FILE: &str = "graph.json";

@@ -3,11 +3,16 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use outercore_core::{Context, Error, Result};
-use outercore_format::{DType, NpyHeader};
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_format::{DType, NpyHeader, widen, words_of};
 use outercore_io::RowLayout;
-use outercore_store::dataset::ArrayRef;
+use outercore_layout::{Layout, Places, Scales};
+use outercore_store::dataset::{ArrayRef, DataSet};
+
+use crate::config::LoaderConfig;
+use crate::rows::RowArena;
 
 /// Longest `.npy` header that is looked at.
 const MAX_HEADER: usize = 64 << 10;
@@ -25,6 +30,31 @@ pub struct RowSource {
     pub dtype: DType,
     /// Where the rows start.
     pub data_offset: u64,
+    /// Type of the array, which updates of its rows have; another than `dtype` where rows are
+    /// stored as `int8`.
+    pub array_dtype: DType,
+    /// Place of each node's row; `None` where that is the node.
+    pub places: Option<Arc<Places>>,
+    /// What the steps of `int8` rows are worth; `None` where rows are stored as they are.
+    pub scales: Option<Arc<Scales>>,
+}
+
+/// The features that a loader is to deliver; `None` without.
+///
+/// # Errors
+/// `NotFound`; `Invalid` for an array that is no matrix with a row for each node.
+pub fn feature_source(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<RowSource>> {
+    let nodes = dataset.num_nodes();
+    match (&config.features, &config.features_path) {
+        (Some(key), _) => {
+            let array = dataset.array(key)?;
+            RowSource::of_array(&array, nodes)
+                .with_context(|| format!("feature array `{key}`"))
+                .map(Some)
+        }
+        (None, Some(path)) => RowSource::of_npy(path, nodes).map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 impl RowSource {
@@ -34,6 +64,21 @@ impl RowSource {
     /// `Invalid` if the array is not a matrix with one row per node.
     pub fn of_array(array: &ArrayRef, num_nodes: u64) -> Result<Self> {
         Self::new(array.path.clone(), array.dtype, &array.shape, array.data_offset, num_nodes)
+    }
+
+    /// The rows of an array in one of its layouts.
+    ///
+    /// **Cost** reads and holds the table of places.
+    ///
+    /// # Errors
+    /// As [`RowSource::of_array`] and [`Layout::load_places`].
+    pub fn of_layout(dataset: &DataSet, layout: &Layout) -> Result<Self> {
+        Ok(Self {
+            array_dtype: layout.array().dtype,
+            places: layout.load_places(dataset)?.map(Arc::new),
+            scales: layout.scales().cloned().map(Arc::new),
+            ..Self::of_array(layout.rows(), dataset.num_nodes())?
+        })
     }
 
     /// The rows of an `.npy` file, such as an intermediate layer.
@@ -85,7 +130,16 @@ impl RowSource {
         if width == 0 {
             return Err(Error::invalid("features of width 0, expected at least one column"));
         }
-        Ok(Self { path, rows, width: width as usize, dtype, data_offset })
+        Ok(Self {
+            path,
+            rows,
+            width: width as usize,
+            dtype,
+            data_offset,
+            array_dtype: dtype,
+            places: None,
+            scales: None,
+        })
     }
 
     /// Bytes from one row to the next.
@@ -96,5 +150,57 @@ impl RowSource {
     /// For the read planner.
     pub fn layout(&self, file_len: u64) -> RowLayout {
         RowLayout { base: self.data_offset, stride: self.row_bytes(), file_len }
+    }
+
+    /// Memory of what is known of rows besides their bytes.
+    pub fn memory(&self) -> Bytes {
+        let places = self.places.as_ref().map_or(0, |places| places.memory().0);
+        Bytes(places + self.scales.as_ref().map_or(0, |scales| scales.memory().0))
+    }
+
+    /// Writes the row in a slot of `arena` to `out` as batches have it.
+    ///
+    /// # Errors
+    /// As [`RowArena::load`].
+    pub fn deliver(&self, arena: &RowArena, slot: u32, out: &mut [f32]) -> Result<()> {
+        arena.load(slot, out)?;
+        if let Some(scales) = &self.scales {
+            scales.restore(out);
+        }
+        Ok(())
+    }
+
+    /// As [`RowSource::deliver`], of a row that an update has changed: bytes of the array. Where rows
+    /// are stored as `int8` it is what it will be once the update is folded.
+    ///
+    /// # Errors
+    /// As [`widen`].
+    ///
+    /// # Panics
+    /// If `row` or `out` is not one row long.
+    pub fn deliver_changed(&self, row: &[u8], out: &mut [f32]) -> Result<()> {
+        assert_eq!(row.len(), self.width * self.array_dtype.size(), "a row of another size");
+        assert_eq!(out.len(), self.width, "a row of another width");
+        let mut words = Vec::new();
+        words_of(row, &mut words);
+        let widened = widen(self.array_dtype, &words, out);
+        let Some(scales) = &self.scales else { return widened };
+        // Where `float32` does not hold a value, the nearest one has the same step.
+        scales.quantise(out);
+        scales.restore(out);
+        Ok(())
+    }
+}
+
+/// Sorts the places of the nodes `rows`, for the read planner. The `slots` of the rows move along.
+///
+/// Without a table a node is its place, and both stay as they are.
+pub fn by_place(places: Option<&Places>, rows: &mut [u64], slots: &mut [u32]) {
+    let Some(places) = places else { return };
+    let mut placed: Vec<(u64, u32)> =
+        rows.iter().zip(&*slots).map(|(&node, &slot)| (places.of(node), slot)).collect();
+    placed.sort_unstable();
+    for ((place, slot), (row, of_row)) in placed.into_iter().zip(rows.iter_mut().zip(slots)) {
+        (*row, *of_row) = (place, slot);
     }
 }

@@ -6,7 +6,7 @@ use outercore_cache::{ConstantPart, DynamicPart, Policy};
 use outercore_core::{CacheCounters, Context, Error, ReadCounters, Result};
 use outercore_io::{CostModel, Engine, FileId, RowLayout, plan_rows};
 
-use crate::features::RowSource;
+use crate::features::{RowSource, by_place};
 use crate::group::Group;
 use crate::rows::RowArena;
 use crate::{MemoryPlan, Split};
@@ -95,7 +95,7 @@ impl Fetcher {
             )));
         }
         let slots: Vec<u32> = (0..rows.len() as u32).collect();
-        self.read_rows(&rows, &slots)?;
+        self.read_rows(rows.clone(), slots)?;
         self.constant = ConstantPart::new(rows);
         Ok(())
     }
@@ -129,13 +129,14 @@ impl Fetcher {
             .map(|&miss| others[miss as usize] as usize)
             .map(|index| (group.rows[index], slots[index]))
             .unzip();
-        self.read_rows(&rows, &targets)?;
+        let misses = rows.len() as u64;
+        self.read_rows(rows, targets)?;
         self.cache += CacheCounters {
             accesses: group.accesses(),
             distinct: group.rows.len() as u64,
             constant_hits: (group.rows.len() - others.len()) as u64,
-            dynamic_hits: (others.len() - rows.len()) as u64,
-            misses: rows.len() as u64,
+            dynamic_hits: others.len() as u64 - misses,
+            misses,
         };
         Ok(Ok(Ready { group, slots }))
     }
@@ -161,11 +162,13 @@ impl Fetcher {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.cache))
     }
 
-    fn read_rows(&mut self, rows: &[u64], slots: &[u32]) -> Result<()> {
+    /// Reads the rows of the nodes `rows`, ascending, into `slots`.
+    fn read_rows(&mut self, mut rows: Vec<u64>, mut slots: Vec<u32>) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
         }
-        let plan = plan_rows(rows, self.layout, &self.cost, self.engine.max_read());
+        by_place(self.source.places.as_deref(), &mut rows, &mut slots);
+        let plan = plan_rows(&rows, self.layout, &self.cost, self.engine.max_read());
         let stride = self.layout.stride as usize;
         let arena = &*self.arena;
         let counters = self

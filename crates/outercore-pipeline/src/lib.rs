@@ -31,9 +31,10 @@ pub use config::{Hotness, LoaderConfig, TopologyMode};
 pub use far::FarPlan;
 pub use features::RowSource;
 pub use loader::{Advance, Batch, Counters, Epoch, Loader};
+pub use outercore_layout::Precision;
 pub use plan::{MemoryPlan, PlanInput, Split};
 pub use requests::{
-    Ask, Degrees, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,
+    Ask, Degrees, Features, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,
 };
 pub use rows::RowArena;
 pub use spare::SpareIds;

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::MemoryPlan;
 use crate::arrays::{Arrays, BatchArray};
 use crate::config::LoaderConfig;
+use crate::features::feature_source;
 use crate::fetch::Fetcher;
 use crate::fetch::Ready;
 use crate::group::{Group, GroupBatch};
@@ -290,7 +291,9 @@ impl Loader {
                 self.far = Some(Arc::new(FarTier::connect_with(options, Some(&plane))?));
             }
             let (input, far) = (self.input.clone(), self.far.as_ref());
-            self.prepared = Some(prepare(&self.dataset, input, &self.config, far, on_progress)?);
+            let source = feature_source(&self.dataset, &self.config)?;
+            let (dataset, config) = (&self.dataset, &self.config);
+            self.prepared = Some(prepare(dataset, source, input, config, far, on_progress)?);
         }
         self.prepared.as_mut().ok_or_else(|| Error::internal("the loader lost its plan"))
     }

@@ -5,6 +5,7 @@
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_io::{CostModel, RowLayout, plan_rows};
+use outercore_layout::Places;
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::ArraysPlan;
@@ -127,6 +128,8 @@ pub struct PlanInput<'a> {
     pub staging: Bytes,
     /// Rows of the feature array and where they lie; `None` without features.
     pub rows: Option<(u64, RowLayout)>,
+    /// Place of each node's row; `None` where that is the node.
+    pub places: Option<&'a Places>,
     /// Memory of one row slot.
     pub slot_bytes: Bytes,
     /// Features per row, for the assembled batches.
@@ -272,6 +275,7 @@ impl MemoryPlan {
                 if least > dynamic || !overlaps && group > 1 && input.group.is_none() {
                     continue;
                 }
+                let misses = input.places_of(misses);
                 let plan = plan_rows(&misses, layout, input.cost, input.max_read);
                 let bytes: u64 = plan.reads.iter().map(|read| u64::from(read.len)).sum();
                 let batches = f64::from(group.min(trials));
@@ -323,6 +327,15 @@ impl MemoryPlan {
 }
 
 impl PlanInput<'_> {
+    /// Places of the rows of `nodes`, ascending.
+    fn places_of(&self, mut nodes: Vec<u64>) -> Vec<u64> {
+        if let Some(places) = self.places {
+            nodes.iter_mut().for_each(|node| *node = places.of(*node));
+            nodes.sort_unstable();
+        }
+        nodes
+    }
+
     /// What does not depend on the group.
     fn fixed(&self) -> u64 {
         let arrays = self.arrays.memory.0;

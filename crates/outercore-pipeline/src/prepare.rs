@@ -93,7 +93,8 @@ fn reading(
     EngineConfig { backend: config.backend, staging: staging(config.memory), depth, tier }
 }
 
-/// Loads or opens the topology, samples trial batches and divides the budget.
+/// Loads or opens the topology, samples trial batches and divides the budget; rows come from
+/// `source`.
 ///
 /// A topology that would leave too little for rows is paged instead, unless it is to be resident.
 /// With `far`, what epochs read is brought to far memory first; `on_progress(done, total)` gets the
@@ -104,17 +105,19 @@ fn reading(
 /// when the memory server is gone and not to be done without.
 pub fn prepare(
     dataset: &DataSet,
+    source: Option<RowSource>,
     input: Input,
     config: &LoaderConfig,
     far: Option<&Arc<FarTier>>,
     on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
     let mode = config.topology;
-    match prepare_with(dataset, input.clone(), config, mode, far, on_progress) {
+    let request = (source, input);
+    match prepare_with(dataset, request.clone(), config, mode, far, on_progress) {
         Err(error)
             if error.kind() == ErrorKind::Budget && config.topology == TopologyMode::Auto =>
         {
-            prepare_with(dataset, input, config, TopologyMode::Paged, far, on_progress)
+            prepare_with(dataset, request, config, TopologyMode::Paged, far, on_progress)
         }
         prepared => prepared,
     }
@@ -122,7 +125,7 @@ pub fn prepare(
 
 fn prepare_with(
     dataset: &DataSet,
-    input: Input,
+    (source, input): (Option<RowSource>, Input),
     config: &LoaderConfig,
     mode: TopologyMode,
     far: Option<&Arc<FarTier>>,
@@ -130,7 +133,6 @@ fn prepare_with(
 ) -> Result<Prepared> {
     let budget = config.memory;
     let num_nodes = dataset.num_nodes();
-    let source = feature_source(dataset, config)?;
     let arrays = batch_arrays(dataset, config)?;
     let profile = match DeviceProfile::load(dataset.root()) {
         Ok(profile) => Some(profile),
@@ -139,7 +141,8 @@ fn prepare_with(
     };
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
-    let reserved = Bytes(config.reserved.0 + input_bytes(&input));
+    let of_rows = source.as_ref().map_or(0, |source| source.memory().0);
+    let reserved = Bytes(config.reserved.0 + input_bytes(&input) + of_rows);
 
     let pool = ThreadPoolBuilder::new()
         .num_threads(config.effective_threads())
@@ -199,6 +202,7 @@ fn prepare_with(
         topology: topology_plan,
         staging,
         rows: layout,
+        places: source.as_ref().and_then(|source| source.places.as_deref()),
         slot_bytes,
         width,
         edge_ids: config.needs_edge_ids(),
@@ -254,20 +258,6 @@ fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan) -> Vec<u64> {
     hot.sort_unstable();
     hot.shrink_to_fit();
     hot
-}
-
-fn feature_source(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<RowSource>> {
-    let nodes = dataset.num_nodes();
-    match (&config.features, &config.features_path) {
-        (Some(key), _) => {
-            let array = dataset.array(key)?;
-            RowSource::of_array(&array, nodes)
-                .with_context(|| format!("feature array `{key}`"))
-                .map(Some)
-        }
-        (None, Some(path)) => RowSource::of_npy(path, nodes).map(Some),
-        (None, None) => Ok(None),
-    }
 }
 
 fn batch_arrays(dataset: &DataSet, config: &LoaderConfig) -> Result<Vec<BatchArray>> {

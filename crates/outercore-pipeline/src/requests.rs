@@ -5,6 +5,7 @@ use std::sync::Arc;
 use outercore_cache::Policy;
 use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream};
 use outercore_io::{Engine, EngineConfig};
+use outercore_layout::{Precision, choose};
 use outercore_sample::{SampledBatch, Seeds, sample_unknown_on};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::MemoryPlan;
 use crate::config::LoaderConfig;
 use crate::degrees::in_degrees;
+use crate::features::RowSource;
 use crate::fetch::Fetcher;
 use crate::group::{ELSEWHERE, Group, GroupBatch, Part};
 use crate::loader::max_rows;
@@ -66,11 +68,21 @@ pub struct Ask<'a> {
     pub is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
 }
 
+/// Which features requests get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// The array, by key.
+    pub key: String,
+    /// How exactly its rows are kept. With [`Precision::Int8`] the array needs an `int8` layout, and
+    /// requests get what that stands for.
+    pub precision: Precision,
+}
+
 /// What requests are limited to and may use.
 #[derive(Clone, Debug)]
 pub struct RequestConfig {
-    /// Array of the features, by key; `None` for models that need none.
-    pub features: Option<String>,
+    /// The features; `None` for models that need none.
+    pub features: Option<Features>,
     /// Neighbours per node and hop; -1 means all.
     pub fan_outs: Vec<i64>,
     /// Draw neighbours with replacement.
@@ -130,9 +142,9 @@ pub struct Requests {
     degrees: Option<InDegrees>,
     most_nodes: u64,
     sharing: Sharing,
-    width: usize,
-    /// Key of the features.
-    features: Option<String>,
+    /// Key of the features, and where their rows are.
+    features: Option<(String, RowSource)>,
+    notice: Option<String>,
     next_group: u64,
     counters: RequestCounters,
 }
@@ -140,11 +152,14 @@ pub struct Requests {
 impl Requests {
     /// Makes the plan, loads the topology and the rows that are kept.
     ///
+    /// Rows come from a layout of the features where there is one, see [`choose`].
+    ///
     /// **Cost** samples trial requests of `most_nodes` nodes; degrees take 4 bytes a node and a pass
     /// over the edges.
     ///
     /// # Errors
-    /// `Budget` with the least that would do; `NotFound` for the features; failed reads.
+    /// `Budget` with the least that would do; `NotFound` for the features; those of [`choose`];
+    /// failed reads.
     pub fn open(dataset: &DataSet, config: &RequestConfig) -> Result<Self> {
         let nodes = dataset.num_nodes();
         let degrees = match config.degrees {
@@ -165,7 +180,7 @@ impl Requests {
             // Trial batches of nodes from everywhere.
             shuffle: true,
             edge_ids: false,
-            features: config.features.clone(),
+            features: config.features.as_ref().map(|features| features.key.clone()),
             memory: config.memory,
             reserved: Bytes(degree_bytes + config.reserved.0),
             threads: config.threads,
@@ -173,7 +188,12 @@ impl Requests {
             ..LoaderConfig::default()
         };
         loader.validate()?;
-        let prepared = prepare(dataset, Input::All(nodes), &loader, None, &mut |_, _| Ok(()))?;
+        let (source, notice) = match &config.features {
+            Some(features) => open_features(dataset, features, config.memory)?,
+            None => (None, None),
+        };
+        let input = Input::All(nodes);
+        let prepared = prepare(dataset, source, input, &loader, None, &mut |_, _| Ok(()))?;
         let Prepared { sampling, plan, source, constant, cost, engine, .. } = prepared;
         let fetcher = match (source.clone(), engine) {
             (Some(source), Some(engine)) => {
@@ -190,8 +210,8 @@ impl Requests {
             fetcher,
             plan,
             degrees,
-            width: source.map_or(0, |source| source.width),
-            features: config.features.clone(),
+            features: loader.features.zip(source),
+            notice,
             next_group: 0,
             counters: RequestCounters::default(),
         })
@@ -204,7 +224,12 @@ impl Requests {
 
     /// Features of a node.
     pub fn width(&self) -> usize {
-        self.width
+        self.features.as_ref().map_or(0, |(_, source)| source.width)
+    }
+
+    /// Why a layout of the features that is there is not used; for the operator.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// Most nodes of requests that are answered together: as many as the plan has room for.
@@ -276,7 +301,7 @@ impl Requests {
     }
 
     fn changes<'d>(&self, delta: Option<&'d Delta>) -> Changes<'d> {
-        let features = self.features.clone();
+        let features = self.features.as_ref().map(|(key, _)| key.clone());
         // Mostly no row has changed; then no row needs a lookup.
         let rows = features.filter(|key| delta.is_some_and(|delta| delta.changes_rows(key)));
         Changes { delta, rows }
@@ -290,7 +315,7 @@ impl Requests {
     ) -> Result<()> {
         let sampling = Arc::clone(&self.sampling);
         let all_degrees = self.degrees.as_ref();
-        let Some(fetcher) = &mut self.fetcher else {
+        let (Some(fetcher), Some((_, source))) = (&mut self.fetcher, &self.features) else {
             let answered = sampling.pool.install(|| {
                 group.batches.par_iter().try_for_each(|batch| {
                     let degrees = changes.degrees(all_degrees, &batch.sampled);
@@ -303,7 +328,7 @@ impl Requests {
         };
         let number = group.number;
         // The plan has room for two batches of most nodes, which smaller ones share.
-        let room = self.plan.delivered_rows(self.width).0;
+        let room = self.plan.delivered_rows(source.width).0;
         let announced = fetcher.announce(group);
         let ready = match fetcher.fetch(announced) {
             Ok(Ok(ready)) => ready,
@@ -325,8 +350,8 @@ impl Requests {
             let rows = x.chunks_exact_mut(arena.width()).zip(&batch.row_index);
             for ((row, &place), node) in rows.zip(batch.sampled.nodes.iter()) {
                 let loaded = match (place, changes.row(node)) {
-                    (ELSEWHERE, Some(changed)) => arena.load_bytes(changed, row),
-                    _ => arena.load(ready.slots[place as usize], row),
+                    (ELSEWHERE, Some(changed)) => source.deliver_changed(changed, row),
+                    _ => source.deliver(&arena, ready.slots[place as usize], row),
                 };
                 loaded.with_context(|| format!("features of node {node}"))?;
             }
@@ -364,6 +389,21 @@ fn by_overlap(parts: &mut [Part]) {
 fn mixed(node: NodeId) -> u64 {
     let node = (node ^ (node >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (node ^ (node >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// Where the rows of the features are, and why not in a layout that is there.
+fn open_features(
+    dataset: &DataSet,
+    features: &Features,
+    memory: Bytes,
+) -> Result<(Option<RowSource>, Option<String>)> {
+    let Features { key, precision } = features;
+    let chosen = choose(dataset, key, *precision, memory)?;
+    let source = match &chosen.layout {
+        Some(layout) => RowSource::of_layout(dataset, layout),
+        None => RowSource::of_array(&dataset.array(key)?, dataset.num_nodes()),
+    };
+    Ok((Some(source.with_context(|| format!("feature array `{key}`"))?), chosen.notice))
 }
 
 /// How many of `batches` may have their rows in memory at once; the first one always.

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use half::{bf16, f16};
-use outercore_core::{Bytes, Error, Result};
-use outercore_format::DType;
+use outercore_core::{Bytes, Result};
+use outercore_format::{DType, widen};
 
 /// A fixed number of row slots in memory that several threads share.
 ///
@@ -72,163 +71,21 @@ impl RowArena {
     /// # Panics
     /// If `out` is not one row long.
     pub fn load(&self, slot: u32, out: &mut [f32]) -> Result<()> {
-        self.widen(self.slot(slot), out)
-    }
-
-    /// As [`RowArena::load`], of a row that is in no slot.
-    ///
-    /// # Errors
-    /// As [`RowArena::load`].
-    ///
-    /// # Panics
-    /// If `row` or `out` is not one row long.
-    pub fn load_bytes(&self, row: &[u8], out: &mut [f32]) -> Result<()> {
-        assert_eq!(row.len(), self.row_bytes, "a row of another size");
-        let words: Vec<AtomicU64> = row
-            .chunks(8)
-            .map(|bytes| {
-                let mut word = [0; 8];
-                word[..bytes.len()].copy_from_slice(bytes);
-                u64::from_le_bytes(word).into()
-            })
-            .collect();
-        self.widen(&words, out)
-    }
-
-    fn widen(&self, words: &[AtomicU64], out: &mut [f32]) -> Result<()> {
         assert_eq!(out.len(), self.width, "a row of another width");
-        match self.dtype {
-            DType::F32 => Self::unpack::<2>(words, out, |word| {
-                [f32::from_bits(word as u32), f32::from_bits((word >> 32) as u32)]
-            }),
-            DType::F16 => Self::unpack::<4>(words, out, |word| {
-                parts16(word).map(|bits| f16::from_bits(bits).to_f32())
-            }),
-            DType::BF16 => Self::unpack::<4>(words, out, |word| {
-                parts16(word).map(|bits| bf16::from_bits(bits).to_f32())
-            }),
-            DType::I16 => {
-                Self::unpack::<4>(words, out, |word| parts16(word).map(|b| f32::from(b as i16)));
-            }
-            DType::U16 => Self::unpack::<4>(words, out, |word| parts16(word).map(f32::from)),
-            DType::I8 => {
-                Self::unpack::<8>(words, out, |word| word.to_le_bytes().map(|b| f32::from(b as i8)))
-            }
-            DType::U8 => Self::unpack::<8>(words, out, |word| word.to_le_bytes().map(f32::from)),
-            DType::Bool => Self::unpack::<8>(words, out, |word| {
-                word.to_le_bytes().map(|b| f32::from(u8::from(b != 0)))
-            }),
-            DType::I32 => {
-                return self.narrow::<2, i32>(words, out, |w| [w as i32, (w >> 32) as i32]);
-            }
-            DType::U32 => {
-                return self.narrow::<2, u32>(words, out, |w| [w as u32, (w >> 32) as u32]);
-            }
-            DType::I64 => return self.narrow::<1, i64>(words, out, |w| [w as i64]),
-            DType::U64 => return self.narrow::<1, u64>(words, out, |w| [w]),
-            DType::F64 => return self.narrow::<1, f64>(words, out, |w| [f64::from_bits(w)]),
-        }
-        Ok(())
-    }
-
-    /// `unpack` for types that `float32` does not hold whole.
-    fn narrow<const PER_WORD: usize, T: Narrow>(
-        &self,
-        words: &[AtomicU64],
-        out: &mut [f32],
-        split: impl Fn(u64) -> [T; PER_WORD],
-    ) -> Result<()> {
-        let mut fits = true;
-        let places = out.chunks_mut(PER_WORD).zip(words).enumerate();
-        let mut first = None;
-        for (place, (values, word)) in places {
-            for (column, (value, number)) in
-                values.iter_mut().zip(split(word.load(Relaxed))).enumerate()
-            {
-                *value = number.nearest();
-                if fits && !number.fits() {
-                    fits = false;
-                    first = Some((place * PER_WORD + column, number));
-                }
-            }
-        }
-        let Some((column, number)) = first else { return Ok(()) };
-        Err(Error::invalid(format!(
-            "column {column}: {number:?} of type {} does not fit float32",
-            self.dtype
-        ))
-        .hint("scale the features and import them again"))
+        widen(self.dtype, self.slot(slot), out)
     }
 
     fn slot(&self, slot: u32) -> &[AtomicU64] {
         let start = slot as usize * self.words_per_row;
         &self.words[start..start + self.words_per_row]
     }
-
-    #[inline]
-    fn unpack<const PER_WORD: usize>(
-        words: &[AtomicU64],
-        out: &mut [f32],
-        convert: impl Fn(u64) -> [f32; PER_WORD],
-    ) {
-        let (whole, rest) = out.as_chunks_mut::<PER_WORD>();
-        for (values, word) in whole.iter_mut().zip(words) {
-            *values = convert(word.load(Relaxed));
-        }
-        if let Some(last) = words.last()
-            && !rest.is_empty()
-        {
-            rest.copy_from_slice(&convert(last.load(Relaxed))[..rest.len()]);
-        }
-    }
-}
-
-/// A number that `float32` may not hold.
-trait Narrow: Copy + std::fmt::Debug {
-    /// The nearest `float32`.
-    fn nearest(self) -> f32;
-
-    /// Whether that is the same whole number, or a rounded fraction that is neither infinite nor 0.
-    fn fits(self) -> bool;
-}
-
-macro_rules! whole_numbers {
-    ($($type:ty),*) => {$(
-        impl Narrow for $type {
-            fn nearest(self) -> f32 {
-                self as f32
-            }
-
-            fn fits(self) -> bool {
-                self as f32 as i128 == i128::from(self)
-            }
-        }
-    )*};
-}
-
-whole_numbers!(i32, u32, i64, u64);
-
-impl Narrow for f64 {
-    fn nearest(self) -> f32 {
-        self as f32
-    }
-
-    fn fits(self) -> bool {
-        let rounded = self as f32;
-        // Beyond 2^53 every float is a whole number, so that says nothing about the value.
-        let may_round = self.fract() != 0.0 || self.abs() >= (1u64 << 53) as f64;
-        rounded.is_finite() == self.is_finite()
-            && (rounded == 0.0) == (self == 0.0)
-            && (may_round || !self.is_finite() || f64::from(rounded) == self)
-    }
-}
-
-fn parts16(word: u64) -> [u16; 4] {
-    [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16]
 }
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+    use outercore_format::words_of;
+
     use super::*;
 
     /// What a row of `bytes` is in a batch.
@@ -240,8 +97,9 @@ mod tests {
         arena.load(2, &mut out)?;
         assert_eq!(out, vec![0.0; width], "a slot that nothing was stored in");
         arena.load(1, &mut out)?;
-        let mut again = vec![f32::NAN; width];
-        arena.load_bytes(bytes, &mut again)?;
+        let (mut words, mut again) = (Vec::new(), vec![f32::NAN; width]);
+        words_of(bytes, &mut words);
+        widen(dtype, &words, &mut again)?;
         assert!(out.iter().map(|v| v.to_bits()).eq(again.iter().map(|v| v.to_bits())));
         Ok(out)
     }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use outercore_core::{Bytes, ErrorKind, Stream};
 use outercore_io::{CostModel, EngineConfig};
-use outercore_pipeline::{Ask, Degrees, RequestConfig, Requests, Sharing};
+use outercore_pipeline::{Ask, Degrees, Features, Precision, RequestConfig, Requests, Sharing};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Delta;
 use outercore_store::paged::PagedTopology;
@@ -14,7 +14,7 @@ use outercore_testkit::{Csc, LiveModel, naive_sample};
 
 fn config(memory: Bytes) -> RequestConfig {
     RequestConfig {
-        features: Some("nodes/node/x".into()),
+        features: Some(Features { key: "nodes/node/x".into(), precision: Precision::Exact }),
         fan_outs: vec![4, 3],
         replace: false,
         most_nodes: 8,

@@ -54,6 +54,11 @@ impl Server {
         self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)
     }
 
+    /// What the operator should know from the start.
+    fn notice(&self) -> Option<String> {
+        self.with(|server| server.notice().map(str::to_owned)).ok().flatten()
+    }
+
     /// What went wrong since the last call.
     fn take_failures(&self) -> Vec<String> {
         self.with(Native::take_failures).unwrap_or_default()

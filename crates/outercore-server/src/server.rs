@@ -9,7 +9,9 @@ use std::time::Duration;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
 use outercore_infer::{Head, Model};
-use outercore_pipeline::{Degrees, MemoryPlan, RequestConfig, Requests, Sharing};
+use outercore_pipeline::{
+    Degrees, Features, MemoryPlan, Precision, RequestConfig, Requests, Sharing,
+};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -69,6 +71,7 @@ pub struct Server {
     address: SocketAddr,
     grpc_address: Option<SocketAddr>,
     plan: MemoryPlan,
+    notice: Option<String>,
     stop: Stop,
     connections: JoinHandle<()>,
     predictor: Predictor,
@@ -104,7 +107,7 @@ impl Server {
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let features = features_of(dataset, &model)?;
         let wanted = RequestConfig {
-            features,
+            features: features.map(|key| Features { key, precision: Precision::Exact }),
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
@@ -121,6 +124,7 @@ impl Server {
         let (requests, wanted, states) = open_requests(dataset, wanted, &model, config)?;
         drop(view);
         let plan = requests.plan().clone();
+        let notice = requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(model.version());
         let metrics = Arc::new(Metrics::new(name, &version, live));
@@ -169,7 +173,7 @@ impl Server {
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self { address, grpc_address, plan, stop, connections, predictor })
+        Ok(Self { address, grpc_address, plan, notice, stop, connections, predictor })
     }
 
     /// Where it listens.
@@ -185,6 +189,11 @@ impl Server {
     /// How the budget is divided.
     pub fn plan(&self) -> &MemoryPlan {
         &self.plan
+    }
+
+    /// Why a layout of the features that is there is not used; for the operator.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// What went wrong since the last call, for the operator; clients are told no more than that.
@@ -228,14 +237,18 @@ fn open_requests(
         let reserved = Bytes(wanted.reserved.0 + states.0);
         let wanted = RequestConfig { reserved, ..wanted.clone() };
         let requests = Requests::open(dataset, &wanted)?;
-        let states = States::new(width, states, wanted.features.clone());
+        let features = wanted.features.as_ref().map(|features| features.key.clone());
+        let states = States::new(width, states, features);
         Ok((requests, wanted, states))
     };
     if let Some(states) = config.states {
         return with(states);
     }
     let may_fit = match &wanted.features {
-        Some(key) => dataset.array(key)?.row_bytes() * dataset.num_nodes() <= config.memory.0,
+        Some(features) => {
+            let rows = dataset.array(&features.key)?.row_bytes() * dataset.num_nodes();
+            rows <= config.memory.0
+        }
         None => false,
     };
     let mut room = None;

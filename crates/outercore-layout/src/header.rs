@@ -1,0 +1,71 @@
+//! The JSON that describes a layout.
+
+use outercore_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::Precision;
+use crate::order::Order;
+
+/// The version of layouts that this build writes and reads.
+pub const LAYOUT_VERSION: u32 = 1;
+
+const FORMAT: &str = "outercore-layout";
+
+/// What the header of a layout says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutHeader {
+    /// Always `outercore-layout`.
+    pub format: String,
+    /// The version of the layout, which is not that of the data set.
+    pub version: u32,
+    /// Key of the array that it is a copy of.
+    pub array: String,
+    /// Checksum of that array. With another one the layout is stale.
+    pub checksum: String,
+    /// How exactly it holds the array.
+    pub precision: Precision,
+    /// How its rows were ordered.
+    pub order: Order,
+}
+
+impl LayoutHeader {
+    /// A header of this version.
+    pub(crate) fn new(array: &str, checksum: &str, precision: Precision, order: Order) -> Self {
+        Self {
+            format: FORMAT.into(),
+            version: LAYOUT_VERSION,
+            array: array.to_owned(),
+            checksum: checksum.to_owned(),
+            precision,
+            order,
+        }
+    }
+
+    /// The JSON of the header.
+    pub(crate) fn to_json(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self).map_err(|error| Error::internal(error.to_string()))
+    }
+
+    /// Parses a header.
+    ///
+    /// # Errors
+    /// `Version`: a newer one, whatever else it says. `Corrupt`: no header.
+    pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Preamble {
+            format: String,
+            version: u32,
+        }
+        let corrupt = |error: serde_json::Error| Error::corrupt(error.to_string());
+        let Preamble { format, version } = serde_json::from_slice(json).map_err(corrupt)?;
+        if format != FORMAT {
+            return Err(Error::corrupt(format!("format `{format}`, expected `{FORMAT}`")));
+        }
+        if version != LAYOUT_VERSION {
+            let text = format!("version {version}, this release reads {LAYOUT_VERSION}");
+            return Err(Error::new(ErrorKind::Version, text));
+        }
+        serde_json::from_slice(json).map_err(corrupt)
+    }
+}

@@ -1,0 +1,119 @@
+//! Where the row of each node is.
+
+use outercore_core::{Bytes, Context, Error, Result};
+use outercore_format::{Checksum, DType};
+use outercore_store::dataset::{ArrayRef, DataSet};
+
+/// The place of each node's row in a layout: a table in memory.
+///
+/// **Source** GLIST 4.2, the property mapping table of GL-TL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// Below 2^32 rows.
+    Narrow(Vec<u32>),
+    /// From 2^32 rows on.
+    Wide(Vec<u64>),
+}
+
+impl Places {
+    /// The type in which places of so many rows are stored.
+    pub const fn dtype(rows: u64) -> DType {
+        if rows <= 1 << 32 { DType::U32 } else { DType::U64 }
+    }
+
+    /// Memory that the table takes for so many rows.
+    pub const fn memory_of(rows: u64) -> Bytes {
+        Bytes(rows * Self::dtype(rows).size() as u64)
+    }
+
+    /// Reads the table, and compares its checksum.
+    ///
+    /// # Errors
+    /// `Corrupt`: other bytes than were written, or a place that is none. `Budget`; failed reads.
+    pub(crate) fn load(data_set: &DataSet, array: &ArrayRef) -> Result<Self> {
+        let bytes = data_set.read_array(&array.key)?;
+        verify(array, &bytes)?;
+        let rows = array.rows();
+        let places = match array.dtype {
+            DType::U32 => Self::Narrow(bytemuck::pod_collect_to_vec(&bytes)),
+            _ => Self::Wide(bytemuck::pod_collect_to_vec(&bytes)),
+        };
+        let wrong = places.iter().enumerate().find(|(_, place)| *place >= rows);
+        match wrong {
+            None => Ok(places),
+            Some((node, place)) => Err(Error::corrupt(format!(
+                "node {node}: place {place}, expected a place below {rows}"
+            )))
+            .with_context(|| format!("array `{}`", array.key)),
+        }
+    }
+
+    /// The place of a node's row.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[inline]
+    pub fn of(&self, node: u64) -> u64 {
+        match self {
+            Self::Narrow(places) => places[node as usize].into(),
+            Self::Wide(places) => places[node as usize],
+        }
+    }
+
+    /// The places by node.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        let (narrow, wide): (&[u32], &[u64]) = match self {
+            Self::Narrow(places) => (places, &[]),
+            Self::Wide(places) => (&[], places),
+        };
+        narrow.iter().map(|&place| place.into()).chain(wide.iter().copied())
+    }
+
+    /// The node of each place.
+    ///
+    /// # Errors
+    /// `Corrupt`: two nodes have one place.
+    pub(crate) fn inverse(&self) -> Result<Self> {
+        match self {
+            Self::Narrow(places) => inverse(places, u32::MAX).map(Self::Narrow),
+            Self::Wide(places) => inverse(places, u64::MAX).map(Self::Wide),
+        }
+    }
+
+    /// Memory that the table takes.
+    pub fn memory(&self) -> Bytes {
+        match self {
+            Self::Narrow(places) => Bytes(size_of_val(&places[..]) as u64),
+            Self::Wide(places) => Bytes(size_of_val(&places[..]) as u64),
+        }
+    }
+}
+
+/// Compares the bytes of a whole array with the checksum in the manifest.
+///
+/// # Errors
+/// `Corrupt`, naming the array.
+pub(crate) fn verify(array: &ArrayRef, bytes: &[u8]) -> Result<()> {
+    let found = Checksum::of(bytes);
+    if found == array.checksum {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("checksum {found}, expected {}", array.checksum)))
+        .with_context(|| format!("array `{}`", array.key))
+}
+
+/// The index of each value below the length; `free` is no index.
+fn inverse<I>(values: &[I], free: I) -> Result<Vec<I>>
+where
+    I: Copy + PartialEq + Into<u64> + TryFrom<u64> + std::fmt::Display,
+{
+    let mut indices = vec![free; values.len()];
+    for (index, &value) in (0u64..).zip(values) {
+        let at = &mut indices[value.into() as usize];
+        if *at != free {
+            return Err(Error::corrupt(format!("nodes {at} and {index} have place {value}")));
+        }
+        *at = I::try_from(index).map_err(|_| Error::corrupt(format!("{index} nodes")))?;
+    }
+    Ok(indices)
+}
