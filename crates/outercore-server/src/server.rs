@@ -82,7 +82,7 @@ impl Server {
     pub fn start(data_set: &Path, model: &Path, name: &str, config: &ServerConfig) -> Result<Self> {
         config.validate()?;
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
-        let model = Arc::new(Model::open(model)?);
+        let model = Arc::new(Model::open(model, outercore_infer::Precision::Float32)?);
         let manifest = model.manifest();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
