@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+mod comparison;
 mod config;
 mod graph;
 mod graph_http;
@@ -17,15 +18,18 @@ mod grpc;
 mod http;
 mod limits;
 mod live_metrics;
+mod loss;
 mod metrics;
 mod openapi;
 mod predictor;
 mod protocol;
 mod refusal;
+mod sample;
 mod server;
 mod shared;
 mod tensors;
 mod updates;
 
 pub use config::ServerConfig;
+pub use loss::{Loss, Measure};
 pub use server::Server;

@@ -296,12 +296,15 @@ impl Work {
     }
 }
 
-fn predict(
+/// The logits of what is asked, and of how many nodes, pairs or graphs.
+///
+/// # Errors
+/// As [`Model::forward`].
+pub fn logits(
     model: &Model,
     found: &Neighbourhood<'_>,
     asked: &Asked,
-    lsn: u64,
-) -> Result<Prediction> {
+) -> Result<(Vec<f32>, usize)> {
     let sampled = found.sampled;
     let nodes: Vec<u64> = sampled.nodes.iter().collect();
     let subgraph = Subgraph {
@@ -314,11 +317,20 @@ fn predict(
     };
     let states = model.forward(&subgraph, found.x)?;
     // The embedding phase ends here, and the prediction phase begins.
-    let (logits, rows) = match asked {
+    Ok(match asked {
         Asked::Nodes => (states, sampled.num_seeds),
         Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
         Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
-    };
+    })
+}
+
+fn predict(
+    model: &Model,
+    found: &Neighbourhood<'_>,
+    asked: &Asked,
+    lsn: u64,
+) -> Result<Prediction> {
+    let (logits, rows) = logits(model, found, asked)?;
     let answer = model.read_out(&logits);
     let numbers = match &answer {
         Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {

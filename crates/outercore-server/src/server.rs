@@ -8,22 +8,25 @@ use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{DType, keys};
-use outercore_infer::{Head, Model};
-use outercore_pipeline::{Degrees, Features, MemoryPlan, Precision, RequestConfig, Requests};
+use outercore_infer::{Head, Model, Precision};
+use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
+use crate::comparison::compared;
 use crate::config::ServerConfig;
 use crate::graph::Graph;
 use crate::grpc;
 use crate::http;
 use crate::limits::{Connections, Limits, Protocol};
 use crate::live_metrics::LiveMetrics;
+use crate::loss::Loss;
 use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
+use crate::sample::Source;
 use crate::shared::Shared;
 
 /// New connections that may wait to be accepted: many clients that come at once are not refused.
@@ -65,6 +68,7 @@ pub struct Server {
     address: SocketAddr,
     grpc_address: Option<SocketAddr>,
     plan: MemoryPlan,
+    loss: Option<Loss>,
     stop: Stop,
     connections: JoinHandle<()>,
     predictor: Predictor,
@@ -77,12 +81,14 @@ impl Server {
     /// `name` is what the model is called in paths.
     ///
     /// # Errors
-    /// `Invalid` for a configuration out of range or a model that does not fit the data set;
+    /// `Invalid` for a configuration out of range, a model that does not fit the data set, or int8
+    /// that loses more than it may;
     /// `Budget` with the least that would do; `Io` where the port is taken.
     pub fn start(data_set: &Path, model: &Path, name: &str, config: &ServerConfig) -> Result<Self> {
         config.validate()?;
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
-        let model = Arc::new(Model::open(model, outercore_infer::Precision::Float32)?);
+        let directory = model;
+        let model = Arc::new(Model::open(directory, config.precision)?);
         let manifest = model.manifest();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
@@ -100,7 +106,7 @@ impl Server {
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let wanted = RequestConfig {
             features: features_of(dataset, &model)?
-                .map(|key| Features { key, precision: Precision::Exact }),
+                .map(|key| Features { key, precision: storage_of(config.precision) }),
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
@@ -113,12 +119,20 @@ impl Server {
             reserved,
             threads: config.threads,
         };
-        let requests = Requests::open(dataset, &wanted)?;
+        let source = Source { view: &view, manifest, subject, graphs: &graphs, most_nodes };
+        let (requests, loss) = match config.precision {
+            Precision::Float32 => (Requests::open(dataset, &wanted)?, None),
+            Precision::Int8 => {
+                let model = (&*model, directory);
+                let (requests, loss) = compared(model, &source, &wanted, config.most_loss)?;
+                (requests, Some(loss))
+            }
+        };
         drop(view);
         let plan = requests.plan().clone();
         let (task, outputs) = (manifest.task.kind, model.outputs());
-        let version = version_of(model.version());
-        let metrics = Arc::new(Metrics::new(name, &version, live));
+        let version = version_of(&model);
+        let metrics = Arc::new(Metrics::new((name, &version), (config.precision, loss), live));
         let requests = (requests, wanted);
         let (predictor, queue) =
             Predictor::start(Arc::clone(&graph), requests, model, (config.queue, &metrics))?;
@@ -128,6 +142,8 @@ impl Server {
         let shared = |queue: Queue, stopping| Shared {
             name: name.to_owned(),
             version,
+            precision: config.precision,
+            loss,
             outputs,
             task,
             subject,
@@ -161,7 +177,7 @@ impl Server {
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self { address, grpc_address, plan, stop, connections, predictor })
+        Ok(Self { address, grpc_address, plan, loss, stop, connections, predictor })
     }
 
     /// Where it listens.
@@ -177,6 +193,11 @@ impl Server {
     /// How the budget is divided.
     pub fn plan(&self) -> &MemoryPlan {
         &self.plan
+    }
+
+    /// What int8 loses beside float32 on a sample; `None` for float32.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
     }
 
     /// What went wrong since the last call, for the operator; clients are told no more than that.
@@ -250,10 +271,23 @@ fn features_of(dataset: &DataSet, model: &Model) -> Result<Option<String>> {
     Ok(Some(key))
 }
 
-/// The first digits of a digest: enough to tell two models apart.
-fn version_of(digest: &str) -> String {
-    let digits = digest.rsplit(':').next().unwrap_or(digest);
-    digits.chars().take(VERSION_DIGITS).collect()
+/// How the features of a model of this precision lie on disk.
+fn storage_of(precision: Precision) -> outercore_pipeline::Precision {
+    match precision {
+        Precision::Float32 => outercore_pipeline::Precision::Exact,
+        Precision::Int8 => outercore_pipeline::Precision::Int8,
+    }
+}
+
+/// The first digits of the model's digest, enough to tell two models apart, and the precision if it
+/// is not the one of the training: answers of one version are equal to the bit.
+fn version_of(model: &Model) -> String {
+    let digits = model.version().rsplit(':').next().unwrap_or_default();
+    let digits: String = digits.chars().take(VERSION_DIGITS).collect();
+    match model.precision() {
+        Precision::Float32 => digits,
+        Precision::Int8 => format!("{digits}-{}", Precision::Int8),
+    }
 }
 
 /// Listens on a port, which `option` has chosen.
