@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
-        [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
+        [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving] [int8]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -40,6 +40,7 @@ BENCHES = {
     "updates": "benches.updates",
     "kills": "benches.kills",
     "serving": "benches.serving",
+    "int8": "benches.int8",
 }
 
 
