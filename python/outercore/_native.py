@@ -139,6 +139,16 @@ def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -
     return json.loads(_core.build_grid(str(path), json.dumps(options), progress))
 
 
+def build_layout(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+    """Builds a layout of an array; returns the summary."""
+    return json.loads(_core.build_layout(str(path), json.dumps(options), progress))
+
+
+def remove_layouts(path: Path, array: str | None) -> int:
+    """Removes the layouts of an array; returns how many there were."""
+    return _core.remove_layouts(str(path), array)
+
+
 def plan_algorithm(
     path: Path,
     request: dict[str, Any],

@@ -124,6 +124,11 @@ class Server:
         """Whether it has ended; where it did so by itself, `stop` raises why."""
         return self._core.has_ended()
 
+    @property
+    def notice(self) -> str | None:
+        """What the operator should know: why a layout of the features is not used."""
+        return self._core.notice()
+
     def take_failures(self) -> list[str]:
         """What went wrong since the last call; clients are told only that something did."""
         return self._core.take_failures()

@@ -1,9 +1,12 @@
 //! Opening a layout: its header and its scales, checked; no row is read.
 
+use std::borrow::Cow;
+
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::DType;
 use outercore_store::dataset::{ArrayRef, DataSet};
 
+use crate::build::Steps;
 use crate::header::LayoutHeader;
 use crate::keys::{self, Part};
 use crate::places::verify;
@@ -111,6 +114,33 @@ impl Layout {
     /// `Corrupt`: other bytes than were written. `Budget`; failed reads.
     pub fn load_places(&self, data_set: &DataSet) -> Result<Option<Places>> {
         self.places.as_ref().map(|places| Places::load(data_set, places)).transpose()
+    }
+
+    /// A row of the array as the layout stores it.
+    ///
+    /// A row of an update may have values that no row had when columns were measured. In `int8` they
+    /// become the nearest step.
+    pub fn stored<'r>(&self, row: &'r [u8]) -> Cow<'r, [u8]> {
+        let Some(scales) = &self.scales else { return Cow::Borrowed(row) };
+        let mut stored = Vec::with_capacity(scales.width());
+        // A value that `float32` does not hold is beyond all steps, or as good as 0.
+        let _ = Steps::new(self.array.dtype, scales).push(row, &mut stored);
+        Cow::Owned(bytemuck::cast_vec(stored))
+    }
+
+    /// The stored table of places; `None` where a row's place is its node.
+    pub fn places(&self) -> Option<&ArrayRef> {
+        self.places.as_ref()
+    }
+
+    /// Key and content of the header once the array has another checksum.
+    ///
+    /// # Errors
+    /// `Internal`.
+    pub fn header_of(&self, checksum: &str) -> Result<(String, Vec<u8>)> {
+        let header = LayoutHeader { checksum: checksum.to_owned(), ..self.header.clone() };
+        let key = keys::key(&header.array, header.precision, Part::Header);
+        header.to_json().map(|json| (key, json))
     }
 
     /// Scales of `int8` rows.

@@ -69,6 +69,17 @@ impl Places {
         narrow.iter().map(|&place| place.into()).chain(wide.iter().copied())
     }
 
+    /// The node of each place.
+    ///
+    /// # Errors
+    /// `Corrupt`: two nodes have one place.
+    pub(crate) fn inverse(&self) -> Result<Self> {
+        match self {
+            Self::Narrow(places) => inverse(places, u32::MAX).map(Self::Narrow),
+            Self::Wide(places) => inverse(places, u64::MAX).map(Self::Wide),
+        }
+    }
+
     /// Memory that the table takes.
     pub fn memory(&self) -> Bytes {
         match self {
@@ -89,4 +100,20 @@ pub(crate) fn verify(array: &ArrayRef, bytes: &[u8]) -> Result<()> {
     }
     Err(Error::corrupt(format!("checksum {found}, expected {}", array.checksum)))
         .with_context(|| format!("array `{}`", array.key))
+}
+
+/// The index of each value below the length; `free` is no index.
+fn inverse<I>(values: &[I], free: I) -> Result<Vec<I>>
+where
+    I: Copy + PartialEq + Into<u64> + TryFrom<u64> + std::fmt::Display,
+{
+    let mut indices = vec![free; values.len()];
+    for (index, &value) in (0u64..).zip(values) {
+        let at = &mut indices[value.into() as usize];
+        if *at != free {
+            return Err(Error::corrupt(format!("nodes {at} and {index} have place {value}")));
+        }
+        *at = I::try_from(index).map_err(|_| Error::corrupt(format!("{index} nodes")))?;
+    }
+    Ok(indices)
 }

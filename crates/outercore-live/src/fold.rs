@@ -1,5 +1,6 @@
 //! Folding: writing a snapshot as new arrays, and committing them as the data set.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use outercore_core::{Context, Error, Result};
@@ -52,17 +53,21 @@ pub(crate) fn fold(
     fold.editor.commit()
 }
 
-struct Fold<'a> {
+/// A fold on its way.
+pub(crate) struct Fold<'a> {
     disk: &'a dyn Disk,
-    data_set: &'a DataSet,
-    delta: &'a Delta,
-    editor: ManifestEditor<'a>,
+    pub data_set: &'a DataSet,
+    pub delta: &'a Delta,
+    pub editor: ManifestEditor<'a>,
     keep_going: KeepGoing<'a>,
 }
 
+/// Finds the bytes of a row that is not in the array, or not as it is there.
+pub(crate) type RowOf<'f, 'r> = &'f dyn Fn(u64) -> Result<Option<Cow<'r, [u8]>>>;
+
 impl Fold<'_> {
     /// Writes an array in place of the one under `key`.
-    fn write(
+    pub fn write(
         &mut self,
         key: &str,
         dtype: DType,
@@ -172,9 +177,10 @@ impl Fold<'_> {
             let array = self.data_set.array(&key)?;
             let changed = self.delta.changed_rows(&key);
             self.write(&key, array.dtype, &array.shape[1..], |fold, writer| {
-                let row = |node| fold.delta.node_row(&key, node);
+                let row = |node| Ok(fold.delta.node_row(&key, node).map(Cow::Borrowed));
                 fold.rows(&array, &changed, fold.delta.num_nodes(), &row, writer)
             })?;
+            self.layouts(&key)?;
         }
         Ok(())
     }
@@ -186,7 +192,7 @@ impl Fold<'_> {
         for key in keys.into_iter().filter(|_| now > before) {
             let array = self.data_set.array(&key)?;
             self.write(&key, array.dtype, &array.shape[1..], |fold, writer| {
-                let row = |edge| fold.delta.edge_row(&key, edge);
+                let row = |edge| Ok(fold.delta.edge_row(&key, edge).map(Cow::Borrowed));
                 fold.rows(&array, &[], now, &row, writer)
             })?;
         }
@@ -194,18 +200,21 @@ impl Fold<'_> {
     }
 
     /// Copies an array with the `changed` rows replaced, and new ones up to `count` appended.
-    fn rows<'r>(
+    pub fn rows(
         &self,
         array: &ArrayRef,
         changed: &[u64],
         count: u64,
-        row: &dyn Fn(u64) -> Option<&'r [u8]>,
+        row: RowOf<'_, '_>,
         writer: &mut ArrayWriter,
     ) -> Result<()> {
         let stored = ArrayFile::open(array.clone())?;
         let row_bytes = array.row_bytes();
         let step = (COPY / row_bytes.max(1)).max(1);
-        let missing = |at: u64| Error::internal(format!("row {at} of `{}` is missing", array.key));
+        let row = |at: u64| {
+            row(at)?
+                .ok_or_else(|| Error::internal(format!("row {at} of `{}` is missing", array.key)))
+        };
         let mut changed = changed.iter().copied().peekable();
         let mut first = 0;
         let mut buffer = Vec::new();
@@ -216,13 +225,12 @@ impl Fold<'_> {
             stored.read(first * array.row_elements(), &mut buffer)?;
             while let Some(at) = changed.next_if(|at| *at < end) {
                 let place = ((at - first) * row_bytes) as usize;
-                let row = row(at).ok_or_else(|| missing(at))?;
-                buffer[place..place + row_bytes as usize].copy_from_slice(row);
+                buffer[place..place + row_bytes as usize].copy_from_slice(&row(at)?);
             }
             writer.write(&buffer)?;
             first = end;
         }
-        (first..count).try_for_each(|at| writer.write(row(at).ok_or_else(|| missing(at))?))
+        (first..count).try_for_each(|at| writer.write(&row(at)?))
     }
 
     /// Notes which nodes were removed, and takes them out of the splits.

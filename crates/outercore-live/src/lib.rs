@@ -8,6 +8,7 @@
 mod committer;
 mod fold;
 mod graph;
+mod layouts;
 mod log;
 mod open;
 mod watch;

@@ -183,11 +183,11 @@ impl RowSource {
         assert_eq!(out.len(), self.width, "a row of another width");
         let mut words = Vec::new();
         words_of(row, &mut words);
-        widen(self.array_dtype, &words, out)?;
-        if let Some(scales) = &self.scales {
-            scales.quantise(out);
-            scales.restore(out);
-        }
+        let widened = widen(self.array_dtype, &words, out);
+        let Some(scales) = &self.scales else { return widened };
+        // Where `float32` does not hold a value, the nearest one has the same step.
+        scales.quantise(out);
+        scales.restore(out);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod ids;
 mod import;
 mod infer;
 mod kernels;
+mod layout;
 mod loader;
 mod memory_server;
 mod process;
@@ -66,5 +67,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     embed::register(module)?;
     far::register(module)?;
     kernels::register(module)?;
+    layout::register(module)?;
     tools::register(module)
 }

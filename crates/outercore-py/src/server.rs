@@ -63,6 +63,11 @@ impl Server {
         .map_err(to_python)
     }
 
+    /// What the operator should know from the start.
+    fn notice(&self) -> Option<String> {
+        self.with(|server| server.notice().map(str::to_owned)).ok().flatten()
+    }
+
     /// What went wrong since the last call.
     fn take_failures(&self) -> Vec<String> {
         self.with(Native::take_failures).unwrap_or_default()

@@ -98,11 +98,13 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
                 callback.call("check", done, total, "bytes")
             })?;
         let of_grid = check_grid(path, &mut callback)?;
+        let of_layouts = check_layouts(path, &mut callback)?;
         let (updates, of_log) = check_log(path);
         let problems: Vec<serde_json::Value> = report
             .problems
             .iter()
             .chain(&of_grid)
+            .chain(&of_layouts)
             .chain(&of_log)
             .map(|problem| {
                 serde_json::json!({
@@ -133,6 +135,14 @@ fn check_log(path: &str) -> (u64, Option<Problem>) {
         Ok(updates) => (updates, None),
         Err(error) => (0, Some(Problem::of(None, &error))),
     }
+}
+
+/// What is wrong with layouts of arrays. Without a manifest there is nothing to add.
+fn check_layouts(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
+    let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
+    outercore_layout::verify(&data_set, &mut |phase, done, total, unit| {
+        callback.call(phase, done, total, unit)
+    })
 }
 
 /// What is wrong with the grid, where there is one. Without a manifest there is nothing to add.

@@ -69,6 +69,7 @@ pub struct Server {
     grpc_address: Option<SocketAddr>,
     plan: MemoryPlan,
     loss: Option<Loss>,
+    notice: Option<String>,
     stop: Stop,
     connections: JoinHandle<()>,
     predictor: Predictor,
@@ -130,6 +131,7 @@ impl Server {
         };
         drop(view);
         let plan = requests.plan().clone();
+        let notice = requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(&model);
         let metrics = Arc::new(Metrics::new((name, &version), (config.precision, loss), live));
@@ -177,7 +179,7 @@ impl Server {
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self { address, grpc_address, plan, loss, stop, connections, predictor })
+        Ok(Self { address, grpc_address, plan, loss, notice, stop, connections, predictor })
     }
 
     /// Where it listens.
@@ -198,6 +200,11 @@ impl Server {
     /// What int8 loses beside float32 on a sample; `None` for float32.
     pub fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
+    }
+
+    /// Why a layout of the features that is there is not used; for the operator.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// What went wrong since the last call, for the operator; clients are told no more than that.

@@ -20,6 +20,7 @@ from outercore.cli.grid import grid
 from outercore.cli.import_ import import_
 from outercore.cli.info import info
 from outercore.cli.jobs import jobs
+from outercore.cli.layout import layout
 from outercore.cli.memory_server import memory_server
 from outercore.cli.plan import plan
 from outercore.cli.probe import probe
@@ -58,6 +59,7 @@ app.add_typer(generate, name="generate")
 app.command("check", no_args_is_help=True)(check)
 app.command("info", no_args_is_help=True)(info)
 app.command("grid", no_args_is_help=True)(grid)
+app.command("layout", no_args_is_help=True)(layout)
 app.add_typer(algorithms, name="run")
 app.command("memory-server", no_args_is_help=True)(memory_server)
 app.add_typer(far, name="far")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outercore.cli import console, options
+from outercore.layouts import Layout, layouts
 from outercore.many_graphs import ManyGraphs, has_graphs
 from outercore.sizes import format_size
 
@@ -12,7 +13,7 @@ from outercore.sizes import format_size
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
     """Describe a data set: sizes, arrays, splits, where it came from.
 
-    Reads the manifest, and the first nodes of many graphs.
+    Reads the manifest, the first nodes of many graphs, and the headers of layouts.
 
     **Example**
 
@@ -39,12 +40,18 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
             ("classes", f"{graph.num_classes:,}"),
             ("splits", ", ".join(graph.splits) or "none"),
             *graphs,
+            *[("layout", _layout(found)) for found in layouts(graph)],
             ("made by", provenance.get("command") or "-"),
             ("with", f"outercore {provenance.get('outercore', '?')}"),
         ],
     )
     console.data("")
     console.table("arrays", [(key, _array(described)) for key, described in graph.arrays.items()])
+
+
+def _layout(found: Layout) -> str:
+    stale = ", stale: the array has changed" if found.stale else ""
+    return f"{found.array}: {found.precision}, order {found.order}{stale}"
 
 
 def _array(described: dict[str, Any]) -> str:

@@ -88,6 +88,8 @@ def serve(
                 f"ready on {server.url}{grpc}: model `{server.name}`, within "
                 f"{format_size(parse_size(memory))}{lost}"
             )
+        if server.notice:
+            console.note(server.notice)
         while not stop.wait(_LOOK_S) and not server.ended:
             for failure in server.take_failures():
                 console.note(f"a request failed: {failure}")

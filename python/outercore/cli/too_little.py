@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from outercore.errors import BudgetError, OutercoreError
 
 _MIB = 1 << 20
-_COMMANDS = ("embed", "evaluate", "generate", "grid", "import", "plan", "run", "train")
+_COMMANDS = ("embed", "evaluate", "generate", "grid", "import", "layout", "plan", "run", "train")
 """Those with `--memory`."""
 _MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
 """What a hint says, which the command says better."""

@@ -1,0 +1,89 @@
+//! Folding: the layouts of an array that was written anew follow it, in the same commit.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use outercore_core::{Error, ErrorKind, NodeId, Result};
+use outercore_format::DType;
+use outercore_layout::{Layout, Precision};
+use outercore_store::dataset::{ArrayFile, ArrayRef};
+
+use crate::fold::Fold;
+
+impl Fold<'_> {
+    /// Writes the layouts of the array `key`, which was just written: changed rows at their places,
+    /// rows of new nodes at the end. Order and scales stay as they are.
+    ///
+    /// A layout that is stale or damaged stays so; readers pass it over.
+    pub fn layouts(&mut self, key: &str) -> Result<()> {
+        for precision in Precision::ALL {
+            let opened = Layout::open(self.data_set, key, precision)
+                .and_then(|layout| layout.map(|layout| self.with_places(layout)).transpose());
+            match opened {
+                Ok(Some((layout, changed))) => self.layout(&layout, &changed)?,
+                Ok(None) => {}
+                Err(error) => match error.kind() {
+                    ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// A layout, and by place the nodes whose rows have changed.
+    fn with_places(&self, layout: Layout) -> Result<(Layout, BTreeMap<u64, NodeId>)> {
+        let rows = layout.array().rows();
+        let table = layout.places().cloned().map(ArrayFile::open).transpose()?;
+        let changed = self.delta.changed_rows(&layout.array().key);
+        let placed = changed.into_iter().map(|node| {
+            let place = match &table {
+                // A new node has its row behind all others.
+                Some(table) if node < rows => place_of(table, node)?,
+                _ => node,
+            };
+            Ok((place, node))
+        });
+        let placed = placed.collect::<Result<_>>()?;
+        Ok((layout, placed))
+    }
+
+    fn layout(&mut self, layout: &Layout, changed: &BTreeMap<u64, NodeId>) -> Result<()> {
+        let key = layout.array().key.clone();
+        let count = self.delta.num_nodes();
+        let copy = |array: &ArrayRef| (array.key.clone(), array.dtype, array.shape[1..].to_vec());
+        let (rows, dtype, shape) = copy(layout.rows());
+        let places: Vec<u64> = changed.keys().copied().collect();
+        self.write(&rows, dtype, &shape, |fold, writer| {
+            let row = |place: u64| {
+                let row = changed.get(&place).and_then(|node| fold.delta.node_row(&key, *node));
+                Ok(row.map(|row| layout.stored(row)))
+            };
+            fold.rows(layout.rows(), &places, count, &row, writer)
+        })?;
+        if let Some(table) = layout.places().filter(|table| table.rows() < count) {
+            let (key, dtype, shape) = copy(table);
+            self.write(&key, dtype, &shape, |fold, writer| {
+                let row = |node: u64| {
+                    let place = node.to_le_bytes();
+                    Ok(Some(Cow::Owned(place[..dtype.size()].to_vec())))
+                };
+                fold.rows(table, &[], count, &row, writer)
+            })?;
+        }
+        let checksum = self.editor.manifest().arrays[&key].checksum.clone();
+        let (header, json) = layout.header_of(&checksum)?;
+        self.write(&header, DType::U8, &[], |_, writer| writer.write(&json))
+    }
+}
+
+/// The place of a node.
+fn place_of(table: &ArrayFile, node: NodeId) -> Result<u64> {
+    let mut place = [0; 8];
+    table.read(node, &mut place[..table.array().dtype.size()])?;
+    let place = u64::from_le_bytes(place);
+    if place < table.array().rows() {
+        return Ok(place);
+    }
+    Err(Error::corrupt(format!("array `{}`: node {node} has place {place}", table.array().key)))
+}

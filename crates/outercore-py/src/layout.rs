@@ -1,0 +1,68 @@
+//! Layouts of node arrays: built, and removed.
+
+use outercore_core::{Bytes, Result};
+use outercore_io::RealDisk;
+use outercore_layout::BuildOptions;
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+use crate::dataset::{open_current, parse};
+use crate::errors::to_python;
+use crate::loader::to_json;
+use crate::progress::Callback;
+
+/// Adds the functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(build_layout, module)?)?;
+    module.add_function(wrap_pyfunction!(remove_layouts, module)?)
+}
+
+/// How a layout is built, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayoutOptions {
+    array: Option<String>,
+    order: String,
+    precision: String,
+    memory: Bytes,
+}
+
+/// Builds a layout of an array; the summary as JSON.
+#[pyfunction]
+fn build_layout(
+    py: Python<'_>,
+    path: &str,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut callback = Callback::new(progress);
+    let result = py.detach(|| -> Result<String> {
+        let options: LayoutOptions = parse("layout options", options)?;
+        let options = BuildOptions {
+            array: options.array,
+            method: options.order.parse()?,
+            precision: options.precision.parse()?,
+            memory: options.memory,
+        };
+        let data_set = open_current(path, &mut callback)?;
+        let summary = outercore_layout::build(
+            &RealDisk,
+            &data_set,
+            &options,
+            &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
+        )?;
+        to_json(&summary)
+    });
+    callback.settle(result, to_python)
+}
+
+/// Removes the layouts of an array; returns how many there were.
+#[pyfunction]
+fn remove_layouts(py: Python<'_>, path: &str, array: Option<&str>) -> PyResult<u64> {
+    let mut callback = Callback::new(None);
+    let result = py.detach(|| -> Result<u64> {
+        let data_set = open_current(path, &mut callback)?;
+        outercore_layout::remove(&RealDisk, &data_set, array)
+    });
+    callback.settle(result, to_python)
+}
