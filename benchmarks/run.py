@@ -3,7 +3,7 @@
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
         [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
-        [scheduling] [layouts]
+        [scheduling] [layouts] [int8]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -43,6 +43,7 @@ BENCHES = {
     "serving": "benches.serving",
     "scheduling": "benches.scheduling",
     "layouts": "benches.layouts",
+    "int8": "benches.int8",
 }
 
 

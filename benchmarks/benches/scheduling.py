@@ -91,7 +91,7 @@ def _reorganised(settings: Settings, inputs: Inputs) -> Path:
     if not (out / "done").exists():
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(inputs.graph, out)
-        run_limited(command("reorder", out, "--method", "glist")).check()
+        run_limited(command("layout", out, "--order", "glist")).check()
         (out / "done").touch()
     return out
 

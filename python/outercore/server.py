@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from outercore import _core
 from outercore.errors import NotFoundError
@@ -26,6 +26,10 @@ class ServerConfig:
     """Port for gRPC, 0 for a free one; none without it."""
     updates: bool = False
     """Whether clients may change the graph. The data set is held by this server then."""
+    precision: Literal["float32", "int8"] = "float32"
+    """The numbers in which the network is computed. int8 is compared with float32 at the start."""
+    most_loss: float = 0.5
+    """Most points that int8 may lose; see `Server.loss`."""
     memory: str | int = "1GiB"
     threads: int = 0
     """Threads that sample and compute; 0 means one per core."""
@@ -48,6 +52,21 @@ class ServerConfig:
         """As the core reads it."""
         states = parse_size(self.states, "states") if self.states else self.states
         return json.dumps({**self.__dict__, "memory": parse_size(self.memory), "states": states})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """How much worse int8 answers than float32."""
+
+    measure: str
+    """`accuracy`, `f1_micro`, `roc_auc` or `rmse` where labels are known; else `changed` for the
+    share of predictions that differ, or `difference` for numbers."""
+    points: float
+    """Hundredths of the score, or percent; above 0 where int8 is worse."""
+    sample: int
+    """Nodes, pairs or graphs that were compared."""
+    text: str
+    """For people."""
 
 
 class Server:
@@ -76,7 +95,8 @@ class Server:
 
         Raises:
             NotFoundError: the run has no model.
-            InvalidError: the model does not fit the data set; a host that is no loopback address.
+            InvalidError: the model does not fit the data set; int8 loses more than it may; a host
+                that is no loopback address.
             BudgetError: the budget is too small; the message says what would do.
             DeviceError: the port is taken.
         """
@@ -101,6 +121,12 @@ class Server:
         """How the budget is divided, in bytes."""
         plan: dict[str, Any] = json.loads(self._core.plan())
         return plan
+
+    @property
+    def loss(self) -> Loss | None:
+        """What int8 loses beside float32 on a sample of the data set; `None` for float32."""
+        found = self._core.loss()
+        return found and Loss(**json.loads(found[0]), text=found[1])
 
     @property
     def ended(self) -> bool:

@@ -7,6 +7,7 @@ use crate::linear::Linear;
 use crate::manifest::{Kind, Network};
 use crate::matrix::{Matrix, Rows};
 use crate::norm::Norm;
+use crate::precision::Precision;
 use crate::subgraph::Hop;
 use crate::tensors::Tensors;
 
@@ -33,19 +34,13 @@ pub(crate) enum Convolution {
 
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// Scores of a node by head: as a source, then as a target.
+    /// Scores of a node by head: as a source, then as a target. Always in float32: they are few, and
+    /// the exponential function makes their errors larger.
     scores: Linear,
     heads: Vec<Linear>,
     bias: Vec<f32>,
     /// Whether the output is the mean over the heads; else they are side by side.
     averages: bool,
-}
-
-/// The linear map whose tensors begin with `name`.
-pub(crate) fn linear(tensors: &mut Tensors, name: &str, inputs: usize) -> Linear {
-    let weight = tensors.take(&format!("{name}.weight"));
-    let bias = tensors.take(&format!("{name}.bias"));
-    Linear::new(&weight, Some(&bias), inputs)
 }
 
 impl Convolution {
@@ -54,16 +49,19 @@ impl Convolution {
         let name = |part: &str| format!("layers.{layer}.{part}");
         match network.kind {
             Kind::Sage => Self::Sage {
-                neighbours: linear(tensors, &name("neighbours"), before),
-                own: Linear::new(&tensors.take(&name("own.weight")), None, before),
+                neighbours: tensors.take_linear(&name("neighbours"), before),
+                own: {
+                    let weight = tensors.take(&name("own.weight"));
+                    tensors.linear(&weight, None, before)
+                },
             },
-            Kind::Gcn => Self::Gcn(linear(tensors, &name("linear"), before)),
-            Kind::Mlp => Self::Mlp(linear(tensors, &name("linear"), before)),
+            Kind::Gcn => Self::Gcn(tensors.take_linear(&name("linear"), before)),
+            Kind::Mlp => Self::Mlp(tensors.take_linear(&name("linear"), before)),
             Kind::Gin => Self::Gin {
                 own: 1.0 + tensors.take(&name("eps"))[0],
-                first: linear(tensors, &name("first"), before),
+                first: tensors.take_linear(&name("first"), before),
                 norm: Norm::take(network.norm, tensors, &name("inner_norm")),
-                second: linear(tensors, &name("second"), after),
+                second: tensors.take_linear(&name("second"), after),
             },
             Kind::Gat => Self::Gat(Attention::take(network, layer, tensors)),
         }
@@ -115,9 +113,14 @@ impl Attention {
         }
         let heads = weight
             .chunks_exact(width * before)
-            .map(|weight| Linear::new(weight, None, before))
+            .map(|weight| tensors.linear(weight, None, before))
             .collect();
-        Self { scores: Linear::new(&scores, None, before), heads, bias, averages }
+        Self {
+            scores: Linear::new(&scores, None, before, Precision::Float32),
+            heads,
+            bias,
+            averages,
+        }
     }
 
     fn apply(&self, x: Rows<'_>, hop: &Hop<'_>) -> Matrix {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use outercore_core::{Error, Result};
 
-use crate::convolution::{linear, rectify};
+use crate::convolution::rectify;
 use crate::linear::Linear;
 use crate::manifest::{Head, Manifest, PairScore, Readout};
 use crate::matrix::{Matrix, Rows};
@@ -120,13 +120,13 @@ impl Outputs {
                 Self::Diagonal(tensors.take("pairs.diagonal"))
             }
             Some(Head::Pairs { score: PairScore::Mlp }) => Self::Pairs {
-                first: linear(tensors, "pairs.first", width),
-                second: linear(tensors, "pairs.second", width),
+                first: tensors.take_linear("pairs.first", width),
+                second: tensors.take_linear("pairs.second", width),
             },
             Some(Head::Graphs { readout, .. }) => Self::Graphs {
                 readout,
-                first: linear(tensors, "graphs.first", width),
-                second: linear(tensors, "graphs.second", width),
+                first: tensors.take_linear("graphs.first", width),
+                second: tensors.take_linear("graphs.second", width),
             },
         }
     }

@@ -15,6 +15,7 @@ mod manifest;
 mod matrix;
 mod model;
 mod norm;
+mod precision;
 mod subgraph;
 mod tensors;
 
@@ -23,4 +24,5 @@ pub use manifest::{
     Head, Input, Jumping, Kind, Manifest, Network, NormKind, PairScore, Readout, Task, TaskKind,
 };
 pub use model::{Forward, Model};
+pub use precision::Precision;
 pub use subgraph::Subgraph;

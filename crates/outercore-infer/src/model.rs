@@ -5,12 +5,13 @@ use std::path::Path;
 use outercore_core::{Context, Error, Result};
 
 use crate::answer::Answer;
-use crate::convolution::{Convolution, linear, rectify};
+use crate::convolution::{Convolution, rectify};
 use crate::ends::{Inputs, Outputs};
 use crate::linear::Linear;
 use crate::manifest::{Jumping, Kind, Manifest, Network};
 use crate::matrix::{Matrix, Rows};
 use crate::norm::Norm;
+use crate::precision::Precision;
 use crate::subgraph::{Batch, Hop, Subgraph};
 use crate::tensors::{Tensors, digest, most_bytes};
 
@@ -24,8 +25,8 @@ const WAY_OUT: &str = "`outercore export-model RUN` writes a model that can be o
 ///
 /// # Example
 /// ```no_run
-/// use outercore_infer::{Model, Subgraph};
-/// let model = Model::open("runs/first/serving".as_ref())?;
+/// use outercore_infer::{Model, Precision, Subgraph};
+/// let model = Model::open("runs/first/serving".as_ref(), Precision::Float32)?;
 /// // Two seeds of a one-layer model; the first has one neighbour, the second none.
 /// let subgraph = Subgraph {
 ///     nodes: &[4, 9, 7],
@@ -43,6 +44,7 @@ const WAY_OUT: &str = "`outercore export-model RUN` writes a model that can be o
 pub struct Model {
     manifest: Manifest,
     version: String,
+    precision: Precision,
     layers: Vec<Layer>,
     /// From the states of all layers to one.
     joint: Option<Linear>,
@@ -69,12 +71,16 @@ struct Layer {
 }
 
 impl Model {
-    /// Reads the model in `dir`.
+    /// Reads the model in `dir`, to be computed in `precision`.
+    ///
+    /// With `Int8` all linear maps have weights of 8 bits with a scale for each output. Their inputs
+    /// become whole numbers of up to 16 bits row by row. What lies between the maps stays float32:
+    /// means of neighbours, norms, activations, embeddings of categories.
     ///
     /// **Cost** reads both files whole; memory for twice the weights until it returns.
     ///
     /// **Errors** `NotFound`, `Corrupt`, `Version` and `Invalid` name the file, and the tensor.
-    pub fn open(dir: &Path) -> Result<Self> {
+    pub fn open(dir: &Path, precision: Precision) -> Result<Self> {
         let read = |name: &str, most: u64| {
             read_file(&dir.join(name), most).with_context(|| format!("`{name}`"))
         };
@@ -82,27 +88,33 @@ impl Model {
             let manifest = read(MANIFEST, MOST_MANIFEST)?;
             let parsed = Manifest::parse(&manifest).with_context(|| format!("`{MANIFEST}`"))?;
             let weights = read(WEIGHTS, most_bytes(&parsed))?;
-            Self::build(parsed, digest(&manifest), &weights).with_context(|| format!("`{WEIGHTS}`"))
+            Self::build(parsed, digest(&manifest), &weights, precision)
+                .with_context(|| format!("`{WEIGHTS}`"))
         };
         opened().map_err(|error| error.context(format!("model `{}`", dir.display())).hint(WAY_OUT))
     }
 
-    fn build(manifest: Manifest, version: String, weights: &[u8]) -> Result<Self> {
-        let mut tensors = Tensors::parse(weights, &manifest, &version)?;
+    fn build(
+        manifest: Manifest,
+        version: String,
+        weights: &[u8],
+        precision: Precision,
+    ) -> Result<Self> {
+        let mut tensors = Tensors::parse(weights, &manifest, &version, precision)?;
         let network = &manifest.network;
         let layers =
             (0..network.layers).map(|layer| Layer::take(network, layer, &mut tensors)).collect();
         let joint = match network.jumping {
             Jumping::None => None,
-            Jumping::Cat => Some(linear(&mut tensors, "head", network.layers * network.hidden)),
-            Jumping::Max => Some(linear(&mut tensors, "head", network.hidden)),
+            Jumping::Cat => Some(tensors.take_linear("head", network.layers * network.hidden)),
+            Jumping::Max => Some(tensors.take_linear("head", network.hidden)),
         };
         let inputs = Inputs::take(&manifest, &mut tensors);
         let head = Outputs::take(&manifest, &mut tensors);
         if !tensors.is_empty() {
             return Err(Error::internal("a tensor of the format has no place in the network"));
         }
-        Ok(Self { manifest, version, layers, joint, inputs, head })
+        Ok(Self { manifest, version, precision, layers, joint, inputs, head })
     }
 
     /// What the model is.
@@ -110,9 +122,14 @@ impl Model {
         &self.manifest
     }
 
-    /// Identity of the model: a digest of its manifest, which holds that of the weights.
+    /// Digest of its manifest, which holds that of the weights. It does not depend on the precision.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// The numbers in which it is computed.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Columns of the features that a node has to be given.
@@ -315,7 +332,7 @@ impl Layer {
         let name = |part: &str| format!("layers.{layer}.{part}");
         Self {
             convolution: Convolution::take(network, layer, tensors),
-            skip: network.skips_at(layer).then(|| linear(tensors, &name("skip"), before)),
+            skip: network.skips_at(layer).then(|| tensors.take_linear(&name("skip"), before)),
             norm: (!network.ends_at(layer))
                 .then(|| Norm::take(network.norm, tensors, &name("norm"))),
         }

@@ -4,7 +4,9 @@ use outercore_core::{Error, Result};
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
+use crate::linear::Linear;
 use crate::manifest::{Head, Jumping, Kind, Manifest, Network, NormKind, PairScore};
+use crate::precision::Precision;
 
 /// The member of the header that names the manifest which the weights belong to.
 const MANIFEST: &str = "manifest";
@@ -13,12 +15,21 @@ const MOST_HEADER: u64 = 1 << 20;
 
 /// The weights of a model by name: those that its manifest implies, and no others.
 #[derive(Debug)]
-pub(crate) struct Tensors(BTreeMap<String, Vec<f32>>);
+pub(crate) struct Tensors {
+    by_name: BTreeMap<String, Vec<f32>>,
+    /// That of the maps that are made of them.
+    precision: Precision,
+}
 
 impl Tensors {
     /// The bytes of `model.safetensors`, checked against its manifest, whose bytes have the digest
     /// `version`.
-    pub fn parse(bytes: &[u8], manifest: &Manifest, version: &str) -> Result<Self> {
+    pub fn parse(
+        bytes: &[u8],
+        manifest: &Manifest,
+        version: &str,
+        precision: Precision,
+    ) -> Result<Self> {
         let malformed = |error| Error::corrupt(format!("expected safetensors, found: {error}"));
         let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
         let belongs = metadata.metadata().as_ref().and_then(|members| members.get(MANIFEST));
@@ -59,7 +70,7 @@ impl Tensors {
             Some((name, shape)) => {
                 Err(Error::corrupt(format!("tensor `{name}`: expected F32 {shape:?}, found none")))
             }
-            None => Ok(Self(tensors)),
+            None => Ok(Self { by_name: tensors, precision }),
         }
     }
 
@@ -68,14 +79,26 @@ impl Tensors {
     /// # Panics
     /// Where [`shapes`] does not list it, or it was taken before: a slip in this crate.
     pub fn take(&mut self, name: &str) -> Vec<f32> {
-        self.0
+        self.by_name
             .remove(name)
             .unwrap_or_else(|| panic!("tensor `{name}` is not listed, or used twice"))
     }
 
+    /// The linear map with the weight `name.weight` and the bias `name.bias`.
+    pub fn take_linear(&mut self, name: &str, inputs: usize) -> Linear {
+        let weight = self.take(&format!("{name}.weight"));
+        let bias = self.take(&format!("{name}.bias"));
+        self.linear(&weight, Some(&bias), inputs)
+    }
+
+    /// A linear map of given numbers.
+    pub fn linear(&self, weight: &[f32], bias: Option<&[f32]>, inputs: usize) -> Linear {
+        Linear::new(weight, bias, inputs, self.precision)
+    }
+
     /// Whether all are taken.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_name.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 
 use common::{Draft, Random, Sampled, Shape, write};
 use outercore_core::ErrorKind;
-use outercore_infer::Model;
+use outercore_infer::{Model, Precision};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ fn other_types_of_numbers_are_refused() {
         })
         .collect();
     write(dir.path(), &draft.manifest, &tensors);
-    let error = Model::open(dir.path()).unwrap_err().to_string();
+    let error = Model::open(dir.path(), Precision::Float32).unwrap_err().to_string();
     // All of them are longer than the manifest allows, so that they are not even read.
     assert!(error.contains("F64") || error.contains("bytes"), "{error}");
 }
@@ -192,22 +192,26 @@ fn files_that_are_missing_cut_or_too_long_are_refused() {
         let path = dir.path().join(name);
         let bytes = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        let error = Model::open(dir.path()).unwrap_err();
+        let error = Model::open(dir.path(), Precision::Float32).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains(name), "{error}");
         for length in [0, 1, 7, 8, bytes.len() / 2, bytes.len() - 1] {
             fs::write(&path, &bytes[..length]).unwrap();
-            let error = Model::open(dir.path()).unwrap_err();
+            let error = Model::open(dir.path(), Precision::Float32).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}, {length} bytes: {error}");
         }
         fs::write(&path, [&bytes[..], b"0"].concat()).unwrap();
-        assert_eq!(Model::open(dir.path()).unwrap_err().kind(), ErrorKind::Corrupt, "{name}");
+        assert_eq!(
+            Model::open(dir.path(), Precision::Float32).unwrap_err().kind(),
+            ErrorKind::Corrupt,
+            "{name}"
+        );
         fs::write(&path, &bytes).unwrap();
     }
     // A file of a size that no memory holds, of which not a byte is stored.
     let path = dir.path().join("model.safetensors");
     fs::File::options().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
-    let error = Model::open(dir.path()).unwrap_err().to_string();
+    let error = Model::open(dir.path(), Precision::Float32).unwrap_err().to_string();
     assert!(error.contains("`model.safetensors`: expected at most"), "{error}");
 }
 
@@ -222,11 +226,11 @@ fn no_changed_bit_goes_unnoticed() {
             let mut changed = bytes.clone();
             changed[place] ^= 1 << (place / 3 % 8);
             fs::write(&path, &changed).unwrap();
-            assert!(Model::open(dir.path()).is_err(), "{name}: byte {place}");
+            assert!(Model::open(dir.path(), Precision::Float32).is_err(), "{name}: byte {place}");
         }
         fs::write(&path, &bytes).unwrap();
     }
-    Model::open(dir.path()).unwrap();
+    Model::open(dir.path(), Precision::Float32).unwrap();
 }
 
 #[test]
@@ -236,7 +240,7 @@ fn weights_of_another_export_are_refused() {
     other.manifest["input"]["fanout"] = json!([7, 7]);
     let (other, _) = other.open();
     fs::copy(other.path().join("model.json"), dir.path().join("model.json")).unwrap();
-    let error = Model::open(dir.path()).unwrap_err().to_string();
+    let error = Model::open(dir.path(), Precision::Float32).unwrap_err().to_string();
     assert!(error.contains("expected the weights of this `model.json`"), "{error}");
 }
 

@@ -232,6 +232,12 @@ impl Requests {
         self.notice.as_deref()
     }
 
+    /// Memory that a feature row takes while it is kept.
+    pub fn row_memory(&self) -> Bytes {
+        let slots = u64::from(self.plan.split.constant_slots + self.plan.split.dynamic_slots);
+        Bytes(self.plan.slots.0 / slots.max(1))
+    }
+
     /// Most nodes of requests that are answered together: as many as the plan has room for.
     pub fn window(&self) -> u64 {
         u64::from(self.plan.split.group) * self.most_nodes

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use outercore_core::Error;
-use outercore_infer::{Model as Native, Subgraph};
+use outercore_infer::{Model as Native, Precision, Subgraph};
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -17,9 +17,12 @@ pub struct Model {
 
 #[pymethods]
 impl Model {
+    /// To be computed in float32.
     #[new]
     fn new(py: Python<'_>, directory: PathBuf) -> PyResult<Self> {
-        py.detach(|| Native::open(&directory)).map(|model| Self { model }).map_err(to_python)
+        py.detach(|| Native::open(&directory, Precision::Float32))
+            .map(|model| Self { model })
+            .map_err(to_python)
     }
 
     /// The states of a sampled subgraph's seeds, row-major: their logits unless a head makes those.

@@ -54,6 +54,15 @@ impl Server {
         self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)
     }
 
+    /// What int8 loses beside float32, as JSON and as a sentence; `None` for float32.
+    fn loss(&self) -> PyResult<Option<(String, String)>> {
+        self.with(|server| {
+            server.loss().map(|loss| Ok((to_json(loss)?, loss.to_string()))).transpose()
+        })
+        .and_then(|loss| loss)
+        .map_err(to_python)
+    }
+
     /// What the operator should know from the start.
     fn notice(&self) -> Option<String> {
         self.with(|server| server.notice().map(str::to_owned)).ok().flatten()

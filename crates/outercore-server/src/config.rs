@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use outercore_core::{Bytes, Error, Result};
+use outercore_infer::Precision;
 use serde::Deserialize;
 
 const MOST_QUEUE: u64 = 1 << 16;
@@ -22,6 +23,10 @@ pub struct ServerConfig {
     pub grpc_port: Option<u16>,
     /// Whether clients may change the graph.
     pub updates: bool,
+    /// The numbers in which the network is computed.
+    pub precision: Precision,
+    /// Most points that int8 may lose beside float32; it is refused where it loses more.
+    pub most_loss: f64,
     /// Budget for topology, features and weights. The network's states while an answer is computed,
     /// up to 16 bodies, and 64 KiB a connection come on top.
     pub memory: Bytes,
@@ -50,6 +55,8 @@ impl Default for ServerConfig {
             port: 8100,
             grpc_port: None,
             updates: false,
+            precision: Precision::Float32,
+            most_loss: 0.5,
             memory: Bytes::gib(1),
             threads: 0,
             queue: 256,
@@ -83,6 +90,10 @@ impl ServerConfig {
             if value == 0 || value > most {
                 return Err(Error::invalid(format!("{name}: expected 1 to {most}, found {value}")));
             }
+        }
+        if !(self.most_loss >= 0.0) {
+            let found = self.most_loss;
+            return Err(Error::invalid(format!("most_loss: expected 0 or more, found {found}")));
         }
         Ok(())
     }

@@ -9,7 +9,10 @@
 //! **Source** GLIST 3 (the store computes) and 4.1 (the requests of table 3).
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod binary;
+mod comparison;
+mod compute;
 mod config;
 mod graph;
 mod graph_http;
@@ -17,11 +20,13 @@ mod grpc;
 mod http;
 mod limits;
 mod live_metrics;
+mod loss;
 mod metrics;
 mod openapi;
 mod predictor;
 mod protocol;
 mod refusal;
+mod sample;
 mod server;
 mod shared;
 mod states;
@@ -29,4 +34,5 @@ mod tensors;
 mod updates;
 
 pub use config::ServerConfig;
+pub use loss::{Loss, Measure};
 pub use server::Server;

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use outercore_core::ReadCounters;
+use outercore_infer::Precision;
 use outercore_live::LiveStatus;
 use outercore_pipeline::RequestCounters;
 use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
@@ -16,6 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::graph::View;
 use crate::live_metrics::LiveMetrics;
+use crate::loss::Loss;
 
 /// How the text is to be announced.
 pub use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
@@ -64,6 +66,12 @@ struct Array {
     array: &'static str,
 }
 
+/// What a loss is measured by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Lost {
+    measure: &'static str,
+}
+
 /// All metrics of a server.
 pub struct Metrics {
     registry: Registry,
@@ -87,8 +95,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All zero; `live` where the graph takes updates.
-    pub fn new(model: &str, version: &str, live: Option<LiveMetrics>) -> Self {
+    /// All zero. `model` is its name and version, `precision` comes with what it loses; `live` where
+    /// the graph takes updates.
+    pub fn new(
+        model: (&str, &str),
+        precision: (Precision, Option<Loss>),
+        live: Option<LiveMetrics>,
+    ) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("outercore"),
             requests: Family::default(),
@@ -109,16 +122,26 @@ impl Metrics {
             lsn: Level::default(),
             live,
         };
-        new.register(model, version);
+        new.register(model, precision);
         new
     }
 
-    fn register(&mut self, model: &str, version: &str) {
+    fn register(
+        &mut self,
+        (model, version): (&str, &str),
+        (precision, loss): (Precision, Option<Loss>),
+    ) {
         let all = &mut self.registry;
-        let labels = [("model", model), ("version", version)];
+        let precision = ("precision", precision.name());
+        let labels = [("model", model), ("version", version), precision];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         all.register("model", "The model that is served", Info::new(labels));
         all.register("requests", "Requests by outcome", self.requests.clone());
+        if let Some(Loss { measure, points, .. }) = loss {
+            let lost = Family::<Lost, Gauge<f64, AtomicU64>>::default();
+            lost.get_or_create(&Lost { measure: measure.name() }).set(points);
+            all.register("precision_loss_points", "What int8 lost on a sample", lost);
+        }
         let text = "Stages of inference requests";
         all.register_with_unit("infer_stage", text, Unit::Seconds, self.stages.clone());
         all.register("window_requests", "Requests answered together", self.windows.clone());

@@ -179,6 +179,9 @@ pub struct ModelAnswer {
     name: String,
     versions: Vec<String>,
     platform: String,
+    /// `precision`: `float32` or `int8`; `loss`: what int8 loses on a sample, `measure`, `points`
+    /// and `sample`, else null.
+    parameters: Map<String, Value>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
 }

@@ -1,43 +1,28 @@
 //! The thread that answers: takes what waits, samples and reads for all of it, computes each.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use outercore_core::{Error, ErrorKind, NodeId, Result};
-use outercore_infer::{Answer, Forward, Model, Subgraph};
-use outercore_pipeline::{Ask, Neighbourhood, RequestConfig, Requests};
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_infer::Model;
+use outercore_pipeline::Ask;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::arrays::{OpenArrays, Opened};
+use crate::compute::{Frontier, Prediction, predict};
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
-use crate::protocol::{Asked, Output, Question};
+use crate::protocol::{Asked, Question};
 use crate::refusal::Refusal;
-use crate::states::{NewState, States};
-
-/// Names of the outputs.
-pub const PREDICTION: &str = "prediction";
-/// Output for classes, labels and edges.
-pub const PROBABILITY: &str = "probability";
-/// Output for edges.
-pub const SCORE: &str = "score";
+use crate::states::States;
 
 /// How often arrays are opened that are exchanged meanwhile.
 const OPENINGS: usize = 3;
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
-
-/// What a model says of the nodes of a request.
-#[derive(Debug)]
-pub struct Prediction {
-    /// In the order in which they are described.
-    pub outputs: Vec<Output>,
-    /// Number of the last update that it has seen.
-    pub lsn: u64,
-}
 
 /// A question on its way through the queue.
 struct Job {
@@ -116,13 +101,13 @@ impl Predictor {
     /// The system has no thread.
     pub fn start(
         graph: Arc<Graph>,
-        (requests, wanted): (Requests, RequestConfig),
-        (model, states): (Arc<Model>, States),
+        opened: Opened,
+        model: Arc<Model>,
         (queue, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
-        let requests = OpenArrays { requests: Some(requests), generation: 0, wanted };
+        let (requests, states) = opened.into_parts();
         let metrics = Arc::clone(metrics);
         let work = Work { graph, requests, model, states, failures: failures.clone(), metrics };
         let thread = std::thread::Builder::new()
@@ -150,33 +135,6 @@ impl Predictor {
     }
 }
 
-/// What reads neighbourhoods, from the arrays that the graph stands on now.
-struct OpenArrays {
-    /// `None`: the arrays could not be opened the last time.
-    requests: Option<Requests>,
-    /// That of the arrays.
-    generation: u64,
-    wanted: RequestConfig,
-}
-
-impl OpenArrays {
-    /// The reader of the arrays of `view`. Others are let go before they are opened, so that both
-    /// are never in memory together.
-    ///
-    /// # Errors
-    /// As [`Requests::open`].
-    fn of(&mut self, view: &View<'_>) -> Result<&mut Requests> {
-        if self.generation != view.generation() {
-            self.requests = None;
-        }
-        if self.requests.is_none() {
-            self.requests = Some(Requests::open(view.data_set(), &self.wanted)?);
-            self.generation = view.generation();
-        }
-        self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
-    }
-}
-
 struct Work {
     graph: Arc<Graph>,
     requests: OpenArrays,
@@ -189,7 +147,7 @@ struct Work {
 impl Work {
     fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
         while let Some(first) = waiting.blocking_recv() {
-            let most = self.requests.requests.as_ref().map_or(1, Requests::window) as usize;
+            let most = self.requests.window() as usize;
             // Windows grow under load; without load no request waits for one.
             let mut nodes = first.question.nodes.len();
             let mut window = vec![first];
@@ -270,7 +228,7 @@ impl Work {
                 metrics.stage(Stage::Compute, read.elapsed());
                 metrics.states(frontier.known.len(), frontier.known.iter().flatten().count());
                 let answer = answer.map(|(prediction, first)| {
-                    let computed = frontier.computed(found, &first);
+                    let computed = frontier.computed(found, &first, states);
                     new.lock().unwrap_or_else(PoisonError::into_inner).extend(computed);
                     prediction
                 });
@@ -310,117 +268,6 @@ impl Work {
         self.failures.note(error);
         Refusal::of(error)
     }
-}
-
-/// The nodes of a request whose in-edges the last hop samples, if their states are kept.
-struct Frontier<'a> {
-    /// Places of the nodes; empty where no states are kept.
-    places: Range<usize>,
-    /// The states after the first layer that are kept.
-    known: Vec<Option<&'a [f32]>>,
-}
-
-impl<'a> Frontier<'a> {
-    fn of(
-        found: &Neighbourhood<'_>,
-        states: &States,
-        known: impl Fn(NodeId) -> Option<&'a [f32]>,
-    ) -> Self {
-        let hops = found.sampled.edges_per_hop.len();
-        if states.is_off() || hops < 2 {
-            return Self { places: 0..0, known: Vec::new() };
-        }
-        let before: u64 = found.sampled.nodes_per_hop[..hops - 1].iter().sum();
-        let count = found.sampled.nodes_per_hop[hops - 1] as usize;
-        let places = before as usize..before as usize + count;
-        let nodes = found.sampled.nodes.iter().skip(places.start).take(count);
-        Self { places, known: nodes.map(known).collect() }
-    }
-
-    /// The states `first` that were computed, and may be kept.
-    fn computed(&self, found: &Neighbourhood<'_>, first: &[f32]) -> Vec<NewState> {
-        if self.known.is_empty() {
-            return Vec::new();
-        }
-        let width = first.len() / self.known.len();
-        let nodes: Vec<NodeId> = found.sampled.nodes.iter().collect();
-        let mut edges = found.sampled.starts().skip(self.places.start);
-        let mut start = edges.next().unwrap_or_default() as usize;
-        let mut new = Vec::new();
-        let rows = self.places.clone().zip(first.chunks_exact(width)).zip(&self.known);
-        for (((place, state), known), end) in rows.zip(edges) {
-            let own = &found.sampled.sources[start..end as usize];
-            start = end as usize;
-            // Without edges there is nothing to be spared.
-            if known.is_none() && !own.is_empty() {
-                let sources = own.iter().map(|&source| nodes[source as usize]).collect();
-                new.push(NewState { node: nodes[place], sources, state: state.to_vec() });
-            }
-        }
-        new
-    }
-}
-
-/// The prediction, and the states after the first layer of the nodes of `frontier`.
-fn predict(
-    model: &Model,
-    found: &Neighbourhood<'_>,
-    frontier: &Frontier<'_>,
-    asked: &Asked,
-    lsn: u64,
-) -> Result<(Prediction, Vec<f32>)> {
-    let sampled = found.sampled;
-    let nodes: Vec<u64> = sampled.nodes.iter().collect();
-    let subgraph = Subgraph {
-        nodes: &nodes,
-        nodes_per_hop: &sampled.nodes_per_hop,
-        edges_per_hop: &sampled.edges_per_hop,
-        sources: &sampled.sources,
-        picked: &sampled.picked,
-        degrees: found.degrees.as_deref(),
-    };
-    let Forward { states, first } = model.forward_from(&subgraph, found.x, &frontier.known)?;
-    // The embedding phase ends here, and the prediction phase begins.
-    let (logits, rows) = match asked {
-        Asked::Nodes => (states, sampled.num_seeds),
-        Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
-        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
-    };
-    let answer = model.read_out(&logits);
-    let numbers = match &answer {
-        Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {
-            probabilities
-        }
-        Answer::Links { scores, .. } => scores,
-        Answer::Values { values } => values,
-    };
-    if numbers.iter().any(|number| !number.is_finite()) {
-        // JSON has no NaN.
-        return Err(Error::internal("the model's outputs for these nodes are not finite")
-            .hint("look for NaN in the features of the nodes and of their neighbours"));
-    }
-    let outputs = match answer {
-        Answer::Classes { classes, probabilities } => vec![
-            Output::whole(PREDICTION, vec![rows], classes.into_iter().map(i64::from).collect()),
-            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
-        ],
-        Answer::Labels { labels, probabilities } => vec![
-            Output::whole(
-                PREDICTION,
-                vec![rows, model.outputs()],
-                labels.into_iter().map(i64::from).collect(),
-            ),
-            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
-        ],
-        Answer::Links { scores, probabilities } => vec![
-            Output::single(SCORE, vec![rows], scores),
-            Output::single(PROBABILITY, vec![rows], probabilities),
-        ],
-        Answer::Values { values } => {
-            vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
-        }
-    };
-    Ok((Prediction { outputs, lsn }, first))
 }
 
 #[cfg(test)]

@@ -6,28 +6,29 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{DType, keys};
-use outercore_infer::{Head, Model};
-use outercore_pipeline::{
-    Degrees, Features, MemoryPlan, Precision, RequestConfig, Requests, Sharing,
-};
+use outercore_infer::{Head, Model, Precision};
+use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Sharing};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
+use crate::arrays::Opened;
+use crate::comparison::Comparison;
 use crate::config::ServerConfig;
 use crate::graph::Graph;
 use crate::grpc;
 use crate::http;
 use crate::limits::{Connections, Limits, Protocol};
 use crate::live_metrics::LiveMetrics;
+use crate::loss::Loss;
 use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
+use crate::sample::Source;
 use crate::shared::Shared;
-use crate::states::States;
 
 /// New connections that may wait to be accepted: many clients that come at once are not refused.
 const MOST_UNACCEPTED: u32 = 4096;
@@ -37,9 +38,6 @@ const CONNECTION_THREADS: usize = 1;
 
 /// Name that stands for the array with the role of features.
 const FEATURES: &str = "x";
-
-/// Shares of the budget for states that are tried, one over each number, and no state at all.
-const STATE_SHARES: [Option<u64>; 4] = [Some(4), Some(8), Some(16), None];
 
 /// Bodies that are read and understood at once; others wait.
 const BODIES: usize = 16;
@@ -71,6 +69,7 @@ pub struct Server {
     address: SocketAddr,
     grpc_address: Option<SocketAddr>,
     plan: MemoryPlan,
+    loss: Option<Loss>,
     notice: Option<String>,
     stop: Stop,
     connections: JoinHandle<()>,
@@ -84,12 +83,14 @@ impl Server {
     /// `name` is what the model is called in paths.
     ///
     /// # Errors
-    /// `Invalid` for a configuration out of range or a model that does not fit the data set;
+    /// `Invalid` for a configuration out of range, a model that does not fit the data set, or int8
+    /// that loses more than it may;
     /// `Budget` with the least that would do; `Io` where the port is taken.
     pub fn start(data_set: &Path, model: &Path, name: &str, config: &ServerConfig) -> Result<Self> {
         config.validate()?;
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
-        let model = Arc::new(Model::open(model)?);
+        let directory = model;
+        let model = Arc::new(Model::open(directory, config.precision)?);
         let manifest = model.manifest();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
@@ -107,7 +108,7 @@ impl Server {
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let features = features_of(dataset, &model)?;
         let wanted = RequestConfig {
-            features: features.map(|key| Features { key, precision: Precision::Exact }),
+            features: features.map(|key| Features { key, precision: storage_of(config.precision) }),
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
@@ -121,25 +122,33 @@ impl Server {
             threads: config.threads,
             sharing: Sharing { reorder: config.reorder, group: config.group },
         };
-        let (requests, wanted, states) = open_requests(dataset, wanted, &model, config)?;
+        let open = || Opened::open(dataset, &wanted, &model, config);
+        let (opened, loss) = match config.precision {
+            Precision::Float32 => (open()?, None),
+            Precision::Int8 => {
+                let source = Source { view: &view, manifest, subject, graphs: &graphs, most_nodes };
+                let comparison = Comparison::begin(source, directory, &wanted)?;
+                let mut opened = open()?;
+                let loss = comparison.end(&model, &mut opened.requests, config.most_loss)?;
+                (opened, Some(loss))
+            }
+        };
         drop(view);
-        let plan = requests.plan().clone();
-        let notice = requests.notice().map(str::to_owned);
+        let plan = opened.requests.plan().clone();
+        let notice = opened.requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
-        let version = version_of(model.version());
-        let metrics = Arc::new(Metrics::new(name, &version, live));
-        let (predictor, queue) = Predictor::start(
-            Arc::clone(&graph),
-            (requests, wanted),
-            (model, states),
-            (config.queue, &metrics),
-        )?;
+        let version = version_of(&model);
+        let metrics = Arc::new(Metrics::new((name, &version), (config.precision, loss), live));
+        let (predictor, queue) =
+            Predictor::start(Arc::clone(&graph), opened, model, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();
         let shared = |queue: Queue, stopping| Shared {
             name: name.to_owned(),
             version,
+            precision: config.precision,
+            loss,
             outputs,
             task,
             subject,
@@ -173,7 +182,7 @@ impl Server {
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self { address, grpc_address, plan, notice, stop, connections, predictor })
+        Ok(Self { address, grpc_address, plan, loss, notice, stop, connections, predictor })
     }
 
     /// Where it listens.
@@ -189,6 +198,11 @@ impl Server {
     /// How the budget is divided.
     pub fn plan(&self) -> &MemoryPlan {
         &self.plan
+    }
+
+    /// What int8 loses beside float32 on a sample; `None` for float32.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
     }
 
     /// Why a layout of the features that is there is not used; for the operator.
@@ -215,54 +229,6 @@ impl Server {
         self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()
     }
-}
-
-/// Opens the arrays for requests, with room in the budget for states that are kept.
-///
-/// Where the features would be in memory without that room, they are with less of it.
-///
-/// # Errors
-/// As [`Requests::open`], where there is no room even without such states.
-fn open_requests(
-    dataset: &DataSet,
-    wanted: RequestConfig,
-    model: &Model,
-    config: &ServerConfig,
-) -> Result<(Requests, RequestConfig, States)> {
-    let Some(width) = model.first_width() else {
-        let requests = Requests::open(dataset, &wanted)?;
-        return Ok((requests, wanted, States::new(1, Bytes(0), None)));
-    };
-    let with = |states: Bytes| {
-        let reserved = Bytes(wanted.reserved.0 + states.0);
-        let wanted = RequestConfig { reserved, ..wanted.clone() };
-        let requests = Requests::open(dataset, &wanted)?;
-        let features = wanted.features.as_ref().map(|features| features.key.clone());
-        let states = States::new(width, states, features);
-        Ok((requests, wanted, states))
-    };
-    if let Some(states) = config.states {
-        return with(states);
-    }
-    let may_fit = match &wanted.features {
-        Some(features) => {
-            let rows = dataset.array(&features.key)?.row_bytes() * dataset.num_nodes();
-            rows <= config.memory.0
-        }
-        None => false,
-    };
-    let mut room = None;
-    for share in STATE_SHARES {
-        let states = share.map_or(Bytes(0), |share| Bytes(config.memory.0 / share));
-        match with(states) {
-            Ok(opened) if !may_fit || opened.0.plan().holds_all_rows() => return Ok(opened),
-            // What was opened is let go: two of them would not fit the budget.
-            Ok(_) => room = room.or(Some(states)),
-            Err(error) if error.kind() == ErrorKind::Budget => {}
-            Err(error) => return Err(error),
-        }
-    }
-    with(room.unwrap_or_default())
 }
 
 /// The first node of each graph of a data set of many.
@@ -315,10 +281,23 @@ fn features_of(dataset: &DataSet, model: &Model) -> Result<Option<String>> {
     Ok(Some(key))
 }
 
-/// The first digits of a digest: enough to tell two models apart.
-fn version_of(digest: &str) -> String {
-    let digits = digest.rsplit(':').next().unwrap_or(digest);
-    digits.chars().take(VERSION_DIGITS).collect()
+/// How the features of a model of this precision lie on disk.
+fn storage_of(precision: Precision) -> outercore_pipeline::Precision {
+    match precision {
+        Precision::Float32 => outercore_pipeline::Precision::Exact,
+        Precision::Int8 => outercore_pipeline::Precision::Int8,
+    }
+}
+
+/// The first digits of the model's digest, enough to tell two models apart, and the precision if it
+/// is not the one of the training: answers of one version are equal to the bit.
+fn version_of(model: &Model) -> String {
+    let digits = model.version().rsplit(':').next().unwrap_or_default();
+    let digits: String = digits.chars().take(VERSION_DIGITS).collect();
+    match model.precision() {
+        Precision::Float32 => digits,
+        Precision::Int8 => format!("{digits}-{}", Precision::Int8),
+    }
 }
 
 /// Listens on a port, which `option` has chosen.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outercore_infer::TaskKind;
+use outercore_infer::{Precision, TaskKind};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
+use crate::compute::{PREDICTION, PROBABILITY, SCORE};
 use crate::graph::Graph;
 use crate::limits::Limits;
+use crate::loss::Loss;
 use crate::metrics::{Metrics, Stage};
-use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue, SCORE};
+use crate::predictor::{Failures, Queue};
 use crate::protocol::{self, InferRequest, Scope, Subject};
 use crate::refusal::Refusal;
 
@@ -26,6 +28,10 @@ pub struct Shared {
     pub name: String,
     /// Its version: a digest of what it is made of.
     pub version: String,
+    /// The numbers in which it is computed.
+    pub precision: Precision,
+    /// What it loses by that; `None` for float32.
+    pub loss: Option<Loss>,
     /// Columns of the outputs.
     pub outputs: usize,
     /// What the model predicts; for classes the prediction has one column.
@@ -108,6 +114,7 @@ impl Shared {
             "name": self.name,
             "versions": [self.version],
             "platform": "outercore",
+            "parameters": {"precision": self.precision, "loss": self.loss},
             "inputs": [{
                 "name": self.subject.input(),
                 "datatype": "INT64",

@@ -32,6 +32,8 @@ pub struct NewState {
 pub struct States {
     width: usize,
     capacity: usize,
+    /// Sources of a node whose state is kept, at least.
+    least_sources: usize,
     /// Key of the features that states depend on.
     features: Option<String>,
     places: HashMap<(u64, NodeId), usize>,
@@ -51,12 +53,17 @@ struct Entry {
 
 impl States {
     /// Room for states of `width` numbers within `memory`.
-    pub fn new(width: usize, memory: Bytes, features: Option<String>) -> Self {
+    ///
+    /// A state is kept where the rows of its sources would take more memory, at `row` each: the same
+    /// memory then spares more reads.
+    pub fn new(width: usize, memory: Bytes, row: Bytes, features: Option<String>) -> Self {
         let bytes = width * size_of::<f32>() + MOST_SOURCES / 2 * size_of::<u32>() + ENTRY_BYTES;
         let capacity = memory.as_usize() / bytes;
+        let least_sources = bytes.checked_div(row.as_usize()).unwrap_or(0) + 1;
         Self {
             width,
             capacity,
+            least_sources,
             features,
             places: HashMap::new(),
             entries: Vec::new(),
@@ -65,7 +72,12 @@ impl States {
         }
     }
 
-    /// Whether it holds anything at all.
+    /// Whether the state of a node with so many sampled sources is worth its memory.
+    pub fn wants(&self, sources: usize) -> bool {
+        sources >= self.least_sources
+    }
+
+    /// Whether it holds nothing at all.
     pub fn is_off(&self) -> bool {
         self.capacity == 0
     }
@@ -157,6 +169,8 @@ impl States {
 mod tests {
     use super::*;
 
+    const ROW: Bytes = Bytes(64);
+
     fn new(node: NodeId) -> NewState {
         NewState { node, sources: vec![node + 1], state: vec![node as f32; 4] }
     }
@@ -167,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_state_is_found_by_its_seed_and_node() {
-        let mut states = States::new(4, room_for(2), None);
+        let mut states = States::new(4, room_for(2), ROW, None);
         states.keep(7, None, vec![new(3)]);
         assert_eq!(states.get(7, 3, None), Some(&[3.0; 4][..]));
         assert_eq!(states.get(8, 3, None), None);
@@ -176,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_entry_that_was_not_used_makes_room() {
-        let mut states = States::new(4, room_for(3), None);
+        let mut states = States::new(4, room_for(3), ROW, None);
         states.keep(0, None, vec![new(1), new(2), new(3)]);
         assert!(states.get(0, 1, None).is_some() && states.get(0, 3, None).is_some());
         states.keep(0, None, vec![new(4)]);
@@ -187,8 +201,16 @@ mod tests {
     }
 
     #[test]
+    fn a_state_is_worth_more_rows_than_its_own_memory() {
+        let states = States::new(4, room_for(3), ROW, None);
+        // 16 bytes of numbers, 64 for sources and 96 more, beside rows of 64.
+        assert_eq!([2, 3].map(|sources| states.wants(sources)), [false, true]);
+        assert!(States::new(4, room_for(3), Bytes(0), None).wants(1));
+    }
+
+    #[test]
     fn without_room_nothing_is_kept() {
-        let mut states = States::new(4, room_for(1).min(Bytes(10)), None);
+        let mut states = States::new(4, Bytes(10), ROW, None);
         assert!(states.is_off());
         states.keep(0, None, vec![new(1)]);
         assert_eq!(states.get(0, 1, None), None);

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +27,12 @@ def serve(
     updates: Annotated[
         bool, typer.Option("--updates", help="Let clients change the graph.")
     ] = False,
+    precision: Annotated[
+        str, typer.Option(help="Numbers of the network: `float32` or `int8`.")
+    ] = "float32",
+    most_loss: Annotated[
+        float, typer.Option(min=0, help="Most points that int8 may lose beside float32.")
+    ] = 0.5,
     memory: options.Memory = "1GiB",
     threads: options.Workers = None,
     host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
@@ -60,6 +67,8 @@ def serve(
         port=port,
         grpc_port=grpc_port,
         updates=updates,
+        precision=precision,  # type: ignore[arg-type]
+        most_loss=most_loss,
         memory=memory,
         threads=threads or 0,
         queue=queue,
@@ -68,13 +77,16 @@ def serve(
     )
     with stop_on_signals() as stop, Server(data_set, model, config) as server:
         if json:
-            described = {"url": server.url, "grpc": server.grpc_address}
-            console.json_line({**described, "model": server.name, "process": os.getpid()})
+            described: dict[str, Any] = {"url": server.url, "grpc": server.grpc_address}
+            loss = asdict(server.loss) if server.loss else None
+            described |= {"model": server.name, "precision": precision, "loss": loss}
+            console.json_line({**described, "process": os.getpid()})
         else:
             grpc = f" and {server.grpc_address} (gRPC)" if server.grpc_address else ""
+            lost = f", int8 loses {server.loss.text}" if server.loss else ""
             console.line(
                 f"ready on {server.url}{grpc}: model `{server.name}`, within "
-                f"{format_size(parse_size(memory))}"
+                f"{format_size(parse_size(memory))}{lost}"
             )
         if server.notice:
             console.note(server.notice)

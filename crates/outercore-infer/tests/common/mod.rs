@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use outercore_infer::{Model, Subgraph};
+use outercore_infer::{Model, Precision, Subgraph};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -176,10 +176,33 @@ impl Draft {
         write(dir, &self.manifest, &bytes);
     }
 
+    /// The same model with the weights of linear maps as int8 rounds them: by output, to 127 steps on
+    /// each side of zero.
+    pub fn rounded(&self) -> Self {
+        let mut rounded = self.clone();
+        let maps = rounded.tensors.iter_mut().filter(|(_, (shape, _))| shape.len() == 2);
+        for (_, (shape, values)) in maps.filter(|(name, _)| name.ends_with("weight")) {
+            for row in values.chunks_mut(shape[1]) {
+                let largest = row.iter().fold(0.0_f32, |sum, one| sum.max(one.abs()));
+                let scale = f64::from(largest) / 127.0;
+                for value in row {
+                    *value = ((f64::from(*value) / scale).round_ties_even() * scale) as f32;
+                }
+            }
+        }
+        rounded
+    }
+
+    pub fn open_as(&self, precision: Precision) -> Model {
+        let dir = tempfile::tempdir().unwrap();
+        self.write(dir.path());
+        Model::open(dir.path(), precision).unwrap()
+    }
+
     pub fn open(&self) -> (TempDir, outercore_core::Result<Model>) {
         let dir = tempfile::tempdir().unwrap();
         self.write(dir.path());
-        let model = Model::open(dir.path());
+        let model = Model::open(dir.path(), Precision::Float32);
         (dir, model)
     }
 

@@ -2,20 +2,20 @@ use pulp::{Simd, WithSimd};
 
 use crate::matrix::{LANES, Matrix, Rows};
 
-/// A linear map, its weights laid out for [`Linear::add`].
+/// A linear map, its weights laid out for [`Map::add`].
 ///
 /// Not a general matrix library: its interface is `unsafe`, and it adds one row in another order than
 /// many. Here a row has the same bits alone and beside others, and so has a prediction.
 #[derive(Debug)]
-pub(crate) struct Linear {
+pub(crate) struct Map {
     /// Panel after panel of `LANES` outputs, each input by input.
     panels: Vec<f32>,
     bias: Option<Vec<f32>>,
     inputs: usize,
-    outputs: usize,
+    pub outputs: usize,
 }
 
-impl Linear {
+impl Map {
     /// **Shapes** `weight` `[outputs, inputs]`, `bias` `[outputs]`.
     pub fn new(weight: &[f32], bias: Option<&[f32]>, inputs: usize) -> Self {
         let outputs = weight.len() / inputs;
@@ -27,23 +27,8 @@ impl Linear {
                 line[output % LANES] = number;
             }
         }
-        let bias = bias.map(|bias| {
-            let mut padded = bias.to_vec();
-            padded.resize(wide, 0.0);
-            padded
-        });
+        let bias = bias.map(super::padded);
         Self { panels, bias, inputs, outputs }
-    }
-
-    pub fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    /// The map of `x`.
-    pub fn apply(&self, x: Rows<'_>) -> Matrix {
-        let mut out = Matrix::zeros(x.count, self.outputs);
-        self.add(x, &mut out);
-        out
     }
 
     /// Adds the map of `x` to `out`.
@@ -51,12 +36,12 @@ impl Linear {
     /// **Shapes** `x` `[rows, inputs]`, `out` `[rows, outputs]`.
     pub fn add(&self, x: Rows<'_>, out: &mut Matrix) {
         debug_assert_eq!((x.count, x.width), (out.rows(), self.inputs));
-        pulp::Arch::new().dispatch(Product { linear: self, x, out });
+        pulp::Arch::new().dispatch(Product { map: self, x, out });
     }
 }
 
 struct Product<'a> {
-    linear: &'a Linear,
+    map: &'a Map,
     x: Rows<'a>,
     out: &'a mut Matrix,
 }
@@ -80,13 +65,13 @@ impl Product<'_> {
     /// Tiles of `M` rows by a panel, which is `N` vectors.
     #[inline(always)]
     fn multiply<S: Simd, const M: usize, const N: usize>(self, simd: S) {
-        let Self { linear, x, out } = self;
+        let Self { map, x, out } = self;
         let stride = out.stride();
         let out = out.padded_mut();
-        for (panel, lines) in linear.panels.chunks_exact(LANES * linear.inputs).enumerate() {
+        for (panel, lines) in map.panels.chunks_exact(LANES * map.inputs).enumerate() {
             let tile = Tile {
                 lines: S::as_simd_f32s(lines).0,
-                bias: linear.bias.as_ref().map(|bias| &bias[panel * LANES..][..LANES]),
+                bias: map.bias.as_ref().map(|bias| &bias[panel * LANES..][..LANES]),
                 x,
                 stride,
                 column: panel * LANES,
@@ -147,16 +132,8 @@ impl<S: Simd> Tile<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::numbers;
     use super::*;
-
-    fn numbers(count: usize, seed: u32) -> Vec<f32> {
-        (0..count as u32)
-            .map(|place| {
-                let mixed = (place + seed).wrapping_mul(0x9e37_79b9) >> 8;
-                mixed as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
 
     #[test]
     fn maps_of_odd_sizes_are_those_of_the_definition() {
@@ -165,8 +142,9 @@ mod tests {
         {
             let (x, weight) = (numbers(rows * inputs, 1), numbers(outputs * inputs, 9));
             let bias = numbers(outputs, 5);
-            let linear = Linear::new(&weight, Some(&bias), inputs);
-            let out = linear.apply(Rows::dense(&x, rows, inputs));
+            let map = Map::new(&weight, Some(&bias), inputs);
+            let mut out = Matrix::zeros(rows, outputs);
+            map.add(Rows::dense(&x, rows, inputs), &mut out);
             for (row, found) in out.first(rows).iter().enumerate() {
                 for (output, &found) in found.iter().enumerate() {
                     let terms = x[row * inputs..].iter().zip(&weight[output * inputs..]);
@@ -182,25 +160,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_row_has_the_same_bits_alone_and_among_others() {
-        let (inputs, outputs) = (131, 37);
-        let (x, weight) = (numbers(50 * inputs, 3), numbers(outputs * inputs, 4));
-        let linear = Linear::new(&weight, None, inputs);
-        let together = linear.apply(Rows::dense(&x, 50, inputs));
-        for row in 0..50 {
-            let alone = linear.apply(Rows::dense(&x[row * inputs..], 1, inputs));
-            assert_eq!(alone.first(1).row(0), together.first(50).row(row), "row {row}");
-        }
-    }
-
-    #[test]
-    fn padding_stays_zero() {
-        let linear = Linear::new(&numbers(15, 1), Some(&numbers(5, 2)), 3);
-        let x = numbers(21, 3);
-        let mut out = linear.apply(Rows::dense(&x, 7, 3));
-        assert!(out.padded_mut().chunks(LANES).all(|row| row[5..].iter().all(|&one| one == 0.0)));
     }
 }

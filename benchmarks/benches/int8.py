@@ -1,0 +1,187 @@
+"""Served models in int8 beside float32: scores on the test nodes or graphs, bytes and time."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from limits import drop_cached, run_limited
+from measure import Result, Series, Settings, say
+from product import command, imported
+from prometheus_client.parser import text_string_to_metric_families
+
+import outercore as oc
+from benches import int8_sets
+from benches.inputs import workload
+from outercore.server import Server, ServerConfig
+from outercore.train.metrics import build_metric
+
+MOST = 0.5
+"""Points that int8 may lose."""
+PRECISIONS = ("float32", "int8")
+SHARE = 8
+"""Features over memory."""
+LEAST = 32 << 20
+ASKED = 4000
+"""Nodes of which bytes are counted, one a request."""
+WHAT = (
+    "A model of each set is trained, exported and served in float32 and in int8. The score is that "
+    "of the served answers for all test nodes or graphs, the same neighbours drawn. *points*: what "
+    "int8 loses, in points of the score, or in percent of the error. *bytes*: read from the disk "
+    f"for the features of a request about one node, while the memory is 1/{SHARE} of the float32 "
+    "features."
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a server said of all test ids."""
+
+    score: float
+    predictions: np.ndarray
+    loss: float | None
+    """What the server itself measured at its start."""
+
+
+def run(settings: Settings) -> Result:
+    """Every node and graph set, then bytes and time on a graph that does not fit."""
+    torch.set_num_threads(1)
+    result = Result("int8", WHAT)
+    names = [*int8_sets.NODES, *int8_sets.GRAPHS]
+    for name in ["mutag", "lastfm-asia"] if settings.quick else names:
+        try:
+            _compare(result, int8_sets.served(name, settings.work / "int8"))
+        except Exception as failure:
+            # One set that cannot be served must not lose the figures of the others.
+            say(f"{name} did not run: {failure!r}")
+            result.series.append(Series("int8", name, "points", [], repr(failure)[:200]))
+    _bytes(result, settings)
+    return result
+
+
+def _compare(result: Result, served: int8_sets.Served) -> None:
+    """Notes the scores of a model in both precisions."""
+    if served.array is not None:
+        _layout(served.data_set, served.array)
+    found = {precision: _answered(served, precision) for precision in PRECISIONS}
+    one, other = found["float32"], found["int8"]
+    changed = 100 * np.mean(one.predictions != other.predictions)
+    if served.metric == "rmse":
+        points = 100 * (other.score / one.score - 1)
+    else:
+        points = 100 * (one.score - other.score)
+    note = (
+        f"{served.metric}, {served.inputs}, {len(served.ids):,} asked, "
+        f"at the start {other.loss:+.3f}"
+    )
+    if served.metric != "rmse":
+        note += f", {changed:.2f} % of the predictions changed"
+    for precision, answered in found.items():
+        result.series.append(Series(precision, served.name, served.metric, [answered.score]))
+    result.series.append(Series("int8", f"{served.name}, points", "points", [points], note))
+    say(f"{served.name}: {one.score:.4f}, {other.score:.4f}, {points:+.3f} points; {note}")
+    if points > MOST:
+        say(f"{served.name} LOSES MORE THAN {MOST} POINTS")
+
+
+def _layout(data_set: object, array: str) -> None:
+    run_limited(command("layout", data_set, "--array", array, "--precision", "int8")).check()
+
+
+def _answered(served: int8_sets.Served, precision: str) -> Answered:
+    """Asks a server of all ids."""
+    config = ServerConfig(
+        port=0, memory="2GiB", precision=precision, most_loss=100, deadline_ms=600_000
+    )
+    metric = build_metric(served.metric)
+    predictions = []
+    with (
+        Server(served.data_set, served.run, config) as server,
+        oc.Client(server.url, server.name, timeout_s=600) as client,
+    ):
+        loss = server.loss and server.loss.points
+        # Of whole graphs one a request: the largest one has to fit, not two.
+        together = 1 if served.name in int8_sets.GRAPHS else config.most_nodes
+        for first in range(0, len(served.ids), together):
+            answer = client.predict(served.ids[first : first + together])
+            labels = served.labels[first : first + together]
+            metric.update(*_scored(answer, labels))
+            predictions.append(answer.prediction)
+    score = metric.value()
+    assert score is not None
+    return Answered(score, np.concatenate(predictions), loss)
+
+
+def _scored(answer: oc.Prediction, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and labels as metrics take them: above 0 is a label, and numbers have columns."""
+    if "probability" not in answer.outputs:
+        values = answer.prediction
+        return values, labels.reshape(values.shape)
+    probability = answer.probability
+    is_label = answer.prediction.ndim == 2
+    return (probability - 0.5 if is_label else probability), labels
+
+
+def _bytes(result: Result, settings: Settings) -> None:
+    """Bytes and time of requests about single nodes, with memory for a part of the features."""
+    work, folder = workload(settings, "serve16" if settings.quick else "serve20")
+    # A copy: the layout of int8 lies in the data set.
+    graph = imported(folder, settings.work / "int8" / f"{work.name}.outercore")
+    run = settings.work / "int8" / f"{work.name}.sage"
+    if not (run / "model").exists():
+        shutil.rmtree(run, ignore_errors=True)
+        options = "--model sage --hidden 256 --fanout 15,10 --epochs 1"
+        run_limited(command("train", graph, *options.split(), "--out", run)).check()
+    _layout(graph, "x")
+    budget = max(work.nodes * work.width * 4 // SHARE, LEAST)
+    degrees = np.diff(np.load(graph / "edges/edge/offsets.npy", mmap_mode="r").astype(np.int64))
+    nodes = np.random.default_rng(1).choice(np.flatnonzero(degrees), ASKED)
+    for precision in PRECISIONS:
+        drop_cached([graph])
+        config = ServerConfig(
+            port=0, memory=budget, precision=precision, most_loss=100, deadline_ms=600_000
+        )
+        with (
+            Server(graph, run, config) as server,
+            oc.Client(server.url, server.name, timeout_s=600) as client,
+        ):
+            # The first half fills the cache.
+            for node in nodes[: ASKED // 2]:
+                client.predict([node])
+            before, began = _counted(server), time.perf_counter()
+            for node in nodes[ASKED // 2 :]:
+                client.predict([node])
+            seconds = time.perf_counter() - began
+            after = _counted(server)
+        note = f"{work.nodes:,} nodes, {work.width} features, memory {budget >> 20} MiB"
+        for case, unit in (
+            ("read_bytes", "bytes/request"),
+            ("read_useful_bytes", "bytes/request"),
+            ("reads", "reads/request"),
+        ):
+            per = (after[case] - before[case]) / (ASKED - ASKED // 2)
+            result.series.append(Series(precision, case, unit, [per], note))
+            say(f"{precision}: {per:.0f} {case} a request")
+        took = 1e3 * seconds / (ASKED - ASKED // 2)
+        result.series.append(Series(precision, "one client", "ms/request", [took], note))
+        say(f"{precision}: {took:.2f} ms a request")
+    for case in ("read_bytes", "read_useful_bytes", "reads", "one client"):
+        result.compare(f"{case}: float32 over int8", ("float32", case), ("int8", case))
+
+
+def _counted(server: Server) -> dict[str, float]:
+    """Counters of feature reads."""
+    from urllib.request import urlopen
+
+    with urlopen(server.url + "/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    found = {"reads": 0.0, "read_bytes": 0.0, "read_useful_bytes": 0.0}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name = sample.name.removeprefix("outercore_").removesuffix("_total")
+            if name in found and sample.labels.get("array") == "features":
+                found[name] = sample.value
+    return found

@@ -1,0 +1,231 @@
+//! What two precisions of a model are both asked: some nodes, edges or graphs with what is known of
+//! them.
+
+use outercore_core::{NodeId, Permutation, Result, Stream};
+use outercore_format::{DType, keys};
+use outercore_infer::{Manifest, TaskKind};
+use outercore_store::dataset::DataSet;
+
+use crate::graph::View;
+use crate::protocol::{Asked, Subject};
+
+/// Nodes, pairs or graphs.
+const MOST: u64 = 1000;
+/// Every server compares the same ones.
+const SEED: u64 = 0;
+/// Labels of graphs.
+const GRAPH_LABELS: &str = "graphs/y";
+/// What the names of splits of graphs follow.
+const GRAPH_SPLITS: &str = "graphs/splits/";
+/// What the name of a split ends with that the training has not seen.
+const TEST: &str = "test";
+
+/// Questions, and what is known of their answers.
+#[derive(Debug)]
+pub struct Sample {
+    /// The nodes that have to be computed, and what is made of them.
+    pub questions: Vec<(Vec<NodeId>, Asked)>,
+    /// One entry each node, pair or graph, row-major.
+    pub truth: Truth,
+}
+
+/// What is known.
+#[derive(Debug, PartialEq)]
+pub enum Truth {
+    /// Nothing.
+    Unknown,
+    /// Classes; negative: none.
+    Classes(Vec<i64>),
+    /// Labels, `[n, outputs]`: above 0 where there is one, negative or NaN where that is unknown.
+    Labels(Vec<f64>),
+    /// Numbers, `[n, outputs]`; NaN: none.
+    Values(Vec<f64>),
+    /// Whether there is an edge.
+    Edges(Vec<bool>),
+}
+
+/// What a sample is drawn from.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// The graph as it is now.
+    pub view: &'a View<'a>,
+    /// What the model predicts, and of how many outputs.
+    pub manifest: &'a Manifest,
+    /// What it predicts that of.
+    pub subject: Subject,
+    /// Where each graph's nodes begin, and where the last one's end.
+    pub graphs: &'a [u64],
+    /// Most nodes of a question.
+    pub most_nodes: u64,
+}
+
+impl Source<'_> {
+    /// Draws it: from a test split where there is one, else from everything.
+    ///
+    /// **Cost** a blocking read or two each node, pair or graph.
+    ///
+    /// # Errors
+    /// Failed reads.
+    pub fn sample(&self) -> Result<Sample> {
+        match self.subject {
+            Subject::Nodes => self.nodes(),
+            Subject::Edges => self.pairs(),
+            Subject::Graphs => self.graphs(),
+        }
+    }
+
+    fn nodes(&self) -> Result<Sample> {
+        let dataset = self.view.data_set();
+        let splits = dataset.manifest().roles.splits.iter();
+        let split = test_split(splits.map(|(name, key)| (name.as_str(), key.as_str())));
+        let mut nodes = drawn(dataset, split, dataset.num_nodes())?;
+        nodes.retain(|&node| self.view.require(&[node]).is_ok());
+        let truth = self.truth(dataset.manifest().roles.labels.as_deref(), &nodes)?;
+        let questions = nodes.chunks(self.most_nodes as usize);
+        let questions = questions.map(|nodes| (nodes.to_vec(), Asked::Nodes)).collect();
+        Ok(Sample { questions, truth })
+    }
+
+    fn graphs(&self) -> Result<Sample> {
+        let dataset = self.view.data_set();
+        let splits = dataset
+            .manifest()
+            .arrays
+            .keys()
+            .filter_map(|key| Some((key.strip_prefix(GRAPH_SPLITS)?, key.as_str())));
+        let graphs = drawn(dataset, test_split(splits), self.graphs.len() as u64 - 1)?;
+        let labels = dataset.has_array(GRAPH_LABELS).then_some(GRAPH_LABELS);
+        let truth = self.truth(labels, &graphs)?;
+        let question = |graph: &u64| {
+            let nodes = self.graphs[*graph as usize]..self.graphs[*graph as usize + 1];
+            let asked = Asked::Graphs(vec![(nodes.end - nodes.start) as usize]);
+            (nodes.collect(), asked)
+        };
+        Ok(Sample { questions: graphs.iter().map(question).collect(), truth })
+    }
+
+    /// Edges, and as many random pairs.
+    fn pairs(&self) -> Result<Sample> {
+        let dataset = self.view.data_set();
+        let nodes = dataset.num_nodes();
+        let mut draws = Stream::new(SEED, 0).uniform(0, 0, 0);
+        let (mut pairs, mut truth) = (Vec::new(), Vec::new());
+        for node in drawn(dataset, None, nodes)? {
+            let Some(neighbour) = neighbour(dataset, node, |count| draws.below(count))? else {
+                continue;
+            };
+            let other = draws.below(nodes);
+            if self.view.require(&[node, neighbour, other]).is_ok() {
+                pairs.extend([(node, neighbour), (node, other)]);
+                truth.extend([true, false]);
+            }
+            if pairs.len() as u64 >= MOST {
+                break;
+            }
+        }
+        let most = (self.most_nodes / 2).max(1) as usize;
+        let questions = pairs.chunks(most).map(question_of_pairs).collect();
+        Ok(Sample { questions, truth: Truth::Edges(truth) })
+    }
+
+    /// The labels of `rows`, where an array has such as the model predicts.
+    fn truth(&self, key: Option<&str>, rows: &[u64]) -> Result<Truth> {
+        let (Some(key), dataset) = (key, self.view.data_set()) else { return Ok(Truth::Unknown) };
+        let array = dataset.array(key)?;
+        let columns = self.manifest.outputs() as u64;
+        let (task, dtype, found) = (self.manifest.task.kind, array.dtype, array.row_elements());
+        // Nodes that were added later lie in the log.
+        if rows.iter().any(|&row| row >= array.rows()) {
+            return Ok(Truth::Unknown);
+        }
+        match (task, dtype) {
+            (TaskKind::Classes, DType::I64) if found == 1 => {
+                let bytes = dataset.read_rows(key, rows)?;
+                let classes = bytes.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
+                Ok(Truth::Classes(classes.collect()))
+            }
+            (TaskKind::Labels | TaskKind::Values, DType::F32 | DType::F64) if found == columns => {
+                let numbers = floats(&dataset.read_rows(key, rows)?, dtype);
+                let labels = task == TaskKind::Labels;
+                Ok(if labels { Truth::Labels(numbers) } else { Truth::Values(numbers) })
+            }
+            _ => Ok(Truth::Unknown),
+        }
+    }
+}
+
+fn floats(bytes: &[u8], dtype: DType) -> Vec<f64> {
+    if dtype == DType::F32 {
+        return bytes.as_chunks().0.iter().map(|&one| f32::from_le_bytes(one).into()).collect();
+    }
+    bytes.as_chunks().0.iter().map(|&one| f64::from_le_bytes(one)).collect()
+}
+
+/// The key of `test`, or of another split whose name ends so, such as `0-test`.
+fn test_split<'a>(splits: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
+    let tests = splits.filter(|(name, _)| name.ends_with(TEST));
+    tests.min_by_key(|(name, _)| name.len()).map(|(_, key)| key)
+}
+
+/// Some ids of a split, or of all; in ascending order, each once.
+fn drawn(dataset: &DataSet, split: Option<&str>, all: u64) -> Result<Vec<u64>> {
+    let rows = split.map_or(Ok(all), |key| dataset.array(key).map(|array| array.rows()))?;
+    let order = Permutation::new(rows, SEED, 0);
+    let mut places: Vec<u64> = (0..rows.min(MOST)).map(|place| order.at(place)).collect();
+    places.sort_unstable();
+    let Some(key) = split else { return Ok(places) };
+    let bytes = dataset.read_rows(key, &places)?;
+    let ids = bytes.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes));
+    let mut ids: Vec<u64> = ids.filter(|&id| id < all).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// One in-neighbour of a node in the arrays, by a draw below their number; `None` without any.
+fn neighbour(
+    dataset: &DataSet,
+    node: NodeId,
+    mut draw: impl FnMut(u64) -> u64,
+) -> Result<Option<NodeId>> {
+    let bytes = dataset.read_rows(keys::OFFSETS, &[node, node + 1])?;
+    let ends: Vec<u64> = bytes.as_chunks().0.iter().map(|&one| u64::from_le_bytes(one)).collect();
+    let [first, end] = ends[..] else { return Ok(None) };
+    if first >= end {
+        return Ok(None);
+    }
+    let bytes = dataset.read_rows(keys::SOURCES, &[first + draw(end - first)])?;
+    let mut id = [0; 8];
+    id[..bytes.len()].copy_from_slice(&bytes);
+    Ok(Some(u64::from_le_bytes(id)))
+}
+
+/// A question about pairs, each node of which is computed once.
+fn question_of_pairs(pairs: &[(NodeId, NodeId)]) -> (Vec<NodeId>, Asked) {
+    let mut nodes: Vec<NodeId> = pairs.iter().flat_map(|&(one, other)| [one, other]).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let place = |node| nodes.partition_point(|&one| one < node) as u32;
+    let places = pairs.iter().map(|&(one, other)| (place(one), place(other))).collect();
+    (nodes, Asked::Edges(places))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_split_is_the_one_named_so_or_the_first_of_many() {
+        let split = |names: &[&'static str]| test_split(names.iter().map(|&name| (name, name)));
+        assert_eq!(split(&["0-test", "test", "train"]), Some("test"));
+        assert_eq!(split(&["0-test", "0-train", "1-test"]), Some("0-test"));
+        assert_eq!(split(&["train", "testing"]), None);
+    }
+
+    #[test]
+    fn pairs_name_each_node_once() {
+        let (nodes, asked) = question_of_pairs(&[(7, 3), (7, 9), (3, 3)]);
+        assert_eq!(nodes, [3, 7, 9]);
+        assert_eq!(asked, Asked::Edges(vec![(1, 0), (1, 2), (0, 0)]));
+    }
+}
