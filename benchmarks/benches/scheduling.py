@@ -27,7 +27,7 @@ WHAT = (
     f"{REQUESTS:,} requests about one random node each, from {CLIENTS} clients, right after the "
     "start, files not cached. N: one request after the other, rows in the order of nodes. R: rows "
     "in GLIST's order (algorithm 2). S: requests whose neighbourhoods overlap come one after the "
-    "other. G: rows of all requests that wait are read together. C: a quarter of the memory keeps "
+    "other. G: rows of all requests that wait are read together. C: an eighth of the memory keeps "
     "states after the first layer. GraphSAGE, two layers, hidden 256, fan-out 15,10, 128 float32 "
     "features a node. The memory for data is an eighth of the features."
 )
@@ -47,7 +47,7 @@ class Setting:
         return {
             "port": 0, "memory": memory, "threads": threads, "queue": 2 * CLIENTS,
             "deadline_ms": 600_000, "reorder": self.reorder, "group": 0 if self.group else 1,
-            "states": None if self.cache else 0,
+            "states": memory // 8 if self.cache else 0,
         }  # fmt: skip
 
 

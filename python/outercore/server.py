@@ -46,7 +46,7 @@ class ServerConfig:
     """Most requests whose rows are read together; 0 means as many as the budget has room for."""
     states: str | int | None = None
     """Part of the budget for first-layer states that later requests use again; 0 keeps none, None
-    means a quarter, or less where the rest would be too small."""
+    means an eighth, or less where the rest would be too small."""
 
     def native(self) -> str:
         """As the core reads it."""

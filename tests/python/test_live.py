@@ -100,7 +100,9 @@ class Model:
         if random.random() < 0.2:
             op = "update_node"
         source, target = (int(n) for n in random.integers(len(self.x) + 1, size=2))
-        values = {"x": [float(v) for v in random.standard_normal(COLUMNS).astype(np.float32)]}
+        values = {
+            "x": [float(v) for v in random.standard_normal(len(self.x[0])).astype(np.float32)]
+        }
         if op == "remove_edge" and self.edges:
             source, target = self.edges[int(random.choice(list(self.edges)))]
         return {
@@ -119,9 +121,11 @@ def outercore(*arguments: object) -> str:
     return done.stdout
 
 
-def random_model(seed: int, *, undirected: bool, nodes: int = 40, edges: int = 150) -> Model:
+def random_model(
+    seed: int, *, undirected: bool, nodes: int = 40, edges: int = 150, columns: int = COLUMNS
+) -> Model:
     random = np.random.default_rng(seed)
-    x = random.standard_normal((nodes, COLUMNS)).astype(np.float32).tolist()
+    x = random.standard_normal((nodes, columns)).astype(np.float32).tolist()
     pairs = random.integers(nodes, size=(edges, 2)).tolist()
     found = {key: (source, target) for key, (source, target) in enumerate(pairs)}
     return Model(undirected, x, found, next_edge=edges)

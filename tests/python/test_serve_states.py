@@ -14,6 +14,8 @@ from test_live import CONFIG, random_model, trained, update
 from test_serve import ask, infer
 from test_serve_metrics import scrape
 
+COLUMNS = 80
+"""So wide that the rows of one neighbour take more memory than a state."""
 NEEDED, KEPT = "outercore_states_total", "outercore_states_in_memory_total"
 
 
@@ -21,7 +23,7 @@ NEEDED, KEPT = "outercore_states_total", "outercore_states_in_memory_total"
 def test_kept_states_change_no_bit_of_an_answer_while_the_graph_changes(
     kind: str, undirected: bool, tmp_path: Path
 ) -> None:
-    model = random_model(11, undirected=undirected)
+    model = random_model(11, undirected=undirected, columns=COLUMNS)
     run = trained(model.write(tmp_path / "with"), kind, tmp_path / kind)
     shutil.copytree(tmp_path / "with", tmp_path / "without")
     random = np.random.default_rng(5)
@@ -46,9 +48,8 @@ def test_kept_states_change_no_bit_of_an_answer_while_the_graph_changes(
 
 
 def test_requests_of_one_seed_share_states_and_others_do_not(tmp_path: Path) -> None:
-    run = trained(
-        random_model(2, undirected=True).write(tmp_path / "graph"), "sage", tmp_path / "s"
-    )
+    model = random_model(2, undirected=True, columns=COLUMNS)
+    run = trained(model.write(tmp_path / "graph"), "sage", tmp_path / "sage")
     with Server(tmp_path / "graph", run, replace(CONFIG, updates=False)) as server:
         before = infer(server, [1, 2, 3])
         assert scrape(server)[KEPT] == 0

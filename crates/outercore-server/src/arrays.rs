@@ -10,7 +10,7 @@ use crate::graph::View;
 use crate::states::States;
 
 /// Shares of the budget for states that are tried, one over each number, and no state at all.
-const STATE_SHARES: [Option<u64>; 4] = [Some(4), Some(8), Some(16), None];
+const STATE_SHARES: [Option<u64>; 4] = [Some(8), Some(16), Some(32), None];
 
 /// What requests are answered from.
 pub struct Opened {

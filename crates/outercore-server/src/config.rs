@@ -43,8 +43,8 @@ pub struct ServerConfig {
     pub reorder: bool,
     /// Most requests whose rows are read together; 0 means as many as the budget has room for.
     pub group: usize,
-    /// Part of the budget for states that later requests use again; `None` means a quarter, or less
-    /// where the rest would be too small.
+    /// Part of the budget for states that later requests use again; `None` means an eighth, or
+    /// less where the rest would be too small.
     pub states: Option<Bytes>,
 }
 
