@@ -22,5 +22,5 @@ pub use answer::Answer;
 pub use manifest::{
     Head, Input, Jumping, Kind, Manifest, Network, NormKind, PairScore, Readout, Task, TaskKind,
 };
-pub use model::Model;
+pub use model::{Forward, Model};
 pub use subgraph::Subgraph;

@@ -24,6 +24,7 @@ mod protocol;
 mod refusal;
 mod server;
 mod shared;
+mod states;
 mod tensors;
 mod updates;
 

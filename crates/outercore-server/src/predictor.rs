@@ -1,19 +1,21 @@
 //! The thread that answers: takes what waits, samples and reads for all of it, computes each.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use outercore_core::{Error, ErrorKind, Result};
-use outercore_infer::{Answer, Model, Subgraph};
-use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
+use outercore_core::{Error, ErrorKind, NodeId, Result};
+use outercore_infer::{Answer, Forward, Model, Subgraph};
+use outercore_pipeline::{Ask, Neighbourhood, RequestConfig, Requests};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
 use crate::protocol::{Asked, Output, Question};
 use crate::refusal::Refusal;
+use crate::states::{NewState, States};
 
 /// Names of the outputs.
 pub const PREDICTION: &str = "prediction";
@@ -115,14 +117,14 @@ impl Predictor {
     pub fn start(
         graph: Arc<Graph>,
         (requests, wanted): (Requests, RequestConfig),
-        model: Arc<Model>,
+        (model, states): (Arc<Model>, States),
         (queue, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
         let requests = OpenArrays { requests: Some(requests), generation: 0, wanted };
         let metrics = Arc::clone(metrics);
-        let work = Work { graph, requests, model, failures: failures.clone(), metrics };
+        let work = Work { graph, requests, model, states, failures: failures.clone(), metrics };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
             .spawn(move || work.run(waiting))?;
@@ -179,6 +181,7 @@ struct Work {
     graph: Arc<Graph>,
     requests: OpenArrays,
     model: Arc<Model>,
+    states: States,
     failures: Failures,
     metrics: Arc<Metrics>,
 }
@@ -252,20 +255,33 @@ impl Work {
         let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
-        let (model, metrics) = (&self.model, &self.metrics);
+        let (model, metrics, states) = (&self.model, &self.metrics, &self.states);
+        let delta = view.delta();
+        let is_known = |node| states.get(seed, node, delta).is_some();
+        let new = Mutex::new(Vec::new());
         let together = self.requests.of(view).and_then(|requests| {
             let (before, began) = (requests.counters(), Instant::now());
-            let answered = requests.answer(view.delta(), seed, nodes, &|place, found| {
+            let ask = Ask { delta, seed, requests: nodes, is_known: &is_known };
+            let answered = requests.answer(ask, &|place, found| {
                 let read = Instant::now();
-                let answer = predict(model, found, asked[place], view.lsn());
+                let frontier = Frontier::of(found, states, |node| states.get(seed, node, delta));
+                let answer = predict(model, found, &frontier, asked[place], view.lsn());
                 metrics.stage(Stage::Read, read - began);
                 metrics.stage(Stage::Compute, read.elapsed());
+                metrics.states(frontier.known.len(), frontier.known.iter().flatten().count());
+                let answer = answer.map(|(prediction, first)| {
+                    let computed = frontier.computed(found, &first);
+                    new.lock().unwrap_or_else(PoisonError::into_inner).extend(computed);
+                    prediction
+                });
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
                 Ok(())
             });
             metrics.reads(&before, &requests.counters());
             answered
         });
+        let new = new.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.states.keep(seed, delta, new);
         let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::new();
         for (job, answer) in jobs.into_iter().zip(answers) {
@@ -296,12 +312,63 @@ impl Work {
     }
 }
 
+/// The nodes of a request whose in-edges the last hop samples, if their states are kept.
+struct Frontier<'a> {
+    /// Places of the nodes; empty where no states are kept.
+    places: Range<usize>,
+    /// The states after the first layer that are kept.
+    known: Vec<Option<&'a [f32]>>,
+}
+
+impl<'a> Frontier<'a> {
+    fn of(
+        found: &Neighbourhood<'_>,
+        states: &States,
+        known: impl Fn(NodeId) -> Option<&'a [f32]>,
+    ) -> Self {
+        let hops = found.sampled.edges_per_hop.len();
+        if states.is_off() || hops < 2 {
+            return Self { places: 0..0, known: Vec::new() };
+        }
+        let before: u64 = found.sampled.nodes_per_hop[..hops - 1].iter().sum();
+        let count = found.sampled.nodes_per_hop[hops - 1] as usize;
+        let places = before as usize..before as usize + count;
+        let nodes = found.sampled.nodes.iter().skip(places.start).take(count);
+        Self { places, known: nodes.map(known).collect() }
+    }
+
+    /// The states `first` that were computed, and may be kept.
+    fn computed(&self, found: &Neighbourhood<'_>, first: &[f32]) -> Vec<NewState> {
+        if self.known.is_empty() {
+            return Vec::new();
+        }
+        let width = first.len() / self.known.len();
+        let nodes: Vec<NodeId> = found.sampled.nodes.iter().collect();
+        let mut edges = found.sampled.starts().skip(self.places.start);
+        let mut start = edges.next().unwrap_or_default() as usize;
+        let mut new = Vec::new();
+        let rows = self.places.clone().zip(first.chunks_exact(width)).zip(&self.known);
+        for (((place, state), known), end) in rows.zip(edges) {
+            let own = &found.sampled.sources[start..end as usize];
+            start = end as usize;
+            // Without edges there is nothing to be spared.
+            if known.is_none() && !own.is_empty() {
+                let sources = own.iter().map(|&source| nodes[source as usize]).collect();
+                new.push(NewState { node: nodes[place], sources, state: state.to_vec() });
+            }
+        }
+        new
+    }
+}
+
+/// The prediction, and the states after the first layer of the nodes of `frontier`.
 fn predict(
     model: &Model,
     found: &Neighbourhood<'_>,
+    frontier: &Frontier<'_>,
     asked: &Asked,
     lsn: u64,
-) -> Result<Prediction> {
+) -> Result<(Prediction, Vec<f32>)> {
     let sampled = found.sampled;
     let nodes: Vec<u64> = sampled.nodes.iter().collect();
     let subgraph = Subgraph {
@@ -312,7 +379,7 @@ fn predict(
         picked: &sampled.picked,
         degrees: found.degrees.as_deref(),
     };
-    let states = model.forward(&subgraph, found.x)?;
+    let Forward { states, first } = model.forward_from(&subgraph, found.x, &frontier.known)?;
     // The embedding phase ends here, and the prediction phase begins.
     let (logits, rows) = match asked {
         Asked::Nodes => (states, sampled.num_seeds),
@@ -353,7 +420,7 @@ fn predict(
             vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
         }
     };
-    Ok(Prediction { outputs, lsn })
+    Ok((Prediction { outputs, lsn }, first))
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_format::{DType, keys};
 use outercore_infer::{Head, Model};
-use outercore_pipeline::{Degrees, Features, MemoryPlan, Precision, RequestConfig, Requests};
+use outercore_pipeline::{
+    Degrees, Features, MemoryPlan, Precision, RequestConfig, Requests, Sharing,
+};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -25,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
 use crate::shared::Shared;
+use crate::states::States;
 
 /// New connections that may wait to be accepted: many clients that come at once are not refused.
 const MOST_UNACCEPTED: u32 = 4096;
@@ -34,6 +37,9 @@ const CONNECTION_THREADS: usize = 1;
 
 /// Name that stands for the array with the role of features.
 const FEATURES: &str = "x";
+
+/// Shares of the budget for states that are tried, one over each number, and no state at all.
+const STATE_SHARES: [Option<u64>; 4] = [Some(4), Some(8), Some(16), None];
 
 /// Bodies that are read and understood at once; others wait.
 const BODIES: usize = 16;
@@ -99,9 +105,10 @@ impl Server {
         // Any one graph can be asked for.
         let most_nodes = config.most_nodes.max(largest);
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
+        let features =
+            features_of(dataset, &model)?.map(|key| Features { key, precision: Precision::Exact });
         let wanted = RequestConfig {
-            features: features_of(dataset, &model)?
-                .map(|key| Features { key, precision: Precision::Exact }),
+            features,
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
@@ -113,17 +120,21 @@ impl Server {
             memory: config.memory,
             reserved,
             threads: config.threads,
+            sharing: Sharing { reorder: config.reorder, group: config.group },
         };
-        let requests = Requests::open(dataset, &wanted)?;
+        let (requests, wanted, states) = open_requests(dataset, wanted, &model, config)?;
         drop(view);
         let plan = requests.plan().clone();
         let notice = requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(model.version());
         let metrics = Arc::new(Metrics::new(name, &version, live));
-        let requests = (requests, wanted);
-        let (predictor, queue) =
-            Predictor::start(Arc::clone(&graph), requests, model, (config.queue, &metrics))?;
+        let (predictor, queue) = Predictor::start(
+            Arc::clone(&graph),
+            (requests, wanted),
+            (model, states),
+            (config.queue, &metrics),
+        )?;
         let failures = predictor.failures().clone();
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();
@@ -205,6 +216,58 @@ impl Server {
         self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()
     }
+}
+
+/// Opens the arrays for requests, with room in the budget for states that are kept.
+///
+/// Where the features would be in memory without that room, they are with less of it.
+///
+/// # Errors
+/// As [`Requests::open`], where there is no room even without such states.
+fn open_requests(
+    dataset: &DataSet,
+    wanted: RequestConfig,
+    model: &Model,
+    config: &ServerConfig,
+) -> Result<(Requests, RequestConfig, States)> {
+    let Some(width) = model.first_width() else {
+        let requests = Requests::open(dataset, &wanted)?;
+        return Ok((requests, wanted, States::new(1, Bytes(0), None)));
+    };
+    let with = |states: Bytes| {
+        let reserved = Bytes(wanted.reserved.0 + states.0);
+        let wanted = RequestConfig { reserved, ..wanted.clone() };
+        let requests = Requests::open(dataset, &wanted)?;
+        let key = wanted.features.as_ref().map(|features| features.key.clone());
+        let states = States::new(width, states, key);
+        Ok((requests, wanted, states))
+    };
+    if let Some(states) = config.states {
+        return with(states);
+    }
+    let may_fit = match &wanted.features {
+        Some(Features { key, precision }) => {
+            let array = dataset.array(key)?;
+            let row = match precision {
+                Precision::Exact => array.row_bytes(),
+                Precision::Int8 => array.row_elements(),
+            };
+            row * dataset.num_nodes() <= config.memory.0
+        }
+        None => false,
+    };
+    let mut room = None;
+    for share in STATE_SHARES {
+        let states = share.map_or(Bytes(0), |share| Bytes(config.memory.0 / share));
+        match with(states) {
+            Ok(opened) if !may_fit || opened.0.plan().holds_all_rows() => return Ok(opened),
+            // What was opened is let go: two of them would not fit the budget.
+            Ok(_) => room = room.or(Some(states)),
+            Err(error) if error.kind() == ErrorKind::Budget => {}
+            Err(error) => return Err(error),
+        }
+    }
+    with(room.unwrap_or_default())
 }
 
 /// The first node of each graph of a data set of many.
