@@ -34,6 +34,7 @@ VERBS = [
     ["train"],
     ["evaluate"],
     ["export-model"],
+    ["layout"],
     ["embed"],
     ["tune"],
     ["jobs"],

@@ -125,7 +125,7 @@ def test_a_value_that_int8_does_not_have_is_refused_with_its_place(
     values = np.zeros((600, 3), np.float32)
     values[421, 2] = value
     graph.add_node_array("z", values)
-    with pytest.raises(InvalidError, match="row 421: column 2: .* expected a finite value"):
+    with pytest.raises(InvalidError, match=r"row 421: column 2: .* expected a finite value"):
         build_layout(graph, array="z", precision="int8")
     assert layouts(graph) == []
 
@@ -229,6 +229,12 @@ def test_updates_reach_the_layouts_when_they_are_folded(tmp_path: Path) -> None:
     assert steps[:, 4].tolist() == [-128, -128]
     report = _native.check(graph.root, lambda *_: None)
     assert report["sound"], report
+    # The edges have changed: the same command computes the order anew, and the scales.
+    for arguments in ({"order": "rcm"}, {"order": "none", "precision": "int8"}):
+        assert build_layout(graph, **arguments)["written"] > 0  # type: ignore[arg-type]
+        assert build_layout(graph, **arguments)["written"] == 0  # type: ignore[arg-type]
+    assert_laid_out(graph, "exact")
+    assert_laid_out(graph, "int8")
     with Server(graph.root, run, CONFIG) as server:
         assert server.notice is None
         assert infer(server, [3, 7, 40], seed=1) == before

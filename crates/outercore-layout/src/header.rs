@@ -1,6 +1,7 @@
 //! The JSON that describes a layout.
 
 use outercore_core::{Error, ErrorKind, Result};
+use outercore_store::dataset::ArrayRef;
 use serde::{Deserialize, Serialize};
 
 use crate::Precision;
@@ -27,18 +28,27 @@ pub struct LayoutHeader {
     pub precision: Precision,
     /// How its rows were ordered.
     pub order: Order,
+    /// Checksums of what order and scales were computed of when the layout was built: of the array
+    /// for `int8`, of offsets and sources for an order.
+    pub made_of: Vec<String>,
 }
 
 impl LayoutHeader {
     /// A header of this version.
-    pub(crate) fn new(array: &str, checksum: &str, precision: Precision, order: Order) -> Self {
+    pub(crate) fn new(
+        array: &ArrayRef,
+        precision: Precision,
+        order: Order,
+        made_of: Vec<String>,
+    ) -> Self {
         Self {
             format: FORMAT.into(),
             version: LAYOUT_VERSION,
-            array: array.to_owned(),
-            checksum: checksum.to_owned(),
+            array: array.key.clone(),
+            checksum: array.checksum.clone(),
             precision,
             order,
+            made_of,
         }
     }
 

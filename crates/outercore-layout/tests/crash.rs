@@ -16,7 +16,12 @@ use outercore_testkit::Csc;
 const NODES: u64 = 120;
 
 fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
+    // In memory where that can be: thousands of syncs would each wait for a disk.
+    let memory = Path::new("/dev/shm");
+    let directory = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory).unwrap(),
+        false => tempfile::tempdir().unwrap(),
+    };
     let root = directory.path().join("data");
     std::fs::create_dir(&root).unwrap();
     common::write(&root, &Csc::power_law(NODES, 600, 5), &common::rows(NODES));

@@ -2,7 +2,7 @@
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_infer::Model;
-use outercore_pipeline::{RequestConfig, Requests};
+use outercore_pipeline::{Features, Precision, RequestConfig, Requests};
 use outercore_store::dataset::DataSet;
 
 use crate::config::ServerConfig;
@@ -40,9 +40,13 @@ impl Opened {
             return Self::with(dataset, wanted, width, states);
         }
         let may_fit = match &wanted.features {
-            Some(features) => {
-                let rows = dataset.array(&features.key)?.row_bytes() * dataset.num_nodes();
-                rows <= config.memory.0
+            Some(Features { key, precision }) => {
+                let array = dataset.array(key)?;
+                let row = match precision {
+                    Precision::Exact => array.row_bytes(),
+                    Precision::Int8 => array.row_elements(),
+                };
+                row * dataset.num_nodes() <= config.memory.0
             }
             None => false,
         };

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outercore.cli import console, options
-from outercore.layouts import Layout, layouts
 from outercore.many_graphs import ManyGraphs, has_graphs
 from outercore.sizes import format_size
+
+if TYPE_CHECKING:
+    from outercore.layouts import Layout
 
 
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
@@ -20,6 +22,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
         outercore info papers
     """
     import outercore
+    from outercore.layouts import layouts
 
     graph = outercore.open(data_set)
     if json:

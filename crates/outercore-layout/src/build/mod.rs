@@ -118,7 +118,7 @@ pub fn build(
     let array = array_of(data_set, options).with_context(context)?;
     let order = options.method.order(data_set.num_nodes());
     let mut build = Build { disk, data_set, array, order, options, editor, written: 0 };
-    let mut summary = match build.is_there() {
+    let mut summary = match build.is_there().with_context(context)? {
         true => build.summary(),
         false => {
             let summary = build.write(on_progress).with_context(context)?;
@@ -187,11 +187,29 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Whether a layout is there as it is asked for.
-    fn is_there(&self) -> bool {
+    /// Whether a layout is there as it is asked for, and would be the same today.
+    fn is_there(&self) -> Result<bool> {
         // One that cannot be opened is replaced.
-        let there = Layout::open(self.data_set, &self.array.key, self.options.precision);
-        there.is_ok_and(|layout| layout.is_some_and(|layout| layout.header().order == self.order))
+        let Ok(Some(layout)) = Layout::open(self.data_set, &self.array.key, self.options.precision)
+        else {
+            return Ok(false);
+        };
+        let header = layout.header();
+        Ok(header.order == self.order && header.made_of == self.made_of()?)
+    }
+
+    /// Checksums of what order and scales are computed of.
+    fn made_of(&self) -> Result<Vec<String>> {
+        let mut checksums = Vec::new();
+        if self.options.precision == Precision::Int8 {
+            checksums.push(self.array.checksum.clone());
+        }
+        if self.order != Order::None {
+            for key in [format_keys::OFFSETS, format_keys::SOURCES] {
+                checksums.push(self.data_set.array(key)?.checksum);
+            }
+        }
+        Ok(checksums)
     }
 
     fn write(&mut self, on_progress: OnProgress<'_>) -> Result<BuildSummary> {
@@ -213,8 +231,8 @@ impl Build<'_> {
             }
         };
         self.rows(nodes.as_deref(), scales.as_ref(), on_progress)?;
-        let Self { array, order, options, .. } = &*self;
-        let header = LayoutHeader::new(&array.key, &array.checksum, options.precision, *order);
+        let made_of = self.made_of()?;
+        let header = LayoutHeader::new(&self.array, self.options.precision, self.order, made_of);
         let json = header.to_json()?;
         self.array(Part::Header, DType::U8, &[], |_, writer| writer.write(&json))?;
         Ok(self.summary())
