@@ -88,7 +88,9 @@ def _compare(result: Result, served: int8_sets.Served) -> None:
 
 
 def _layout(data_set: object, array: str) -> None:
-    run_limited(command("layout", data_set, "--array", array, "--precision", "int8")).check()
+    run_limited(
+        command("layout", data_set, "--array", array, "--precision", "int8", "--order", "none")
+    ).check()
 
 
 def _answered(served: int8_sets.Served, precision: str) -> Answered:

@@ -143,9 +143,7 @@ def _plain(name: str, work: Path, data: str | None) -> Served:
         run_limited(command("embedding", "features", run, data_set, "--name", PLACE)).check()
     run = _trained(data_set, work / f"{name}.run", f"{options} --features {PLACE}")
     ids = real.splits["test"]
-    return Served(
-        name, real.metric, "embedding of 64", data_set, run, ids, real.y[ids], PLACE
-    )
+    return Served(name, real.metric, "embedding of 64", data_set, run, ids, real.y[ids], PLACE)
 
 
 def _graphs(name: str, work: Path, data: str | None) -> Served:
@@ -169,9 +167,7 @@ def _graphs(name: str, work: Path, data: str | None) -> Served:
     if f"nodes/node/{array}" not in graph.manifest["arrays"]:
         array = None
     inputs = "degrees" if array is None else f"categories `{array}`"
-    return Served(
-        name, recipe.metric, inputs, data_set, run, ids, many.array("y")[ids], array
-    )
+    return Served(name, recipe.metric, inputs, data_set, run, ids, many.array("y")[ids], array)
 
 
 def _trained(data_set: Path, run: Path, options: str) -> Path:

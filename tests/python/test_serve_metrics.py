@@ -48,7 +48,9 @@ def test_numbers_of_requests_and_of_updates_move(home: Path) -> None:
     with Server(home / "graph", home / "sage", CONFIG) as server:
         version = ask(server, "/v2/models/sage")[1]["versions"][0]
         before = scrape(server)
-        assert before[f"outercore_model_info{{model=sage,precision=float32,version={version}}}"] == 1
+        assert (
+            before[f"outercore_model_info{{model=sage,precision=float32,version={version}}}"] == 1
+        )
         assert before["outercore_graph_nodes"] == 40
         assert requests(INFER, "200") not in before
         for seed in range(3):

@@ -16,44 +16,48 @@ use crate::sample::{Sample, Source};
 /// Seed of the sampler.
 const SEED: u64 = 0;
 
-/// Opens the reader of `model`, which is int8, and measures what it loses.
+/// Opens the model in `directory` as int8 and what reads for it, and measures what it loses.
 ///
-/// float32 is asked first, with the features as they were imported, and let go before the other
-/// reader is opened: both together would not fit the budget.
+/// `reference` is the same model as float32. It is asked first, with the features as they were
+/// imported, and let go before the other is opened: both together would not fit the budget.
 ///
 /// **Cost** opens the data set twice and computes up to 1,000 nodes, pairs or graphs twice.
 ///
 /// # Errors
-/// `Invalid`: it loses more than `most` points. Those of [`Requests::open`] and
+/// `Invalid`: it loses more than `most` points. Those of [`Model::open`], [`Requests::open`] and
 /// [`Requests::answer`].
 pub fn compared(
-    (model, directory): (&Model, &Path),
+    reference: Model,
+    directory: &Path,
     source: &Source<'_>,
     wanted: &RequestConfig,
     most: f64,
-) -> Result<(Requests, Loss)> {
-    let sample = source.sample()?;
-    let reference = {
-        let model = Model::open(directory, Precision::Float32)?;
-        let features = wanted.features.as_ref().map(|features| Features {
-            key: features.key.clone(),
-            precision: outercore_pipeline::Precision::Exact,
-        });
-        let mut requests =
-            Requests::open(source.view.data_set(), &RequestConfig { features, ..wanted.clone() })?;
-        asked(&model, &mut requests, source.view, &sample)?
-    };
-    let mut requests = Requests::open(source.view.data_set(), wanted)?;
-    let found = asked(model, &mut requests, source.view, &sample)?;
-    let loss = Loss::of(&reference, &found, &sample.truth, model.outputs());
+) -> Result<(Model, Requests, Loss)> {
+    let (sample, view) = (source.sample()?, source.view);
+    let mut requests = Requests::open(view.data_set(), &exact(wanted))?;
+    let expected = asked(&reference, &mut requests, view, &sample)?;
+    drop((reference, requests));
+    let model = Model::open(directory, Precision::Int8)?;
+    let mut requests = Requests::open(view.data_set(), wanted)?;
+    let found = asked(&model, &mut requests, view, &sample)?;
+    let loss = Loss::of(&expected, &found, &sample.truth, model.outputs());
     // Where an answer is not finite neither is the loss.
     if loss.points <= most {
-        return Ok((requests, loss));
+        return Ok((model, requests, loss));
     }
     Err(Error::invalid(format!(
         "precision int8: expected a loss of {most} at most, found {loss} beside float32"
     ))
     .hint("serve with `--precision float32`, or accept more by `--most-loss`"))
+}
+
+/// The same with the features as they were imported.
+fn exact(wanted: &RequestConfig) -> RequestConfig {
+    let features = wanted.features.as_ref().map(|features| Features {
+        key: features.key.clone(),
+        precision: outercore_pipeline::Precision::Exact,
+    });
+    RequestConfig { features, ..wanted.clone() }
 }
 
 /// What the model answers to all questions of the sample.

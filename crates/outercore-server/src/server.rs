@@ -89,8 +89,8 @@ impl Server {
         config.validate()?;
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let directory = model;
-        let model = Arc::new(Model::open(directory, config.precision)?);
-        let manifest = model.manifest();
+        let model = Model::open(directory, Precision::Float32)?;
+        let manifest = model.manifest().clone();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
         let view = graph.view();
@@ -120,13 +120,14 @@ impl Server {
             reserved,
             threads: config.threads,
         };
-        let source = Source { view: &view, manifest, subject, graphs: &graphs, most_nodes };
-        let (requests, loss) = match config.precision {
-            Precision::Float32 => (Requests::open(dataset, &wanted)?, None),
+        let source =
+            Source { view: &view, manifest: &manifest, subject, graphs: &graphs, most_nodes };
+        let (model, requests, loss) = match config.precision {
+            Precision::Float32 => (model, Requests::open(dataset, &wanted)?, None),
             Precision::Int8 => {
-                let model = (&*model, directory);
-                let (requests, loss) = compared(model, &source, &wanted, config.most_loss)?;
-                (requests, Some(loss))
+                let (model, requests, loss) =
+                    compared(model, directory, &source, &wanted, config.most_loss)?;
+                (model, requests, Some(loss))
             }
         };
         drop(view);
@@ -136,8 +137,12 @@ impl Server {
         let version = version_of(&model);
         let metrics = Arc::new(Metrics::new((name, &version), (config.precision, loss), live));
         let requests = (requests, wanted);
-        let (predictor, queue) =
-            Predictor::start(Arc::clone(&graph), requests, model, (config.queue, &metrics))?;
+        let (predictor, queue) = Predictor::start(
+            Arc::clone(&graph),
+            requests,
+            Arc::new(model),
+            (config.queue, &metrics),
+        )?;
         let failures = predictor.failures().clone();
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();
