@@ -2,7 +2,8 @@
 
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
-        [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving] [int8]
+        [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
+        [scheduling] [layouts] [int8]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -40,6 +41,8 @@ BENCHES = {
     "updates": "benches.updates",
     "kills": "benches.kills",
     "serving": "benches.serving",
+    "scheduling": "benches.scheduling",
+    "layouts": "benches.layouts",
     "int8": "benches.int8",
 }
 
@@ -92,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--load",
         type=Path,
         default=Path(os.environ.get("OUTERCORE_LOAD", REPOSITORY / "target/release/examples/load")),
-        help="load generator of `updates` and `serving`",
+        help="load generator of `updates`, `serving` and `scheduling`",
     )
     parser.add_argument("--scale", type=int, default=22, help="2^N nodes of the served graph")
     parser.add_argument("--rounds", type=int, default=20, help="kills of each store")

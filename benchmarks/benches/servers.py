@@ -17,6 +17,8 @@ from limits import Service, started_limited
 from measure import Settings
 
 START_S = 300.0
+MOST_S = 600.0
+"""So long a number of requests may take."""
 PATIENCE_S = 60.0
 """So long after its end a load may wait for the last answers."""
 
@@ -96,11 +98,11 @@ def load_command(
     address: str,
     what: str,
     clients: int,
-    seconds: float,
+    seconds: float | str,
     nodes: int,
     rate: float | None = None,
 ) -> list[str]:
-    """The load generator's command line.
+    """The load generator's command line; `seconds` may be a number of requests such as `10000x`.
 
     Errors: `RuntimeError` where it was not built.
     """
@@ -125,20 +127,19 @@ def read_load(text: str) -> Load:
     )
 
 
-def load(settings: Settings, running: Running, what: str, *numbers: float) -> Load:
+def load(settings: Settings, running: Running, what: str, *numbers: float | str) -> Load:
     """Load a server; `numbers` as in `load_command`: clients, seconds, nodes and rate.
 
     Errors: `RuntimeError` where the load generator is missing or ends with an error.
     """
     clients, seconds, nodes, *rate = numbers
     call = load_command(settings, running.address, what, int(clients), seconds, int(nodes), *rate)
+    patience = MOST_S if isinstance(seconds, str) else 2 * seconds + PATIENCE_S
     try:
-        done = subprocess.run(
-            call, capture_output=True, text=True, timeout=2 * seconds + PATIENCE_S
-        )
+        done = subprocess.run(call, capture_output=True, text=True, timeout=patience)
     except subprocess.TimeoutExpired:
         raise RuntimeError(
-            f"`{' '.join(call)}`: clients still waited {PATIENCE_S:.0f} s after the end"
+            f"`{' '.join(call)}`: clients still waited after {patience:.0f} s"
         ) from None
     if done.returncode:
         raise RuntimeError(f"`{' '.join(call)}` failed: {done.stderr[-300:]}")

@@ -86,7 +86,7 @@ class Turn:
 def run(settings: Settings) -> Result:
     """Both programs by turns, and Outercore's updates beside predictions."""
     result = Result("serving", WHAT)
-    inputs = _inputs(settings)
+    inputs = inputs_of(settings)
     work = inputs.work
     result.what += f" {work.nodes:,} nodes, {work.edges:,} edges."
     result.details = {"budget": inputs.budget, "features": work.nodes * work.width * 4}
@@ -136,7 +136,7 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def _inputs(settings: Settings) -> Inputs:
+def inputs_of(settings: Settings) -> Inputs:
     """The graph and a network, trained for one epoch: only its size matters."""
     work, folder = workload(settings, settings.served)
     graph = imported(folder, settings.work / f"{work.name}.outercore", in_place=True)

@@ -39,10 +39,19 @@ class ServerConfig:
     """Most nodes of a request."""
     deadline_ms: int = 1000
     """Milliseconds that a request may take, waiting included, unless it asks for fewer."""
+    reorder: bool = True
+    """Whether waiting requests are answered in an order that brings common nodes together (GLIST
+    4.2.1). No answer depends on this or on the next two; they are there to be measured."""
+    group: int = 0
+    """Most requests whose rows are read together; 0 means as many as the budget has room for."""
+    states: str | int | None = None
+    """Part of the budget for first-layer states that later requests use again; 0 keeps none, None
+    means a quarter, or less where the rest would be too small."""
 
     def native(self) -> str:
         """As the core reads it."""
-        return json.dumps({**self.__dict__, "memory": parse_size(self.memory)})
+        states = parse_size(self.states, "states") if self.states else self.states
+        return json.dumps({**self.__dict__, "memory": parse_size(self.memory), "states": states})
 
 
 @dataclass(frozen=True, kw_only=True)

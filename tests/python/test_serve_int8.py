@@ -178,15 +178,8 @@ def test_the_command_says_what_is_lost_and_refuses_other_names(
     graph: oc.Graph, run_of: Callable[[str], Path]
 ) -> None:
     command = [sys.executable, "-m", "outercore", "serve", str(graph.root), "--port", "0"]
-    command += [
-        "--model",
-        str(run_of("sage")),
-        "--memory",
-        "64MiB",
-        "--most-loss",
-        "2",
-        "--precision",
-    ]
+    command += ["--model", str(run_of("sage")), "--memory", "64MiB", "--most-loss", "2"]
+    command += ["--precision"]
     for more, pattern in (
         ([], r"int8 loses -?\d+\.\d\d points of accuracy \(sample of"),
         (["--json"], ""),

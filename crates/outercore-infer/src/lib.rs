@@ -23,6 +23,6 @@ pub use answer::Answer;
 pub use manifest::{
     Head, Input, Jumping, Kind, Manifest, Network, NormKind, PairScore, Readout, Task, TaskKind,
 };
-pub use model::Model;
+pub use model::{Forward, Model};
 pub use precision::Precision;
 pub use subgraph::Subgraph;

@@ -52,6 +52,16 @@ pub struct Model {
     head: Outputs,
 }
 
+/// What a network has computed of a subgraph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forward {
+    /// `[seeds, width]`: the states of the seeds, row-major.
+    pub states: Vec<f32>,
+    /// `[known, first width]`: the states after the first layer of the nodes for which
+    /// [`Model::forward_from`] was given an entry, those that were known included.
+    pub first: Vec<f32>,
+}
+
 #[derive(Debug)]
 struct Layer {
     convolution: Convolution,
@@ -152,6 +162,14 @@ impl Model {
         !matches!(self.manifest.network.kind, Kind::Gcn | Kind::Gat)
     }
 
+    /// Width of the states after the first layer, where [`Model::forward_from`] can be given some.
+    ///
+    /// `None`: networks of one hop or none, and those that see how many edges a node has.
+    pub fn first_width(&self) -> Option<usize> {
+        let sees_edges = self.manifest.input.degree;
+        (self.hops() > 1 && !sees_edges).then(|| self.manifest.network.widths(0).1)
+    }
+
     /// States of the seeds: their logits, unless a head makes those.
     ///
     /// A seed's state depends on its own neighbourhood alone, to the bit: not on the other seeds.
@@ -164,6 +182,26 @@ impl Model {
     /// **Errors** `Invalid` where the counts of the subgraph do not agree; for a category, or a node,
     /// that the model does not know.
     pub fn forward(&self, subgraph: &Subgraph<'_>, x: &[f32]) -> Result<Vec<f32>> {
+        Ok(self.forward_from(subgraph, x, &[])?.states)
+    }
+
+    /// As [`Model::forward`], where states after the first layer are known for some nodes that were
+    /// found by the last hop but one. Their in-edges may be missing from the subgraph.
+    ///
+    /// The state of such a node is a function of the edges sampled for it and of the features of
+    /// these nodes. So it is the same, to the bit, in every subgraph that has these edges.
+    ///
+    /// **Shapes** `known` one entry for each of those nodes, of [`Model::first_width`] numbers;
+    /// empty where nothing is known.
+    ///
+    /// # Errors
+    /// As [`Model::forward`]; `Invalid` for known states of another number or width.
+    pub fn forward_from(
+        &self,
+        subgraph: &Subgraph<'_>,
+        x: &[f32],
+        known: &[Option<&[f32]>],
+    ) -> Result<Forward> {
         let batch = Batch::check(subgraph, self.hops(), self.needs_degrees())?;
         let expected = batch.nodes().checked_mul(self.features());
         if expected != Some(x.len()) {
@@ -178,13 +216,17 @@ impl Model {
         let x = &self.inputs.of(x, subgraph.nodes, subgraph.picked)?[..];
         let width = self.manifest.network.features;
         let mut states: Vec<Matrix> = Vec::with_capacity(self.layers.len());
+        let mut first = Vec::new();
         for (index, layer) in self.layers.iter().enumerate() {
             let hop = batch.hop(self.hops().saturating_sub(index));
             let input = match states.last() {
                 None => Rows::dense(x, hop.sources, width),
                 Some(state) => state.first(hop.sources),
             };
-            let state = layer.apply(input, &hop);
+            let mut state = layer.apply(input, &hop);
+            if index == 0 && !known.is_empty() {
+                first = self.first_states(&mut state, &batch, known)?;
+            }
             if self.joint.is_none() {
                 states.clear();
             }
@@ -194,7 +236,42 @@ impl Model {
             None => states.pop().expect("a network has layers"),
             Some(joint) => joint.apply(self.joined(&states, seeds).first(seeds)),
         };
-        Ok(found.first(seeds).iter().flatten().copied().collect())
+        let states = found.first(seeds).iter().flatten().copied().collect();
+        Ok(Forward { states, first })
+    }
+
+    /// Puts known states in the place of those that were computed without edges; returns all.
+    fn first_states(
+        &self,
+        state: &mut Matrix,
+        batch: &Batch<'_>,
+        known: &[Option<&[f32]>],
+    ) -> Result<Vec<f32>> {
+        let Some(width) = self.first_width() else {
+            return Err(Error::invalid("this network takes no states of its first layer"));
+        };
+        let places = batch.found_by(self.hops() - 1);
+        if known.len() != places.len() {
+            return Err(Error::invalid(format!(
+                "known states: expected {} (nodes of the last hop but one), found {}",
+                places.len(),
+                known.len()
+            )));
+        }
+        let mut all = Vec::with_capacity(known.len() * width);
+        for (row, known) in state.iter_mut().skip(places.start).zip(known) {
+            if let Some(known) = known {
+                if known.len() != width {
+                    return Err(Error::invalid(format!(
+                        "known states: expected {width} numbers a node, found {}",
+                        known.len()
+                    )));
+                }
+                row.copy_from_slice(known);
+            }
+            all.extend_from_slice(row);
+        }
+        Ok(all)
     }
 
     /// Scores of pairs of seeds, by their places; the larger, the more likely an edge.

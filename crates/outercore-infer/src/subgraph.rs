@@ -1,4 +1,5 @@
 use std::fmt::Display;
+use std::ops::Range;
 
 use outercore_core::{Error, Result};
 
@@ -107,6 +108,11 @@ impl<'a> Batch<'a> {
 
     pub fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Places of the nodes that a hop has found, counted from 1 on.
+    pub fn found_by(&self, hop: usize) -> Range<usize> {
+        self.node_ends[hop - 1]..self.node_ends[hop]
     }
 
     /// What a layer computes that has `hops` hops of layers from itself on.

@@ -279,4 +279,29 @@ proptest! {
         let after = model.forward(&sampled.view(), &x).unwrap();
         prop_assert_eq!(&before[..shape.outputs], &after[..shape.outputs]);
     }
+
+    #[test]
+    fn states_known_after_the_first_layer_stand_for_their_edges(
+        shape in shapes(), seed in any::<u64>(),
+    ) {
+        let mut random = Random(seed);
+        let model = shape.random(&mut random).model();
+        let sampled = Sampled::random(shape.hops(), &mut random);
+        let x = random.numbers(sampled.nodes.len() * shape.features);
+        let full = model.forward(&sampled.view(), &x).unwrap();
+        let Some(width) = model.first_width() else {
+            prop_assert!(shape.hops() < 2);
+            prop_assert!(model.forward_from(&sampled.view(), &x, &[None]).is_err());
+            return Ok(());
+        };
+        let frontier = sampled.nodes_per_hop[shape.hops() - 1] as usize;
+        let all = model.forward_from(&sampled.view(), &x, &vec![None; frontier]).unwrap();
+        prop_assert_eq!(&all.states, &full);
+        prop_assert_eq!(all.first.len(), frontier * width);
+        let known: Vec<Option<&[f32]>> =
+            all.first.chunks(width).map(|row| (random.below(2) == 0).then_some(row)).collect();
+        let rest = sampled.without_last_edges(|place| known[place].is_some());
+        let some = model.forward_from(&rest.view(), &x, &known).unwrap();
+        prop_assert_eq!(&some, &all);
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use outercore_core::{ErrorKind, Result, Stream};
+use outercore_core::{Bytes, ErrorKind, Result, Stream};
 use outercore_format::Update;
 use outercore_io::{Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk};
+use outercore_layout::{BuildOptions, Layout, Method, Precision};
 use outercore_live::Committer;
 use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
@@ -23,6 +24,8 @@ const RECORDS: usize = 14;
 struct History {
     records: Vec<Vec<Update>>,
     graphs: Vec<LiveModel>,
+    /// Whether the features have layouts, which every fold must carry along.
+    layouts: bool,
 }
 
 impl History {
@@ -42,7 +45,7 @@ impl History {
                 graph = next;
             }
         }
-        Self { records, graphs }
+        Self { records, graphs, layouts: !seed.is_multiple_of(2) }
     }
 }
 
@@ -80,6 +83,12 @@ fn assert_recovered(root: &Path, history: &History, acknowledged: u64, when: &st
     history.graphs[lsn as usize].assert_arrays(&data_set);
     let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
     assert!(report.is_sound(), "{when}: {:#?}", report.problems);
+    for precision in Precision::ALL.into_iter().filter(|_| history.layouts) {
+        let layout = Layout::open(&data_set, "nodes/node/x", precision);
+        assert!(layout.unwrap_or_else(|error| panic!("{when}: {error}")).is_some(), "{when}");
+    }
+    let problems = outercore_layout::verify(&data_set, &mut |_, _, _, _| Ok(())).unwrap();
+    assert!(problems.is_empty(), "{when}: {problems:#?}");
     lsn
 }
 
@@ -99,7 +108,18 @@ fn place(history: &History) -> (tempfile::TempDir, std::path::PathBuf) {
     };
     let root = directory.path().join("data");
     std::fs::create_dir(&root).unwrap();
-    history.graphs[0].write(&root);
+    let data_set = history.graphs[0].write(&root);
+    if history.layouts {
+        for (method, precision) in
+            [(Method::Degree, Precision::Exact), (Method::Glist, Precision::Int8)]
+        {
+            let array = Some("nodes/node/x".to_owned());
+            let options = BuildOptions { array, method, precision, memory: Bytes::mib(32) };
+            let built =
+                outercore_layout::build(&RealDisk, &data_set, &options, &mut |_, _, _, _| Ok(()));
+            built.unwrap();
+        }
+    }
     (directory, root)
 }
 

@@ -33,7 +33,9 @@ pub use features::RowSource;
 pub use loader::{Advance, Batch, Counters, Epoch, Loader};
 pub use outercore_layout::Precision;
 pub use plan::{MemoryPlan, PlanInput, Split};
-pub use requests::{Degrees, Features, Neighbourhood, RequestConfig, RequestCounters, Requests};
+pub use requests::{
+    Ask, Degrees, Features, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,
+};
 pub use rows::RowArena;
 pub use spare::SpareIds;
 pub use spare_rows::{RowMemory, SpareRows};

@@ -309,6 +309,12 @@ impl MemoryPlan {
         Bytes(DELIVERED_BATCHES * self.nodes_per_batch * width as u64 * 4)
     }
 
+    /// Whether no feature row is ever read again.
+    #[must_use]
+    pub fn holds_all_rows(&self) -> bool {
+        u64::from(self.split.constant_slots) == self.num_rows
+    }
+
     fn without_rows(input: &PlanInput<'_>) -> Result<Self> {
         let group = input.group.unwrap_or(4).min(MAX_GROUP);
         let fits = |group| input.fixed() + input.in_flight(group) <= input.budget.0;

@@ -6,7 +6,7 @@ use outercore_cache::Policy;
 use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream};
 use outercore_io::{Engine, EngineConfig};
 use outercore_layout::{Precision, choose};
-use outercore_sample::{SampledBatch, Seeds, sample_group_on};
+use outercore_sample::{SampledBatch, Seeds, sample_unknown_on};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{Delta, Overlay};
@@ -38,6 +38,36 @@ pub enum Degrees {
     WithoutLoops,
 }
 
+/// How requests that are answered together share their work (GLIST 4.2.1). Answers do not depend
+/// on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sharing {
+    /// Requests whose neighbourhoods overlap come one after the other; else as they arrived.
+    pub reorder: bool,
+    /// Most requests whose rows are read together; 0 means as many as the plan has room for.
+    pub group: usize,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self { reorder: true, group: 0 }
+    }
+}
+
+/// What is wanted of some nodes, and what the caller has of it.
+pub struct Ask<'a> {
+    /// What has changed since the arrays were written.
+    pub delta: Option<&'a Delta>,
+    /// Seed of the sampler.
+    pub seed: u64,
+    /// The nodes of each request.
+    pub requests: Vec<Vec<NodeId>>,
+    /// Nodes for which the caller has what the last hop is sampled for: no edges are sampled for
+    /// them there.
+    pub is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
+}
+
 /// Which features requests get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -67,6 +97,8 @@ pub struct RequestConfig {
     pub reserved: Bytes,
     /// Threads; 0 means one per core.
     pub threads: usize,
+    /// What requests share.
+    pub sharing: Sharing,
 }
 
 /// A request's neighbourhood with everything that a model needs.
@@ -109,6 +141,7 @@ pub struct Requests {
     plan: MemoryPlan,
     degrees: Option<InDegrees>,
     most_nodes: u64,
+    sharing: Sharing,
     /// Key of the features, and where their rows are.
     features: Option<(String, RowSource)>,
     notice: Option<String>,
@@ -172,6 +205,7 @@ impl Requests {
         };
         Ok(Self {
             most_nodes: config.most_nodes,
+            sharing: config.sharing,
             sampling,
             fetcher,
             plan,
@@ -198,6 +232,12 @@ impl Requests {
         self.notice.as_deref()
     }
 
+    /// Memory that a feature row takes while it is kept.
+    pub fn row_memory(&self) -> Bytes {
+        let slots = u64::from(self.plan.split.constant_slots + self.plan.split.dynamic_slots);
+        Bytes(self.plan.slots.0 / slots.max(1))
+    }
+
     /// Most nodes of requests that are answered together: as many as the plan has room for.
     pub fn window(&self) -> u64 {
         u64::from(self.plan.split.group) * self.most_nodes
@@ -211,44 +251,59 @@ impl Requests {
     /// Samples and gathers for several requests together; `each(place, neighbourhood)` is called for
     /// every request, from several threads, in any order.
     ///
-    /// What a request gets depends on its nodes, `seed` and the graph alone: not on the others, the
-    /// budget or the number of threads. The graph is that of the arrays as `delta` has changed it.
+    /// What a request gets depends on its nodes, the seed and the graph alone: not on the others,
+    /// the budget or the number of threads. The graph is that of the arrays as the delta has changed
+    /// it.
     ///
     /// # Errors
     /// `Invalid` for a node out of range; `Budget` for a request whose rows do not fit; failed reads;
     /// those of `each`.
     pub fn answer(
         &mut self,
-        delta: Option<&Delta>,
-        seed: u64,
-        requests: Vec<Vec<NodeId>>,
+        ask: Ask<'_>,
         each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
     ) -> Result<()> {
+        let Ask { delta, seed, requests, is_known } = ask;
         // All are batch 0: with numbers of their own, answers would depend on the order of requests.
         let seeds = requests.into_iter().map(|nodes| Seeds { batch: 0, nodes }).collect();
         let sampling = Arc::clone(&self.sampling);
         let base: &dyn Topology = &*sampling.topology;
         let overlay = delta.map(|delta| Overlay::new(base, delta));
-        let sampled = sample_group_on(
+        let sampled = sample_unknown_on(
             &sampling.shelf,
             overlay.as_ref().map_or(base, Overlay::topology),
             Stream::new(seed, 0),
             seeds,
             sampling.config(),
             &sampling.pool,
+            is_known,
         )?;
-        let parts: Vec<Part> = sampled
+        let mut parts: Vec<Part> = sampled
             .into_iter()
             .enumerate()
             .map(|(place, sampled)| (sampled, vec![place as u64]))
             .collect();
-        let most = max_rows(&self.plan);
+        if self.sharing.reorder {
+            by_overlap(&mut parts);
+        }
         let changes = self.changes(delta);
-        for mut group in sampling.group(&mut self.next_group, parts, most) {
-            group.leave_out(|node| changes.row(node).is_some());
-            self.answer_group(group, &changes, each)?;
+        for parts in self.groups(parts) {
+            for mut group in sampling.group(&mut self.next_group, parts, max_rows(&self.plan)) {
+                group.leave_out(|node| changes.row(node).is_some());
+                self.answer_group(group, &changes, each)?;
+            }
         }
         Ok(())
+    }
+
+    /// Requests that are read for together.
+    fn groups(&self, parts: Vec<Part>) -> Vec<Vec<Part>> {
+        if self.sharing.group == 0 {
+            return vec![parts];
+        }
+        let mut rest = parts.into_iter();
+        let mut next = || rest.by_ref().take(self.sharing.group).collect::<Vec<_>>();
+        std::iter::from_fn(|| Some(next()).filter(|group| !group.is_empty())).collect()
     }
 
     fn changes<'d>(&self, delta: Option<&'d Delta>) -> Changes<'d> {
@@ -325,6 +380,21 @@ impl Requests {
         sampling.give_back(ready.group);
         answered
     }
+}
+
+/// Brings requests with common nodes together.
+///
+/// Sorts by the node of each neighbourhood whose hash is least. That node is the same for two
+/// requests with a probability of their Jaccard similarity (min-hash). GLIST 4.2.1 orders by the
+/// least distance from the request before, which would compare all pairs.
+fn by_overlap(parts: &mut [Part]) {
+    parts.sort_by_cached_key(|(sampled, _)| sampled.nodes.iter().map(mixed).min());
+}
+
+/// A permutation of all numbers that keeps no order.
+fn mixed(node: NodeId) -> u64 {
+    let node = (node ^ (node >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (node ^ (node >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 /// Where the rows of the features are, and why not in a layout that is there.

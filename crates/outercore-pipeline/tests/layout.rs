@@ -9,7 +9,7 @@ use outercore_core::{Bytes, ErrorKind};
 use outercore_format::{Update, keys::FEATURES};
 use outercore_io::{CostModel, EngineConfig, RealDisk};
 use outercore_layout::{BuildOptions, Layout, Method, Scales, build};
-use outercore_pipeline::{Degrees, Features, Precision, RequestConfig, Requests};
+use outercore_pipeline::{Ask, Degrees, Features, Precision, RequestConfig, Requests, Sharing};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Delta;
 use outercore_store::paged::PagedTopology;
@@ -30,6 +30,7 @@ fn config(precision: Precision, memory: Bytes) -> RequestConfig {
         memory,
         reserved: Bytes(0),
         threads: 2,
+        sharing: Sharing::default(),
     }
 }
 
@@ -37,8 +38,9 @@ fn answered(requests: &mut Requests, delta: Option<&Delta>) -> Found {
     let asked: Vec<Vec<u64>> =
         (0..60u64).map(|i| (0..i % 8 + 1).map(|k| i * 613 % NODES + k % 3).collect()).collect();
     let found = Mutex::new(vec![None; asked.len()]);
+    let ask = Ask { delta, seed: 7, requests: asked, is_known: &|_| false };
     requests
-        .answer(delta, 7, asked, &|place, answer| {
+        .answer(ask, &|place, answer| {
             let nodes: Vec<u64> = answer.sampled.nodes.iter().collect();
             found.lock().unwrap()[place] = Some((nodes, answer.x.to_vec()));
             Ok(())

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use outercore_core::{Bytes, ErrorKind, Stream};
 use outercore_io::{CostModel, EngineConfig};
-use outercore_pipeline::{Degrees, Features, Precision, RequestConfig, Requests};
+use outercore_pipeline::{Ask, Degrees, Features, Precision, RequestConfig, Requests, Sharing};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Delta;
 use outercore_store::paged::PagedTopology;
@@ -22,7 +22,12 @@ fn config(memory: Bytes) -> RequestConfig {
         memory,
         reserved: Bytes(0),
         threads: 2,
+        sharing: Sharing::default(),
     }
+}
+
+fn ask(delta: Option<&Delta>, seed: u64, asked: Vec<Vec<u64>>) -> Ask<'_> {
+    Ask { delta, seed, requests: asked, is_known: &|_| false }
 }
 
 /// Nodes, rows and degrees of each request.
@@ -45,7 +50,7 @@ fn answered_with(
 ) -> Vec<Found> {
     let found = Mutex::new(vec![None; asked.len()]);
     requests
-        .answer(delta, seed, asked.to_vec(), &|place, found_here| {
+        .answer(ask(delta, seed, asked.to_vec()), &|place, found_here| {
             let nodes = found_here.sampled.nodes.iter().collect();
             let answer: Found = (nodes, found_here.x.to_vec(), found_here.degrees.clone());
             assert!(found.lock().unwrap()[place].replace(answer).is_none());
@@ -62,9 +67,16 @@ fn requests_get_what_the_naive_sampler_gives_alone_or_together_within_any_budget
     common::write(directory.path(), &graph);
     let asked: Vec<Vec<u64>> =
         (0..40u64).map(|i| (0..i % 8 + 1).map(|k| i * 613 % 30_000 + k % 3).collect()).collect();
-    for memory in [Bytes::mib(4), Bytes::mib(64)] {
+    for (memory, reorder, group) in [
+        (Bytes::mib(4), true, 0),
+        (Bytes::mib(4), false, 3),
+        (Bytes::mib(64), true, 1),
+        (Bytes::mib(64), false, 0),
+    ] {
         let dataset = DataSet::open(directory.path()).unwrap();
-        let mut requests = Requests::open(&dataset, &config(memory)).unwrap();
+        let sharing = Sharing { reorder, group };
+        let wanted = RequestConfig { sharing, ..config(memory) };
+        let mut requests = Requests::open(&dataset, &wanted).unwrap();
         for seed in [0, 7] {
             let together = answered(&mut requests, seed, &asked);
             for (nodes, found) in asked.iter().zip(together) {
@@ -105,10 +117,10 @@ fn a_node_out_of_range_and_an_error_of_the_caller_are_told() {
     common::write(directory.path(), &Csc::path(10));
     let dataset = DataSet::open(directory.path()).unwrap();
     let mut requests = Requests::open(&dataset, &config(Bytes::mib(4))).unwrap();
-    let error = requests.answer(None, 0, vec![vec![10]], &|_, _| Ok(())).unwrap_err();
+    let error = requests.answer(ask(None, 0, vec![vec![10]]), &|_, _| Ok(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let refused =
-        requests.answer(None, 0, vec![vec![1]], &|_, _| Err(outercore_core::Error::invalid("no")));
+    let refused = requests
+        .answer(ask(None, 0, vec![vec![1]]), &|_, _| Err(outercore_core::Error::invalid("no")));
     assert_eq!(refused.unwrap_err().to_string(), "no");
     // Afterwards it answers as before.
     assert_eq!(answered(&mut requests, 0, &[vec![1]]).len(), 1);

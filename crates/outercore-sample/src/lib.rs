@@ -15,4 +15,4 @@ mod stored;
 
 pub use batch::{SampledBatch, Shelf};
 pub use config::{FanOut, SampleConfig, Seeds};
-pub use sampler::{sample_group, sample_group_on};
+pub use sampler::{sample_group, sample_group_on, sample_unknown_on};

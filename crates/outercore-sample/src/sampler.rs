@@ -81,10 +81,29 @@ pub fn sample_group_on(
     config: &SampleConfig,
     pool: &rayon::ThreadPool,
 ) -> Result<Vec<SampledBatch>> {
+    sample_unknown_on(shelf, topology, stream, group, config, pool, &|_| false)
+}
+
+/// As [`sample_group_on`], without the last hop's in-edges of nodes that `is_known` accepts: none
+/// are picked for them. Seeds always get theirs, and all other nodes the same as without.
+///
+/// A caller that has the first layer's state of a node does not need these edges.
+///
+/// # Errors
+/// As [`sample_group`].
+pub fn sample_unknown_on(
+    shelf: &Shelf,
+    topology: &dyn Topology,
+    stream: Stream,
+    group: Vec<Seeds>,
+    config: &SampleConfig,
+    pool: &rayon::ThreadPool,
+    is_known: &(dyn Fn(NodeId) -> bool + Sync),
+) -> Result<Vec<SampledBatch>> {
     for seeds in &group {
         check_seeds(seeds, topology.num_nodes())?;
     }
-    let sampler = Sampler { shelf, topology, stream, config };
+    let sampler = Sampler { shelf, topology, stream, config, is_known };
     pool.install(|| {
         if topology.num_nodes() <= MOST_NARROW {
             sampler.sample::<u32>(group)
@@ -117,6 +136,8 @@ struct Sampler<'a> {
     topology: &'a dyn Topology,
     stream: Stream,
     config: &'a SampleConfig,
+    /// Nodes whose in-edges the last hop leaves out.
+    is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
 }
 
 /// A batch under way.
@@ -266,6 +287,13 @@ impl Sampler<'_> {
         }
         extents.resize(nodes.len(), Extent::default());
         self.topology.extents(nodes, extents)?;
+        if hop > 0 && hop + 1 == self.config.fan_outs.len() {
+            for (extent, &node) in extents.iter_mut().zip(&*nodes) {
+                if (self.is_known)(node) {
+                    extent.degree = 0;
+                }
+            }
+        }
 
         let picker = Picker::of_hop(self.config, hop);
         let mut rest = &extents[..];

@@ -4,6 +4,7 @@ use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
 use outercore_io::{CostModel, EngineConfig};
 use outercore_sample::{
     FanOut, SampleConfig, SampledBatch, Seeds, Shelf, sample_group, sample_group_on,
+    sample_unknown_on,
 };
 use outercore_store::paged::PagedTopology;
 use outercore_store::resident::{Ids, ResidentTopology};
@@ -179,6 +180,60 @@ fn batches_in_memory_used_before_are_the_same() {
         let found = sample_group_on(&shelf, &topology, stream, group, &config, &pool).unwrap();
         assert!(found == expected, "fan-out {fan_out} differs");
         found.into_iter().for_each(|batch| shelf.give_back(batch));
+    }
+}
+
+/// The sources of each destination by node id, in the order in which they were picked.
+fn sources_of(batch: &SampledBatch) -> Vec<Vec<NodeId>> {
+    let nodes: Vec<NodeId> = batch.nodes.iter().collect();
+    let starts: Vec<u64> = batch.starts().collect();
+    let of = |ends: &[u64]| {
+        let edges = &batch.sources[ends[0] as usize..ends[1] as usize];
+        edges.iter().map(|&source| nodes[source as usize]).collect()
+    };
+    starts.windows(2).map(of).collect()
+}
+
+#[test]
+fn known_nodes_have_no_edges_in_the_last_hop_and_all_others_have_theirs() {
+    let graph = Csc::power_law(3000, 40_000, 2);
+    let (pool, shelf, stream) = (pool(2), Shelf::default(), Stream::new(8, 2));
+    let group: Vec<Seeds> = (0..6).map(|batch| seeds_of(graph.num_nodes(), batch, 40)).collect();
+    let is_known = |node: NodeId| node.is_multiple_of(3);
+    for (fan_outs, replace) in [
+        (vec![FanOut::Take(4), FanOut::Take(5)], false),
+        (vec![FanOut::Take(3), FanOut::Take(4), FanOut::All], false),
+        (vec![FanOut::Take(6), FanOut::Take(7)], true),
+        (vec![FanOut::Take(4)], false),
+    ] {
+        let hops = fan_outs.len();
+        let config = SampleConfig { fan_outs, replace, edge_ids: true, most_edges: None };
+        for on_disk in [false, true] {
+            let topology = Disguised { topology: resident(&graph), on_disk, wide: false };
+            let group = || group.clone();
+            let full = sample_group(&topology, stream, group(), &config, &pool).unwrap();
+            let found =
+                sample_unknown_on(&shelf, &topology, stream, group(), &config, &pool, &is_known)
+                    .unwrap();
+            for (found, full) in found.iter().zip(&full) {
+                // Up to the last hop nothing differs, so that destinations are the same.
+                assert_eq!(found.nodes_per_hop[..hops], full.nodes_per_hop[..hops]);
+                let before: u64 = full.nodes_per_hop[..hops - 1].iter().sum();
+                let nodes: Vec<NodeId> = full.nodes.iter().collect();
+                let mut expected = sources_of(full);
+                let mut known = 0;
+                if hops > 1 {
+                    for (place, sources) in expected.iter_mut().enumerate() {
+                        if place as u64 >= before && is_known(nodes[place]) {
+                            sources.clear();
+                            known += 1;
+                        }
+                    }
+                }
+                assert_eq!(known > 0, hops > 1, "nothing was left out: the test proves nothing");
+                assert!(sources_of(found) == expected, "{hops} hops, on disk: {on_disk}");
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Loads a server by many clients at once, and says how it answered.
 //!
-//! `load HOST:PORT updates|MODEL CLIENTS SECONDS NODES [RATE]`: each client has a connection and sends
-//! one request after the other, single-edge updates or questions about one node. With a rate, all of
+//! `load HOST:PORT updates|MODEL CLIENTS SECONDS|COUNTx NODES [RATE]`: each client has a connection
+//! and sends one request after the other, single-edge updates or questions about one node. They end
+//! after so many seconds, or, given as `10000x`, after so many requests in all. With a rate, all of
 //! them together send so many a second. Prints one line of JSON.
 
 use std::collections::BTreeMap;
@@ -17,19 +18,28 @@ type Answers = Vec<(u16, Duration)>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, what, clients, seconds, nodes, rate @ ..] = &arguments[..] else {
-        return Err("usage: load HOST:PORT updates|MODEL CLIENTS SECONDS NODES [RATE]".into());
+    let [address, what, clients, end, nodes, rate @ ..] = &arguments[..] else {
+        let text = "usage: load HOST:PORT updates|MODEL CLIENTS SECONDS|COUNTx NODES [RATE]";
+        return Err(text.into());
     };
     let (clients, nodes): (u64, u64) = (clients.parse()?, nodes.parse()?);
-    let duration = Duration::from_secs_f64(seconds.parse()?);
+    let (duration, count) = match end.strip_suffix('x') {
+        Some(count) => (Duration::MAX, count.parse()?),
+        None => (Duration::from_secs_f64(end.parse()?), u64::MAX),
+    };
     let pause = match rate {
         [] => Duration::ZERO,
         [rate, ..] => Duration::from_secs_f64(clients as f64 / rate.parse::<f64>()?),
     };
     let began = Instant::now();
-    let until = began + duration;
+    // No deadline where one is too far away to be told.
+    let until = began.checked_add(duration);
     let answers: Vec<Answers> = std::thread::scope(|scope| {
-        let run = |client| scope.spawn(move || send(address, what, client, nodes, pause, until));
+        let run = |client| {
+            let count = count / clients + u64::from(client < count % clients);
+            let end = End { until, count };
+            scope.spawn(move || send(address, what, client, nodes, pause, end))
+        };
         let threads: Vec<_> = (0..clients).map(run).collect();
         threads.into_iter().map(|thread| thread.join().expect("a client")).collect::<Result<_, _>>()
     })?;
@@ -59,14 +69,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One client until the time is over.
+/// When a client has done its part.
+#[derive(Clone, Copy)]
+struct End {
+    until: Option<Instant>,
+    count: u64,
+}
+
+/// One client until its end.
 fn send(
     address: &str,
     what: &str,
     client: u64,
     nodes: u64,
     pause: Duration,
-    until: Instant,
+    end: End,
 ) -> std::io::Result<Answers> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -76,7 +93,8 @@ fn send(
     let mut answers = Vec::new();
     // Clients do not all begin in the same moment.
     let mut due = Instant::now() + pause.mul_f64(draws.unit());
-    while Instant::now() < until {
+    let in_time = || end.until.is_none_or(|until| Instant::now() < until);
+    while (answers.len() as u64) < end.count && in_time() {
         if !pause.is_zero() {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }

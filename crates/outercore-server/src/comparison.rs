@@ -1,63 +1,65 @@
 //! int8 beside float32 on a sample, before int8 is served.
 
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use outercore_core::{Error, NodeId, Result};
-use outercore_infer::{Answer, Model, Precision};
-use outercore_pipeline::{Features, RequestConfig, Requests};
+use outercore_infer::{Answer, Model};
+use outercore_pipeline::{Ask, Features, RequestConfig, Requests};
 
+use crate::compute::{Frontier, compute};
 use crate::graph::View;
 use crate::loss::Loss;
-use crate::predictor::logits;
 use crate::protocol::Asked;
 use crate::sample::{Sample, Source};
 
 /// Seed of the sampler.
 const SEED: u64 = 0;
 
-/// Opens the model in `directory` as int8 and what reads for it, and measures what it loses.
-///
-/// `reference` is the same model as float32. It is asked first, with the features as they were
-/// imported, and let go before the other is opened: both together would not fit the budget.
-///
-/// **Cost** opens the data set twice and computes up to 1,000 nodes, pairs or graphs twice.
-///
-/// # Errors
-/// `Invalid`: it loses more than `most` points. Those of [`Model::open`], [`Requests::open`] and
-/// [`Requests::answer`].
-pub fn compared(
-    reference: Model,
-    directory: &Path,
-    source: &Source<'_>,
-    wanted: &RequestConfig,
-    most: f64,
-) -> Result<(Model, Requests, Loss)> {
-    let (sample, view) = (source.sample()?, source.view);
-    let mut requests = Requests::open(view.data_set(), &exact(wanted))?;
-    let expected = asked(&reference, &mut requests, view, &sample)?;
-    drop((reference, requests));
-    let model = Model::open(directory, Precision::Int8)?;
-    let mut requests = Requests::open(view.data_set(), wanted)?;
-    let found = asked(&model, &mut requests, view, &sample)?;
-    let loss = Loss::of(&expected, &found, &sample.truth, model.outputs());
-    // Where an answer is not finite neither is the loss.
-    if loss.points <= most {
-        return Ok((model, requests, loss));
-    }
-    Err(Error::invalid(format!(
-        "precision int8: expected a loss of {most} at most, found {loss} beside float32"
-    ))
-    .hint("serve with `--precision float32`, or accept more by `--most-loss`"))
+/// float32 is asked first, with the features as they were imported, and let go before int8 is opened:
+/// both together would not fit the budget.
+pub struct Comparison<'a> {
+    source: Source<'a>,
+    sample: Sample,
+    /// What float32 answers.
+    reference: Answer,
 }
 
-/// The same with the features as they were imported.
-fn exact(wanted: &RequestConfig) -> RequestConfig {
-    let features = wanted.features.as_ref().map(|features| Features {
-        key: features.key.clone(),
-        precision: outercore_pipeline::Precision::Exact,
-    });
-    RequestConfig { features, ..wanted.clone() }
+impl<'a> Comparison<'a> {
+    /// Draws the sample and asks `model`, which is float32. It is let go: a model with learnt rows
+    /// can be as large as the budget allows.
+    ///
+    /// **Cost** opens the data set and computes up to 1,000 nodes, pairs or graphs.
+    ///
+    /// # Errors
+    /// Those of [`Requests::open`] and [`Requests::answer`].
+    pub fn begin(source: Source<'a>, model: Model, wanted: &RequestConfig) -> Result<Self> {
+        let sample = source.sample()?;
+        let features = wanted.features.as_ref().map(|features| Features {
+            key: features.key.clone(),
+            precision: outercore_pipeline::Precision::Exact,
+        });
+        let wanted = RequestConfig { features, ..wanted.clone() };
+        let mut requests = Requests::open(source.view.data_set(), &wanted)?;
+        let reference = asked(&model, &mut requests, source.view, &sample)?;
+        Ok(Self { source, sample, reference })
+    }
+
+    /// Asks the model in int8; returns what it loses.
+    ///
+    /// # Errors
+    /// `Invalid`: it loses more than `most` points. Those of [`Requests::answer`].
+    pub fn end(self, model: &Model, requests: &mut Requests, most: f64) -> Result<Loss> {
+        let found = asked(model, requests, self.source.view, &self.sample)?;
+        let loss = Loss::of(&self.reference, &found, &self.sample.truth, model.outputs());
+        // Where an answer is not finite neither is the loss.
+        if loss.points <= most {
+            return Ok(loss);
+        }
+        Err(Error::invalid(format!(
+            "precision int8: expected a loss of {most} at most, found {loss} beside float32"
+        ))
+        .hint("serve with `--precision float32`, or accept more by `--most-loss`"))
+    }
 }
 
 /// What the model answers to all questions of the sample.
@@ -74,9 +76,11 @@ fn asked(
         rest = later;
         let nodes = now.iter().map(|(nodes, _)| nodes.clone()).collect();
         let found: Mutex<Vec<Vec<f32>>> = Mutex::new(vec![Vec::new(); now.len()]);
-        requests.answer(view.delta(), SEED, nodes, &|place, neighbourhood| {
-            let (logits, _) = logits(model, neighbourhood, &now[place].1)?;
-            found.lock().unwrap_or_else(PoisonError::into_inner)[place] = logits;
+        let delta = view.delta();
+        let ask = Ask { delta, seed: SEED, requests: nodes, is_known: &|_| false };
+        requests.answer(ask, &|place, neighbourhood| {
+            let computed = compute(model, neighbourhood, &Frontier::default(), &now[place].1)?;
+            found.lock().unwrap_or_else(PoisonError::into_inner)[place] = computed.logits;
             Ok(())
         })?;
         all.extend(found.into_inner().unwrap_or_else(PoisonError::into_inner).concat());

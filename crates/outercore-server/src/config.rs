@@ -38,6 +38,14 @@ pub struct ServerConfig {
     pub most_nodes: u64,
     /// How long a request may take, waiting included, unless it says less.
     pub deadline_ms: u64,
+    /// Whether requests that wait are answered in an order that brings common nodes together.
+    /// Answers depend on neither this nor the next two, which are there to be measured.
+    pub reorder: bool,
+    /// Most requests whose rows are read together; 0 means as many as the budget has room for.
+    pub group: usize,
+    /// Part of the budget for states that later requests use again; `None` means a quarter, or less
+    /// where the rest would be too small.
+    pub states: Option<Bytes>,
 }
 
 impl Default for ServerConfig {
@@ -54,6 +62,9 @@ impl Default for ServerConfig {
             queue: 256,
             most_nodes: 256,
             deadline_ms: 1000,
+            reorder: true,
+            group: 0,
+            states: None,
         }
     }
 }
@@ -67,6 +78,9 @@ impl ServerConfig {
         if !self.host.is_loopback() {
             return Err(Error::invalid(format!("host: {} is no loopback address", self.host))
                 .hint("serve on 127.0.0.1, and put a proxy with TLS and tokens before it"));
+        }
+        if self.states.is_some_and(|states| states > self.memory) {
+            return Err(Error::invalid("states: expected a part of the budget, found more"));
         }
         for (name, value, most) in [
             ("queue", self.queue as u64, MOST_QUEUE),

@@ -9,8 +9,10 @@
 //! **Source** GLIST 3 (the store computes) and 4.1 (the requests of table 3).
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod binary;
 mod comparison;
+mod compute;
 mod config;
 mod graph;
 mod graph_http;
@@ -27,6 +29,7 @@ mod refusal;
 mod sample;
 mod server;
 mod shared;
+mod states;
 mod tensors;
 mod updates;
 

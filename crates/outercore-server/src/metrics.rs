@@ -83,6 +83,8 @@ pub struct Metrics {
     useful_bytes: Family<Array, Counter>,
     rows: Counter,
     rows_in_memory: Counter,
+    states: Counter,
+    states_in_memory: Counter,
     queue: Level,
     connections: Level,
     nodes: Level,
@@ -110,6 +112,8 @@ impl Metrics {
             useful_bytes: Family::default(),
             rows: Counter::default(),
             rows_in_memory: Counter::default(),
+            states: Counter::default(),
+            states_in_memory: Counter::default(),
             queue: Level::default(),
             connections: Level::default(),
             nodes: Level::default(),
@@ -150,6 +154,10 @@ impl Metrics {
         all.register("rows", "Feature rows needed", self.rows.clone());
         let text = "Feature rows found in memory";
         all.register("rows_in_memory", text, self.rows_in_memory.clone());
+        let text = "First-layer states needed of nodes found by the last hop but one";
+        all.register("states", text, self.states.clone());
+        let text = "Those that were kept from earlier requests";
+        all.register("states_in_memory", text, self.states_in_memory.clone());
         all.register("graph_nodes", "Nodes, removed ones included", self.nodes.clone());
         all.register("graph_removed_nodes", "Removed nodes", self.removed.clone());
         all.register("graph_arcs", "Arcs", self.arcs.clone());
@@ -181,6 +189,12 @@ impl Metrics {
         self.read("topology", &before.topology_reads, &after.topology_reads);
         self.rows.inc_by(after.rows - before.rows);
         self.rows_in_memory.inc_by(after.rows_in_memory - before.rows_in_memory);
+    }
+
+    /// So many states after the first layer were needed, and so many of them were kept.
+    pub fn states(&self, needed: usize, kept: usize) {
+        self.states.inc_by(needed as u64);
+        self.states_in_memory.inc_by(kept as u64);
     }
 
     fn read(&self, array: &'static str, before: &ReadCounters, after: &ReadCounters) {

@@ -6,36 +6,23 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_infer::{Answer, Model, Subgraph};
-use outercore_pipeline::{Neighbourhood, RequestConfig, Requests};
+use outercore_infer::Model;
+use outercore_pipeline::Ask;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::arrays::{OpenArrays, Opened};
+use crate::compute::{Frontier, Prediction, predict};
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
-use crate::protocol::{Asked, Output, Question};
+use crate::protocol::{Asked, Question};
 use crate::refusal::Refusal;
-
-/// Names of the outputs.
-pub const PREDICTION: &str = "prediction";
-/// Output for classes, labels and edges.
-pub const PROBABILITY: &str = "probability";
-/// Output for edges.
-pub const SCORE: &str = "score";
+use crate::states::States;
 
 /// How often arrays are opened that are exchanged meanwhile.
 const OPENINGS: usize = 3;
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
-
-/// What a model says of the nodes of a request.
-#[derive(Debug)]
-pub struct Prediction {
-    /// In the order in which they are described.
-    pub outputs: Vec<Output>,
-    /// Number of the last update that it has seen.
-    pub lsn: u64,
-}
 
 /// A question on its way through the queue.
 struct Job {
@@ -114,15 +101,15 @@ impl Predictor {
     /// The system has no thread.
     pub fn start(
         graph: Arc<Graph>,
-        (requests, wanted): (Requests, RequestConfig),
+        opened: Opened,
         model: Arc<Model>,
         (queue, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
         let (jobs, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
-        let requests = OpenArrays { requests: Some(requests), generation: 0, wanted };
+        let (requests, states) = opened.into_parts();
         let metrics = Arc::clone(metrics);
-        let work = Work { graph, requests, model, failures: failures.clone(), metrics };
+        let work = Work { graph, requests, model, states, failures: failures.clone(), metrics };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
             .spawn(move || work.run(waiting))?;
@@ -148,37 +135,11 @@ impl Predictor {
     }
 }
 
-/// What reads neighbourhoods, from the arrays that the graph stands on now.
-struct OpenArrays {
-    /// `None`: the arrays could not be opened the last time.
-    requests: Option<Requests>,
-    /// That of the arrays.
-    generation: u64,
-    wanted: RequestConfig,
-}
-
-impl OpenArrays {
-    /// The reader of the arrays of `view`. Others are let go before they are opened, so that both
-    /// are never in memory together.
-    ///
-    /// # Errors
-    /// As [`Requests::open`].
-    fn of(&mut self, view: &View<'_>) -> Result<&mut Requests> {
-        if self.generation != view.generation() {
-            self.requests = None;
-        }
-        if self.requests.is_none() {
-            self.requests = Some(Requests::open(view.data_set(), &self.wanted)?);
-            self.generation = view.generation();
-        }
-        self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
-    }
-}
-
 struct Work {
     graph: Arc<Graph>,
     requests: OpenArrays,
     model: Arc<Model>,
+    states: States,
     failures: Failures,
     metrics: Arc<Metrics>,
 }
@@ -186,7 +147,7 @@ struct Work {
 impl Work {
     fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
         while let Some(first) = waiting.blocking_recv() {
-            let most = self.requests.requests.as_ref().map_or(1, Requests::window) as usize;
+            let most = self.requests.window() as usize;
             // Windows grow under load; without load no request waits for one.
             let mut nodes = first.question.nodes.len();
             let mut window = vec![first];
@@ -252,20 +213,33 @@ impl Work {
         let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
-        let (model, metrics) = (&self.model, &self.metrics);
+        let (model, metrics, states) = (&self.model, &self.metrics, &self.states);
+        let delta = view.delta();
+        let is_known = |node| states.get(seed, node, delta).is_some();
+        let new = Mutex::new(Vec::new());
         let together = self.requests.of(view).and_then(|requests| {
             let (before, began) = (requests.counters(), Instant::now());
-            let answered = requests.answer(view.delta(), seed, nodes, &|place, found| {
+            let ask = Ask { delta, seed, requests: nodes, is_known: &is_known };
+            let answered = requests.answer(ask, &|place, found| {
                 let read = Instant::now();
-                let answer = predict(model, found, asked[place], view.lsn());
+                let frontier = Frontier::of(found, states, |node| states.get(seed, node, delta));
+                let answer = predict(model, found, &frontier, asked[place], view.lsn());
                 metrics.stage(Stage::Read, read - began);
                 metrics.stage(Stage::Compute, read.elapsed());
+                metrics.states(frontier.known.len(), frontier.known.iter().flatten().count());
+                let answer = answer.map(|(prediction, first)| {
+                    let computed = frontier.computed(found, &first, states);
+                    new.lock().unwrap_or_else(PoisonError::into_inner).extend(computed);
+                    prediction
+                });
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
                 Ok(())
             });
             metrics.reads(&before, &requests.counters());
             answered
         });
+        let new = new.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.states.keep(seed, delta, new);
         let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::new();
         for (job, answer) in jobs.into_iter().zip(answers) {
@@ -294,78 +268,6 @@ impl Work {
         self.failures.note(error);
         Refusal::of(error)
     }
-}
-
-/// The logits of what is asked, and of how many nodes, pairs or graphs.
-///
-/// # Errors
-/// As [`Model::forward`].
-pub fn logits(
-    model: &Model,
-    found: &Neighbourhood<'_>,
-    asked: &Asked,
-) -> Result<(Vec<f32>, usize)> {
-    let sampled = found.sampled;
-    let nodes: Vec<u64> = sampled.nodes.iter().collect();
-    let subgraph = Subgraph {
-        nodes: &nodes,
-        nodes_per_hop: &sampled.nodes_per_hop,
-        edges_per_hop: &sampled.edges_per_hop,
-        sources: &sampled.sources,
-        picked: &sampled.picked,
-        degrees: found.degrees.as_deref(),
-    };
-    let states = model.forward(&subgraph, found.x)?;
-    // The embedding phase ends here, and the prediction phase begins.
-    Ok(match asked {
-        Asked::Nodes => (states, sampled.num_seeds),
-        Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
-        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
-    })
-}
-
-fn predict(
-    model: &Model,
-    found: &Neighbourhood<'_>,
-    asked: &Asked,
-    lsn: u64,
-) -> Result<Prediction> {
-    let (logits, rows) = logits(model, found, asked)?;
-    let answer = model.read_out(&logits);
-    let numbers = match &answer {
-        Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {
-            probabilities
-        }
-        Answer::Links { scores, .. } => scores,
-        Answer::Values { values } => values,
-    };
-    if numbers.iter().any(|number| !number.is_finite()) {
-        // JSON has no NaN.
-        return Err(Error::internal("the model's outputs for these nodes are not finite")
-            .hint("look for NaN in the features of the nodes and of their neighbours"));
-    }
-    let outputs = match answer {
-        Answer::Classes { classes, probabilities } => vec![
-            Output::whole(PREDICTION, vec![rows], classes.into_iter().map(i64::from).collect()),
-            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
-        ],
-        Answer::Labels { labels, probabilities } => vec![
-            Output::whole(
-                PREDICTION,
-                vec![rows, model.outputs()],
-                labels.into_iter().map(i64::from).collect(),
-            ),
-            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
-        ],
-        Answer::Links { scores, probabilities } => vec![
-            Output::single(SCORE, vec![rows], scores),
-            Output::single(PROBABILITY, vec![rows], probabilities),
-        ],
-        Answer::Values { values } => {
-            vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
-        }
-    };
-    Ok(Prediction { outputs, lsn })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::predictor::Prediction;
+use crate::compute::Prediction;
 use crate::refusal::Refusal;
 
 /// What a model predicts something of.

@@ -9,13 +9,14 @@ use std::time::Duration;
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{DType, keys};
 use outercore_infer::{Head, Model, Precision};
-use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Requests};
+use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Sharing};
 use outercore_store::dataset::DataSet;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use crate::comparison::compared;
+use crate::arrays::Opened;
+use crate::comparison::Comparison;
 use crate::config::ServerConfig;
 use crate::graph::Graph;
 use crate::grpc;
@@ -90,7 +91,7 @@ impl Server {
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let directory = model;
         let model = Model::open(directory, Precision::Float32)?;
-        let manifest = model.manifest().clone();
+        let manifest = &model.manifest().clone();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
         let view = graph.view();
@@ -105,9 +106,9 @@ impl Server {
         // Any one graph can be asked for.
         let most_nodes = config.most_nodes.max(largest);
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
+        let features = features_of(dataset, &model)?;
         let wanted = RequestConfig {
-            features: features_of(dataset, &model)?
-                .map(|key| Features { key, precision: storage_of(config.precision) }),
+            features: features.map(|key| Features { key, precision: storage_of(config.precision) }),
             fan_outs: manifest.input.fanout.clone(),
             replace: manifest.input.replace,
             most_nodes,
@@ -119,30 +120,32 @@ impl Server {
             memory: config.memory,
             reserved,
             threads: config.threads,
+            sharing: Sharing { reorder: config.reorder, group: config.group },
         };
-        let source =
-            Source { view: &view, manifest: &manifest, subject, graphs: &graphs, most_nodes };
-        let (model, requests, loss) = match config.precision {
-            Precision::Float32 => (model, Requests::open(dataset, &wanted)?, None),
+        let open = |model: &Arc<Model>| Opened::open(dataset, &wanted, model, config);
+        let (model, opened, loss) = match config.precision {
+            Precision::Float32 => {
+                let model = Arc::new(model);
+                let opened = open(&model)?;
+                (model, opened, None)
+            }
             Precision::Int8 => {
-                let (model, requests, loss) =
-                    compared(model, directory, &source, &wanted, config.most_loss)?;
-                (model, requests, Some(loss))
+                let source = Source { view: &view, manifest, subject, graphs: &graphs, most_nodes };
+                let comparison = Comparison::begin(source, model, &wanted)?;
+                let model = Arc::new(Model::open(directory, Precision::Int8)?);
+                let mut opened = open(&model)?;
+                let loss = comparison.end(&model, &mut opened.requests, config.most_loss)?;
+                (model, opened, Some(loss))
             }
         };
         drop(view);
-        let plan = requests.plan().clone();
-        let notice = requests.notice().map(str::to_owned);
+        let plan = opened.requests.plan().clone();
+        let notice = opened.requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
         let version = version_of(&model);
         let metrics = Arc::new(Metrics::new((name, &version), (config.precision, loss), live));
-        let requests = (requests, wanted);
-        let (predictor, queue) = Predictor::start(
-            Arc::clone(&graph),
-            requests,
-            Arc::new(model),
-            (config.queue, &metrics),
-        )?;
+        let (predictor, queue) =
+            Predictor::start(Arc::clone(&graph), opened, model, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();

@@ -7,11 +7,12 @@ use outercore_infer::{Precision, TaskKind};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
+use crate::compute::{PREDICTION, PROBABILITY, SCORE};
 use crate::graph::Graph;
 use crate::limits::Limits;
 use crate::loss::Loss;
 use crate::metrics::{Metrics, Stage};
-use crate::predictor::{Failures, PREDICTION, PROBABILITY, Queue, SCORE};
+use crate::predictor::{Failures, Queue};
 use crate::protocol::{self, InferRequest, Scope, Subject};
 use crate::refusal::Refusal;
 

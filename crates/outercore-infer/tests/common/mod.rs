@@ -268,6 +268,22 @@ impl Sampled {
         self.picked.iter().map(|&count| rest.by_ref().take(count as usize).collect()).collect()
     }
 
+    /// The same nodes without the edges into some that the last hop but one has found.
+    pub fn without_last_edges(&self, is_left_out: impl Fn(usize) -> bool) -> Self {
+        let (mut rest, hops) = (self.clone(), self.edges_per_hop.len());
+        let first = self.picked.len() - self.nodes_per_hop[hops - 1] as usize;
+        rest.sources.clear();
+        for (place, edges) in self.edges().into_iter().enumerate() {
+            if place >= first && is_left_out(place - first) {
+                rest.edges_per_hop[hops - 1] -= edges.len() as u64;
+                rest.picked[place] = 0;
+                continue;
+            }
+            rest.sources.extend(edges.into_iter().map(|source| source as u32));
+        }
+        rest
+    }
+
     /// Seeds that come twice, nodes without edges, parallel edges and self-loops among them.
     pub fn random(hops: usize, random: &mut Random) -> Self {
         let mut sampled = Self::default();

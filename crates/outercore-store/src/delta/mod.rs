@@ -234,6 +234,20 @@ impl Delta {
         Some(list.len() - if with_loops { 0 } else { list.count(node) })
     }
 
+    /// Number of the last update in the arrays.
+    pub fn base_lsn(&self) -> u64 {
+        self.schema.lsn
+    }
+
+    /// Number of the last update of a node's in-edges or of its row of the array `key`; that of the
+    /// arrays, where none is known since.
+    pub fn changed_at(&self, node: NodeId, key: Option<&str>) -> u64 {
+        let list = self.lists.get(&node).map(|list| list.lsn);
+        let rows = key.and_then(|key| self.node_rows.get(key));
+        let row = rows.and_then(|rows| rows.get(&node)).map(|row| row.lsn);
+        list.max(row).unwrap_or(self.schema.lsn)
+    }
+
     /// Copies the in-edges of `nodes` that have not changed yet, all by a few large reads. A change
     /// does so by itself; many together take fewer reads.
     ///

@@ -1,0 +1,20 @@
+"""Serve a model with settings that the command line does not have.
+
+    python serve_with.py DATASET RUN CONFIG
+
+CONFIG is JSON with the fields of `outercore.server.ServerConfig`. Prints the line of
+`outercore serve --json`, and ends with SIGTERM.
+"""
+
+import json
+import os
+import signal
+import sys
+
+from outercore.server import Server, ServerConfig
+
+data_set, run, config = sys.argv[1:]
+with Server(data_set, run, ServerConfig(**json.loads(config))) as server:
+    described = {"url": server.url, "model": server.name, "process": os.getpid()}
+    print(json.dumps(described), flush=True)
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})

@@ -1,0 +1,116 @@
+//! The arrays that requests read, opened within the budget.
+
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_infer::Model;
+use outercore_pipeline::{RequestConfig, Requests};
+use outercore_store::dataset::DataSet;
+
+use crate::config::ServerConfig;
+use crate::graph::View;
+use crate::states::States;
+
+/// Shares of the budget for states that are tried, one over each number, and no state at all.
+const STATE_SHARES: [Option<u64>; 4] = [Some(4), Some(8), Some(16), None];
+
+/// What requests are answered from.
+pub struct Opened {
+    /// Reads neighbourhoods.
+    pub requests: Requests,
+    wanted: RequestConfig,
+    states: States,
+}
+
+impl Opened {
+    /// Opens the arrays, with room in the budget for states that are kept.
+    ///
+    /// Where the features would be in memory without that room, they are with less of it.
+    ///
+    /// # Errors
+    /// As [`Requests::open`], where there is no room even without such states.
+    pub fn open(
+        dataset: &DataSet,
+        wanted: &RequestConfig,
+        model: &Model,
+        config: &ServerConfig,
+    ) -> Result<Self> {
+        let Some(width) = model.first_width() else {
+            return Self::with(dataset, wanted, 0, Bytes(0));
+        };
+        if let Some(states) = config.states {
+            return Self::with(dataset, wanted, width, states);
+        }
+        let may_fit = match &wanted.features {
+            Some(features) => {
+                let rows = dataset.array(&features.key)?.row_bytes() * dataset.num_nodes();
+                rows <= config.memory.0
+            }
+            None => false,
+        };
+        let mut room = None;
+        for share in STATE_SHARES {
+            let states = share.map_or(Bytes(0), |share| Bytes(config.memory.0 / share));
+            match Self::with(dataset, wanted, width, states) {
+                Ok(opened) if !may_fit || opened.requests.plan().holds_all_rows() => {
+                    return Ok(opened);
+                }
+                // What was opened is let go: two of them would not fit the budget.
+                Ok(_) => room = room.or(Some(states)),
+                Err(error) if error.kind() == ErrorKind::Budget => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Self::with(dataset, wanted, width, room.unwrap_or_default())
+    }
+
+    fn with(
+        dataset: &DataSet,
+        wanted: &RequestConfig,
+        width: usize,
+        states: Bytes,
+    ) -> Result<Self> {
+        let reserved = Bytes(wanted.reserved.0 + states.0);
+        let wanted = RequestConfig { reserved, ..wanted.clone() };
+        let requests = Requests::open(dataset, &wanted)?;
+        let features = wanted.features.as_ref().map(|features| features.key.clone());
+        let states = States::new(width, states, requests.row_memory(), features);
+        Ok(Self { requests, wanted, states })
+    }
+
+    /// The reader, which follows the graph, and the states.
+    pub fn into_parts(self) -> (OpenArrays, States) {
+        let Self { requests, wanted, states } = self;
+        (OpenArrays { requests: Some(requests), generation: 0, wanted }, states)
+    }
+}
+
+/// What reads neighbourhoods, from the arrays that the graph stands on now.
+pub struct OpenArrays {
+    /// `None`: the arrays could not be opened the last time.
+    requests: Option<Requests>,
+    /// That of the arrays.
+    generation: u64,
+    wanted: RequestConfig,
+}
+
+impl OpenArrays {
+    /// The reader of the arrays of `view`. Others are let go before they are opened, so that both
+    /// are never in memory together.
+    ///
+    /// # Errors
+    /// As [`Requests::open`].
+    pub fn of(&mut self, view: &View<'_>) -> Result<&mut Requests> {
+        if self.generation != view.generation() {
+            self.requests = None;
+        }
+        if self.requests.is_none() {
+            self.requests = Some(Requests::open(view.data_set(), &self.wanted)?);
+            self.generation = view.generation();
+        }
+        self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
+    }
+
+    /// Most nodes of requests that are answered together.
+    pub fn window(&self) -> u64 {
+        self.requests.as_ref().map_or(1, Requests::window)
+    }
+}

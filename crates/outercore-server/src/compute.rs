@@ -1,0 +1,170 @@
+//! What the model makes of a neighbourhood: states, logits, and what a client is told.
+
+use std::ops::Range;
+
+use outercore_core::{Error, NodeId, Result};
+use outercore_infer::{Answer, Forward, Model, Subgraph};
+use outercore_pipeline::Neighbourhood;
+
+use crate::protocol::{Asked, Output};
+use crate::states::{NewState, States};
+
+/// Names of the outputs.
+pub const PREDICTION: &str = "prediction";
+/// Output for classes, labels and edges.
+pub const PROBABILITY: &str = "probability";
+/// Output for edges.
+pub const SCORE: &str = "score";
+
+/// What a model says of the nodes of a request.
+#[derive(Debug)]
+pub struct Prediction {
+    /// In the order in which they are described.
+    pub outputs: Vec<Output>,
+    /// Number of the last update that it has seen.
+    pub lsn: u64,
+}
+
+/// The nodes of a request whose in-edges the last hop samples, if their states are kept.
+#[derive(Default)]
+pub struct Frontier<'a> {
+    /// Places of the nodes; empty where no states are kept.
+    places: Range<usize>,
+    /// The states after the first layer that are kept.
+    pub known: Vec<Option<&'a [f32]>>,
+}
+
+impl<'a> Frontier<'a> {
+    /// That of a neighbourhood; `known` says which states are kept.
+    pub fn of(
+        found: &Neighbourhood<'_>,
+        states: &States,
+        known: impl Fn(NodeId) -> Option<&'a [f32]>,
+    ) -> Self {
+        let hops = found.sampled.edges_per_hop.len();
+        if states.is_off() || hops < 2 {
+            return Self::default();
+        }
+        let before: u64 = found.sampled.nodes_per_hop[..hops - 1].iter().sum();
+        let count = found.sampled.nodes_per_hop[hops - 1] as usize;
+        let places = before as usize..before as usize + count;
+        let nodes = found.sampled.nodes.iter().skip(places.start).take(count);
+        Self { places, known: nodes.map(known).collect() }
+    }
+
+    /// The states `first` that were computed, and are worth keeping.
+    pub fn computed(
+        &self,
+        found: &Neighbourhood<'_>,
+        first: &[f32],
+        states: &States,
+    ) -> Vec<NewState> {
+        if self.known.is_empty() {
+            return Vec::new();
+        }
+        let width = first.len() / self.known.len();
+        let nodes: Vec<NodeId> = found.sampled.nodes.iter().collect();
+        let mut edges = found.sampled.starts().skip(self.places.start);
+        let mut start = edges.next().unwrap_or_default() as usize;
+        let mut new = Vec::new();
+        let rows = self.places.clone().zip(first.chunks_exact(width)).zip(&self.known);
+        for (((place, state), known), end) in rows.zip(edges) {
+            let own = &found.sampled.sources[start..end as usize];
+            start = end as usize;
+            if known.is_none() && states.wants(own.len()) {
+                let sources = own.iter().map(|&source| nodes[source as usize]).collect();
+                new.push(NewState { node: nodes[place], sources, state: state.to_vec() });
+            }
+        }
+        new
+    }
+}
+
+/// What the model makes of a neighbourhood.
+pub struct Computed {
+    /// Of all that is asked, row-major.
+    pub logits: Vec<f32>,
+    /// Nodes, pairs or graphs.
+    rows: usize,
+    /// The states after the first layer of the nodes of the frontier.
+    first: Vec<f32>,
+}
+
+/// The logits of what is asked, where the states of `frontier` are known.
+///
+/// # Errors
+/// As [`Model::forward`].
+pub fn compute(
+    model: &Model,
+    found: &Neighbourhood<'_>,
+    frontier: &Frontier<'_>,
+    asked: &Asked,
+) -> Result<Computed> {
+    let sampled = found.sampled;
+    let nodes: Vec<u64> = sampled.nodes.iter().collect();
+    let subgraph = Subgraph {
+        nodes: &nodes,
+        nodes_per_hop: &sampled.nodes_per_hop,
+        edges_per_hop: &sampled.edges_per_hop,
+        sources: &sampled.sources,
+        picked: &sampled.picked,
+        degrees: found.degrees.as_deref(),
+    };
+    let Forward { states, first } = model.forward_from(&subgraph, found.x, &frontier.known)?;
+    // The embedding phase ends here, and the prediction phase begins.
+    let (logits, rows) = match asked {
+        Asked::Nodes => (states, sampled.num_seeds),
+        Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
+        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
+    };
+    Ok(Computed { logits, rows, first })
+}
+
+/// What a client is told, and the states after the first layer of the nodes of `frontier`.
+///
+/// # Errors
+/// As [`compute`]; `Internal` where a number is not finite.
+pub fn predict(
+    model: &Model,
+    found: &Neighbourhood<'_>,
+    frontier: &Frontier<'_>,
+    asked: &Asked,
+    lsn: u64,
+) -> Result<(Prediction, Vec<f32>)> {
+    let Computed { logits, rows, first } = compute(model, found, frontier, asked)?;
+    let answer = model.read_out(&logits);
+    let numbers = match &answer {
+        Answer::Classes { probabilities, .. } | Answer::Labels { probabilities, .. } => {
+            probabilities
+        }
+        Answer::Links { scores, .. } => scores,
+        Answer::Values { values } => values,
+    };
+    if numbers.iter().any(|number| !number.is_finite()) {
+        // JSON has no NaN.
+        return Err(Error::internal("the model's outputs for these nodes are not finite")
+            .hint("look for NaN in the features of the nodes and of their neighbours"));
+    }
+    let outputs = match answer {
+        Answer::Classes { classes, probabilities } => vec![
+            Output::whole(PREDICTION, vec![rows], classes.into_iter().map(i64::from).collect()),
+            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
+        ],
+        Answer::Labels { labels, probabilities } => vec![
+            Output::whole(
+                PREDICTION,
+                vec![rows, model.outputs()],
+                labels.into_iter().map(i64::from).collect(),
+            ),
+            Output::single(PROBABILITY, vec![rows, model.outputs()], probabilities),
+        ],
+        Answer::Links { scores, probabilities } => vec![
+            Output::single(SCORE, vec![rows], scores),
+            Output::single(PROBABILITY, vec![rows], probabilities),
+        ],
+        Answer::Values { values } => {
+            vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
+        }
+    };
+    Ok((Prediction { outputs, lsn }, first))
+}
