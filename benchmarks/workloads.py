@@ -74,6 +74,8 @@ WORKLOADS = {
             )
             for scale in (16, 20, 22)
         ),
+        # Serving with rows of a page each: 4 KiB of features.
+        Workload("wide16", 16, edges=10 << 16, width=1024, seeds=1 << 10, order="in-edges first"),
         # For a first look and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )

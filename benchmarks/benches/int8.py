@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
+from urllib.request import urlopen
 
 import numpy as np
 import torch
@@ -22,16 +22,17 @@ from outercore.train.metrics import build_metric
 MOST = 0.5
 """Points that int8 may lose."""
 PRECISIONS = ("float32", "int8")
-SHARE = 8
-"""Features over memory."""
+CASES = (("serve20", 8), ("serve20", 4), ("wide16", 8))
+"""Graphs, and float32 features over memory."""
 LEAST = 32 << 20
+"""Of memory: a server needs 14 MiB, however small the graph."""
 ASKED = 4000
 """Nodes of which bytes are counted, one a request."""
 WHAT = (
     "A model of each set is trained, exported and served in float32 and in int8. The score is that "
     "of the served answers for all test nodes or graphs, the same neighbours drawn. *points*: what "
     "int8 loses, in points of the score, or in percent of the error. *bytes*: read from the disk "
-    f"for the features of a request about one node, while the memory is 1/{SHARE} of the float32 "
+    "for the features of a request about one node, while the memory is a part of the float32 "
     "features."
 )
 
@@ -58,7 +59,8 @@ def run(settings: Settings) -> Result:
             # One set that cannot be served must not lose the figures of the others.
             say(f"{name} did not run: {failure!r}")
             result.series.append(Series("int8", name, "points", [], repr(failure)[:200]))
-    _bytes(result, settings)
+    for name, share in [("serve16", 1)] if settings.quick else CASES:
+        _bytes(result, settings, name, share)
     return result
 
 
@@ -88,7 +90,9 @@ def _compare(result: Result, served: int8_sets.Served) -> None:
 
 
 def _layout(data_set: object, array: str) -> None:
-    run_limited(command("layout", data_set, "--array", array, "--precision", "int8")).check()
+    run_limited(
+        command("layout", data_set, "--array", array, "--precision", "int8", "--order", "none")
+    ).check()
 
 
 def _answered(served: int8_sets.Served, precision: str) -> Answered:
@@ -125,20 +129,19 @@ def _scored(answer: oc.Prediction, labels: np.ndarray) -> tuple[np.ndarray, np.n
     return (probability - 0.5 if is_label else probability), labels
 
 
-def _bytes(result: Result, settings: Settings) -> None:
+def _bytes(result: Result, settings: Settings, name: str, share: int) -> None:
     """Bytes and time of requests about single nodes, with memory for a part of the features."""
-    work, folder = workload(settings, "serve16" if settings.quick else "serve20")
+    work, folder = workload(settings, name)
     # A copy: the layout of int8 lies in the data set.
-    graph = imported(folder, settings.work / "int8" / f"{work.name}.outercore")
-    run = settings.work / "int8" / f"{work.name}.sage"
-    if not (run / "model").exists():
-        shutil.rmtree(run, ignore_errors=True)
-        options = "--model sage --hidden 256 --fanout 15,10 --epochs 1"
-        run_limited(command("train", graph, *options.split(), "--out", run)).check()
+    graph = imported(folder, settings.work / "int8" / f"{name}.outercore")
+    options = "--model sage --hidden 256 --fanout 15,10 --epochs 1"
+    run = int8_sets.trained(graph, settings.work / "int8" / f"{name}.sage", options)
     _layout(graph, "x")
-    budget = max(work.nodes * work.width * 4 // SHARE, LEAST)
+    budget = max(work.nodes * work.width * 4 // share, LEAST)
     degrees = np.diff(np.load(graph / "edges/edge/offsets.npy", mmap_mode="r").astype(np.int64))
     nodes = np.random.default_rng(1).choice(np.flatnonzero(degrees), ASKED)
+    place = f"{name}, 1/{share}"
+    note = f"{work.nodes:,} nodes, {work.width} features, memory {budget >> 20} MiB"
     for precision in PRECISIONS:
         drop_cached([graph])
         config = ServerConfig(
@@ -156,26 +159,19 @@ def _bytes(result: Result, settings: Settings) -> None:
                 client.predict([node])
             seconds = time.perf_counter() - began
             after = _counted(server)
-        note = f"{work.nodes:,} nodes, {work.width} features, memory {budget >> 20} MiB"
-        for case, unit in (
-            ("read_bytes", "bytes/request"),
-            ("read_useful_bytes", "bytes/request"),
-            ("reads", "reads/request"),
-        ):
-            per = (after[case] - before[case]) / (ASKED - ASKED // 2)
-            result.series.append(Series(precision, case, unit, [per], note))
-            say(f"{precision}: {per:.0f} {case} a request")
-        took = 1e3 * seconds / (ASKED - ASKED // 2)
-        result.series.append(Series(precision, "one client", "ms/request", [took], note))
-        say(f"{precision}: {took:.2f} ms a request")
-    for case in ("read_bytes", "read_useful_bytes", "reads", "one client"):
-        result.compare(f"{case}: float32 over int8", ("float32", case), ("int8", case))
+        count = ASKED - ASKED // 2
+        per = {case: (after[case] - before[case]) / count for case in before}
+        for case, value in {**per, "milliseconds": 1e3 * seconds / count}.items():
+            unit = f"{case}/request"
+            result.series.append(Series(precision, f"{place}: {case}", unit, [value], note))
+            say(f"{place}, {precision}: {value:.1f} {case} a request")
+    for case in (*before, "milliseconds"):
+        ends = ("float32", f"{place}: {case}"), ("int8", f"{place}: {case}")
+        result.compare(f"{place}: {case}, float32 over int8", *ends)
 
 
 def _counted(server: Server) -> dict[str, float]:
     """Counters of feature reads."""
-    from urllib.request import urlopen
-
     with urlopen(server.url + "/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = {"reads": 0.0, "read_bytes": 0.0, "read_useful_bytes": 0.0}

@@ -85,7 +85,7 @@ def _prone(name: str, root: Path) -> RealData:
 PLAIN: dict[str, tuple[Callable[[str, Path], RealData], str]] = {
     "lastfm-asia": (_karate_club, f"{_SAGE} --epochs 15 --patience 0"),
     "github-musae": (_karate_club, f"{_SAGE} --epochs 4 --patience 0"),
-    "ppi-prone": (_prone, f"{_SAGE} --epochs 15 --patience 0 --metric f1_micro"),
+    "ppi-prone": (_prone, f"{_SAGE} --epochs 60 --lr 0.01 --patience 0 --metric f1_micro"),
     "dblp-prone": (_prone, f"{_SAGE} --epochs 4 --patience 0 --metric f1_micro"),
 }
 """Sets without features, and how they are trained on an embedding."""
@@ -115,7 +115,7 @@ def _nodes(name: str, work: Path, data: str | None) -> Served:
     recipe = accuracy.RECIPES[name]
     data_set = accuracy.data_set(name, 0, work, data)
     options = f"{recipe.options} --epochs {EPOCHS[name]} --patience 0 --memory 512MiB"
-    run = _trained(data_set, work / f"{name}.run", options)
+    run = trained(data_set, work / f"{name}.run", options)
     graph = open_data_set(data_set)
     metric = "roc_auc" if name == "tolokers" else "accuracy"
     ids = graph.split("test")
@@ -141,7 +141,7 @@ def _plain(name: str, work: Path, data: str | None) -> Served:
         embed = "--recipe dot-ca-astroph --dim 64 --epochs 10 --held-out 0"
         run_limited(command("embed", data_set, *embed.split(), "--out", run)).check()
         run_limited(command("embedding", "features", run, data_set, "--name", PLACE)).check()
-    run = _trained(data_set, work / f"{name}.run", f"{options} --features {PLACE}")
+    run = trained(data_set, work / f"{name}.run", f"{options} --features {PLACE}")
     ids = real.splits["test"]
     return Served(name, real.metric, "embedding of 64", data_set, run, ids, real.y[ids], PLACE)
 
@@ -154,7 +154,7 @@ def _graphs(name: str, work: Path, data: str | None) -> Served:
     data_set = home / name
     parts = ("train", "valid", "test")
     splits = parts if name.startswith("mol-") else tuple(f"0-{part}" for part in parts)
-    if not (run / "model").exists():
+    if not _is_done(run):
         data_set = graphs.imported(name, data_root(data), home, best_epoch=False)
         graphs.run(data_set, name, splits, epochs=EPOCHS[name], seed=0)
         shutil.rmtree(run, ignore_errors=True)
@@ -162,17 +162,24 @@ def _graphs(name: str, work: Path, data: str | None) -> Served:
     graph = open_data_set(data_set)
     many = ManyGraphs(graph)
     ids = many.split(splits[2])
-    trained = json.loads((run / "model" / "model.json").read_text())
-    array = trained["config"]["sampling"]["features"]
+    described = json.loads((run / "model" / "model.json").read_text())
+    array = described["config"]["sampling"]["features"]
     if f"nodes/node/{array}" not in graph.manifest["arrays"]:
         array = None
     inputs = "degrees" if array is None else f"categories `{array}`"
     return Served(name, recipe.metric, inputs, data_set, run, ids, many.array("y")[ids], array)
 
 
-def _trained(data_set: Path, run: Path, options: str) -> Path:
-    if not (run / "model").exists():
+def trained(data_set: Path, run: Path, options: str) -> Path:
+    """A finished run of `outercore train` with `options`."""
+    if not _is_done(run):
         say(f"training {run.stem}")
         shutil.rmtree(run, ignore_errors=True)
         run_limited(command("train", data_set, *options.split(), "--out", run)).check()
     return run
+
+
+def _is_done(run: Path) -> bool:
+    """Whether a training has ended; one that was stopped has a model, too."""
+    record = run / "record.json"
+    return record.exists() and json.loads(record.read_text())["status"] == "finished"

@@ -1,10 +1,9 @@
 //! int8 beside float32 on a sample, before int8 is served.
 
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use outercore_core::{Error, NodeId, Result};
-use outercore_infer::{Answer, Model, Precision};
+use outercore_infer::{Answer, Model};
 use outercore_pipeline::{Ask, Features, RequestConfig, Requests};
 
 use crate::compute::{Frontier, compute};
@@ -26,15 +25,15 @@ pub struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Draws the sample and asks the model in `directory` in float32.
+    /// Draws the sample and asks `model`, which is float32. It is let go: a model with learnt rows
+    /// can be as large as the budget allows.
     ///
     /// **Cost** opens the data set and computes up to 1,000 nodes, pairs or graphs.
     ///
     /// # Errors
     /// Those of [`Requests::open`] and [`Requests::answer`].
-    pub fn begin(source: Source<'a>, directory: &Path, wanted: &RequestConfig) -> Result<Self> {
+    pub fn begin(source: Source<'a>, model: Model, wanted: &RequestConfig) -> Result<Self> {
         let sample = source.sample()?;
-        let model = Model::open(directory, Precision::Float32)?;
         let features = wanted.features.as_ref().map(|features| Features {
             key: features.key.clone(),
             precision: outercore_pipeline::Precision::Exact,

@@ -91,7 +91,7 @@ impl ServerConfig {
                 return Err(Error::invalid(format!("{name}: expected 1 to {most}, found {value}")));
             }
         }
-        if !(self.most_loss >= 0.0) {
+        if self.most_loss.is_nan() || self.most_loss < 0.0 {
             let found = self.most_loss;
             return Err(Error::invalid(format!("most_loss: expected 0 or more, found {found}")));
         }

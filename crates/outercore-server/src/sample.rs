@@ -11,6 +11,8 @@ use crate::protocol::{Asked, Subject};
 
 /// Nodes, pairs or graphs.
 const MOST: u64 = 1000;
+/// Nodes of all graphs together, but for the first one.
+const MOST_NODES: u64 = 1 << 20;
 /// Every server compares the same ones.
 const SEED: u64 = 0;
 /// Labels of graphs.
@@ -93,7 +95,13 @@ impl Source<'_> {
             .arrays
             .keys()
             .filter_map(|key| Some((key.strip_prefix(GRAPH_SPLITS)?, key.as_str())));
-        let graphs = drawn(dataset, test_split(splits), self.graphs.len() as u64 - 1)?;
+        let mut graphs = drawn(dataset, test_split(splits), self.graphs.len() as u64 - 1)?;
+        let mut nodes = 0;
+        let fits = graphs.iter().take_while(|&&graph| {
+            nodes += self.graphs[graph as usize + 1] - self.graphs[graph as usize];
+            nodes <= MOST_NODES
+        });
+        graphs.truncate(fits.count().max(1));
         let labels = dataset.has_array(GRAPH_LABELS).then_some(GRAPH_LABELS);
         let truth = self.truth(labels, &graphs)?;
         let question = |graph: &u64| {

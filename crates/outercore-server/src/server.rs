@@ -90,8 +90,8 @@ impl Server {
         config.validate()?;
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let directory = model;
-        let model = Arc::new(Model::open(directory, config.precision)?);
-        let manifest = model.manifest();
+        let model = Model::open(directory, Precision::Float32)?;
+        let manifest = &model.manifest().clone();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
         let view = graph.view();
@@ -122,15 +122,20 @@ impl Server {
             threads: config.threads,
             sharing: Sharing { reorder: config.reorder, group: config.group },
         };
-        let open = || Opened::open(dataset, &wanted, &model, config);
-        let (opened, loss) = match config.precision {
-            Precision::Float32 => (open()?, None),
+        let open = |model: &Arc<Model>| Opened::open(dataset, &wanted, model, config);
+        let (model, opened, loss) = match config.precision {
+            Precision::Float32 => {
+                let model = Arc::new(model);
+                let opened = open(&model)?;
+                (model, opened, None)
+            }
             Precision::Int8 => {
                 let source = Source { view: &view, manifest, subject, graphs: &graphs, most_nodes };
-                let comparison = Comparison::begin(source, directory, &wanted)?;
-                let mut opened = open()?;
+                let comparison = Comparison::begin(source, model, &wanted)?;
+                let model = Arc::new(Model::open(directory, Precision::Int8)?);
+                let mut opened = open(&model)?;
                 let loss = comparison.end(&model, &mut opened.requests, config.most_loss)?;
-                (opened, Some(loss))
+                (model, opened, Some(loss))
             }
         };
         drop(view);
