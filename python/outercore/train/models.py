@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch.nn import functional
 
 from outercore.errors import InternalError
 from outercore.train.config import ModelConfig
+from outercore.train.neighbours import Arcs
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Hop:
     targets: int
     nodes: Tensor
     degrees: Tensor | None
+
+    @cached_property
+    def arcs(self) -> Arcs:
+        """What sums over the neighbours, each arc with weight 1."""
+        return Arcs(self.edge_index, self.targets, len(self.nodes))
 
 
 class Network(nn.Module):
@@ -122,16 +129,15 @@ class Network(nn.Module):
         size = (x.size(0), hop.targets)
         match self.config.kind:
             case "sage":
-                return conv((x, own), hop.edge_index, size=size)
+                return conv.lin_l(_mean(hop, x)) + conv.lin_r(own)
             case "gat":
                 return conv((x, own), _without_loops(hop), size=size)
             case "gin":
-                summed = conv.propagate(hop.edge_index, x=(x, own), size=size)
                 scale = _sample_scale(hop, hop.edge_index[1])
-                return conv.nn(summed * scale.unsqueeze(1) + (1 + conv.eps) * own)
+                return conv.nn(hop.arcs.sum(x) * scale.unsqueeze(1) + (1 + conv.eps) * own)
             case "gcn":
                 edge_index, weight = _normalised(hop)
-                return conv(x, edge_index, weight)[: hop.targets]
+                return Arcs(edge_index, *size[::-1], weight).sum(conv.lin(x)) + conv.bias
             case kind:
                 raise InternalError(f"model `{kind}` has no convolution")
 
@@ -219,6 +225,12 @@ def _norm(config: ModelConfig) -> nn.Module:
             return nn.LayerNorm(config.hidden)
         case _:
             return nn.Identity()
+
+
+def _mean(hop: Hop, x: Tensor) -> Tensor:
+    """The mean of each target's neighbours; 0 for one that has none."""
+    count = torch.bincount(hop.edge_index[1], minlength=hop.targets).clamp(min=1)
+    return hop.arcs.sum(x) / count.unsqueeze(1)
 
 
 def _without_loops(hop: Hop) -> Tensor:
