@@ -45,6 +45,8 @@ class Model:
     edges: dict[int, tuple[int, int]]
     removed: set[int] = field(default_factory=set)
     next_edge: int = 0
+    has_features: bool = True
+    """Without features a model has a learnt row a node, and none for nodes that are added."""
 
     def write(self, root: Path) -> oc.Graph:
         """Import it anew; edges keep their order."""
@@ -55,9 +57,10 @@ class Model:
         np.save(home / "x.npy", np.array(self.x, np.float32))
         np.save(home / "y.npy", np.arange(len(self.x)) % 3)
         np.save(home / "train.npy", np.array([n for n in range(20) if n not in self.removed]))
-        command = ["import", home / "edges.npy", "--features", home / "x.npy", "--labels"]
-        command += [home / "y.npy", "--split", f"train={home / 'train.npy'}", "--out", root]
-        command += ["--nodes", len(self.x), *(["--undirected"] if self.undirected else [])]
+        command = ["import", home / "edges.npy", "--labels", home / "y.npy", "--out", root]
+        command += ["--split", f"train={home / 'train.npy'}", "--nodes", len(self.x)]
+        command += ["--features", home / "x.npy"] if self.has_features else []
+        command += ["--undirected"] if self.undirected else []
         outercore(*command)
         return oc.open(root)
 
@@ -96,13 +99,13 @@ class Model:
 
     def draw(self, random: np.random.Generator) -> dict[str, Any]:
         """A random update, sometimes one that is to be refused."""
-        op = random.choice(["add_edge"] * 4 + ["remove_edge", "add_node", "remove_node"] * 1)
-        if random.random() < 0.2:
+        ops = ["add_edge"] * 4 + ["remove_edge", "remove_node"]
+        op = random.choice([*ops, "add_node"] if self.has_features else ops)
+        if self.has_features and random.random() < 0.2:
             op = "update_node"
         source, target = (int(n) for n in random.integers(len(self.x) + 1, size=2))
-        values = {
-            "x": [float(v) for v in random.standard_normal(len(self.x[0])).astype(np.float32)]
-        }
+        row = random.standard_normal(len(self.x[0])).astype(np.float32)
+        values = {"x": row.tolist()}
         if op == "remove_edge" and self.edges:
             source, target = self.edges[int(random.choice(list(self.edges)))]
         return {
@@ -122,13 +125,19 @@ def outercore(*arguments: object) -> str:
 
 
 def random_model(
-    seed: int, *, undirected: bool, nodes: int = 40, edges: int = 150, columns: int = COLUMNS
+    seed: int,
+    *,
+    undirected: bool,
+    nodes: int = 40,
+    edges: int = 150,
+    columns: int = COLUMNS,
+    has_features: bool = True,
 ) -> Model:
     random = np.random.default_rng(seed)
     x = random.standard_normal((nodes, columns)).astype(np.float32).tolist()
     pairs = random.integers(nodes, size=(edges, 2)).tolist()
     found = {key: (source, target) for key, (source, target) in enumerate(pairs)}
-    return Model(undirected, x, found, next_edge=edges)
+    return Model(undirected, x, found, next_edge=edges, has_features=has_features)
 
 
 def trained(graph: oc.Graph, kind: str, out: Path) -> Path:

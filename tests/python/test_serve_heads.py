@@ -50,6 +50,26 @@ def infer(server: Server, name: str, ids: Any, **parameters: int) -> dict[str, A
     return found
 
 
+def expected_scores(graph: oc.Graph, run: Path, pairs: np.ndarray, *, seed: int) -> torch.Tensor:
+    """What the trained network says of pairs of nodes, with the neighbours that the seed draws."""
+    saved = load_model(run / "model")
+    nodes, places = np.unique(pairs, return_index=True)
+    nodes = nodes[np.argsort(places)]
+    (batch,) = NeighborLoader(
+        graph, (4, 3), input_nodes=torch.from_numpy(nodes), batch_size=len(nodes), seed=seed
+    )
+    degrees = None
+    if saved.model.needs_degrees:
+        table = in_degrees(graph, count_loops=saved.model.encoder.counts_loops)
+        degrees = torch.from_numpy(table)[batch.n_id]
+    place = {int(node): at for at, node in enumerate(nodes)}
+    with torch.no_grad():
+        states = saved.model(batch, degrees)
+        first, second = ([place[int(node)] for node in column] for column in pairs.T)
+        scores: torch.Tensor = saved.model.head(states[first], states[second])
+    return scores
+
+
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     root = tmp_path_factory.mktemp("links") / "graph"
@@ -64,7 +84,6 @@ def test_scores_of_edges_are_those_of_the_trained_network(
 ) -> None:
     model = ModelConfig(hidden=8, kind=kind)  # type: ignore[arg-type]
     run = learn(graph, tmp_path / "run", "link", model=model, link=LinkConfig(head=head))  # type: ignore[arg-type]
-    saved = load_model(run / "model")
     pairs = np.array([[3, 7], [7, 3], [3, 3], [299, 7], [12, 250]])
     with Server(graph.root, run, CONFIG) as server:
         _, described = ask(server, "/v2/models/run")
@@ -73,20 +92,7 @@ def test_scores_of_edges_are_those_of_the_trained_network(
         body = {"inputs": [{"name": "node_ids", "datatype": "INT64", "shape": [1], "data": [1]}]}
         status, answer = ask(server, "/v2/models/run/infer", body)
         assert (status, answer["error"]) == (400, "input `node_ids`: expected `edge_ids`")
-    nodes, places = np.unique(pairs, return_index=True)
-    nodes = nodes[np.argsort(places)]
-    (batch,) = NeighborLoader(
-        graph, (4, 3), input_nodes=torch.from_numpy(nodes), batch_size=len(nodes), seed=2
-    )
-    degrees = None
-    if saved.model.needs_degrees:
-        table = in_degrees(graph, count_loops=saved.model.encoder.counts_loops)
-        degrees = torch.from_numpy(table)[batch.n_id]
-    place = {int(node): at for at, node in enumerate(nodes)}
-    with torch.no_grad():
-        states = saved.model(batch, degrees)
-        first, second = ([place[int(node)] for node in column] for column in pairs.T)
-        scores = saved.model.head(states[first], states[second])
+    scores = expected_scores(graph, run, pairs, seed=2)
     np.testing.assert_allclose(found["score"], scores.numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found["probability"], torch.sigmoid(scores).numpy(), atol=1e-5)
     assert found["score"][0] == found["score"][1]
