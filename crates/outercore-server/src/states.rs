@@ -15,7 +15,7 @@ use outercore_store::delta::Delta;
 const MOST_SOURCES: usize = 32;
 
 /// Bytes of an entry besides its state and its sources: the index with its empty places, the entry.
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 128;
 
 /// A state that was computed.
 pub struct NewState {
@@ -65,9 +65,11 @@ impl States {
             capacity,
             least_sources,
             features,
-            places: HashMap::new(),
-            entries: Vec::new(),
-            numbers: Vec::new(),
+            // All at once: a copy to a larger place would take both for a moment. Pages are taken
+            // from the system when they are used.
+            places: HashMap::with_capacity(capacity),
+            entries: Vec::with_capacity(capacity),
+            numbers: Vec::with_capacity(capacity * width),
             hand: 0,
         }
     }
@@ -203,8 +205,8 @@ mod tests {
     #[test]
     fn a_state_is_worth_more_rows_than_its_own_memory() {
         let states = States::new(4, room_for(3), ROW, None);
-        // 16 bytes of numbers, 64 for sources and 96 more, beside rows of 64.
-        assert_eq!([2, 3].map(|sources| states.wants(sources)), [false, true]);
+        // 16 bytes of numbers, 64 for sources and 128 more, beside rows of 64.
+        assert_eq!([3, 4].map(|sources| states.wants(sources)), [false, true]);
         assert!(States::new(4, room_for(3), Bytes(0), None).wants(1));
     }
 
