@@ -207,12 +207,13 @@ impl Work {
         let graph = Arc::clone(&self.graph);
         let view = self.view(&graph);
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
-        for job in window {
+        let most_nodes = self.requests.wanted.most_nodes;
+        for mut job in window {
             self.metrics.stage(Stage::Wait, now - job.asked);
             if job.until <= now {
                 drop(job.reply.send(Err(Refusal::late())));
-            } else if let Err(refusal) = view.require(&job.question.nodes) {
-                // They may have been removed while the question waited.
+            } else if let Err(refusal) = view.settle(&mut job.question, most_nodes) {
+                // What it is about may have changed while it waited.
                 drop(job.reply.send(Err(refusal)));
             } else if !job.reply.is_closed() {
                 // Else its client has gone.
@@ -317,7 +318,7 @@ fn predict(
     let (logits, rows) = match asked {
         Asked::Nodes => (states, sampled.num_seeds),
         Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
-        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
+        Asked::Graphs { sizes, .. } => (model.of_graphs(&states, sizes)?, sizes.len()),
     };
     let answer = model.read_out(&logits);
     let numbers = match &answer {
