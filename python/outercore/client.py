@@ -76,7 +76,8 @@ class Acknowledged:
     lsn: int
     """A prediction with this `min_lsn` has seen them."""
     results: list[dict[str, Any]]
-    """Of each update: `node` or `edge`, the new id; `removed`, how many edges; or `updated`."""
+    """Of each update: `node` or `edge`, the new id; `graph` and `first_node` of a new graph;
+    `removed`, how many edges; or `updated`."""
 
 
 class Client:
@@ -158,7 +159,7 @@ class Client:
 
         Raises:
             InvalidError: one of them is wrong; nothing has changed.
-            NotFoundError: a removed node; nothing has changed.
+            NotFoundError: a removed node or graph; nothing has changed.
             UnsupportedError: the server takes no updates.
             BudgetError: too many updates wait; nothing has changed.
             NoSpaceError: the disk is full; nothing has changed.
@@ -180,9 +181,15 @@ class Client:
         """Removes all edges from `source` to `target`; see `update`."""
         return self.update([{"op": "remove_edge", "source": source, "target": target}])
 
-    def add_node(self, values: Mapping[str, ArrayLike]) -> Acknowledged:
-        """Adds a node, with its features and other values by array; see `update`."""
-        return self.update([{"op": "add_node", "values": values}])
+    def add_node(
+        self, values: Mapping[str, ArrayLike], *, graph: int | None = None
+    ) -> Acknowledged:
+        """Adds a node, with its features and other values by array; see `update`.
+
+        `graph` is the one that it joins, in a data set of many graphs.
+        """
+        joined = {} if graph is None else {"graph": graph}
+        return self.update([{"op": "add_node", "values": values, **joined}])
 
     def remove_node(self, node: int) -> Acknowledged:
         """Removes a node and its edges; see `update`."""
@@ -191,6 +198,32 @@ class Client:
     def update_node(self, node: int, values: Mapping[str, ArrayLike]) -> Acknowledged:
         """Replaces values of a node by array; see `update`."""
         return self.update([{"op": "update_node", "node": node, "values": values}])
+
+    def register_graph(
+        self,
+        nodes: Sequence[Mapping[str, ArrayLike]],
+        edges: ArrayLike,
+        values: Mapping[str, ArrayLike] | None = None,
+    ) -> Acknowledged:
+        """Adds a graph to a data set of many; see `update`. The result has its id as `graph`.
+
+        Args:
+            nodes: of each node, its values by array; `{}` where nodes have none.
+            edges: of each edge, the places of both ends in `nodes`, m x 2. For edges with values
+                call `update`.
+            values: of the graph, by array, such as its label `y`.
+        """
+        ends = np.asarray(edges, np.int64).reshape(-1, 2).tolist()
+        graph = {
+            "values": values or {},
+            "nodes": list(nodes),
+            "edges": [{"source": source, "target": target} for source, target in ends],
+        }
+        return self.update([{"op": "register_graph", **graph}])
+
+    def unregister_graph(self, graph: int) -> Acknowledged:
+        """Removes a graph of a data set of many, with its nodes and edges; see `update`."""
+        return self.update([{"op": "unregister_graph", "graph": graph}])
 
     def graph(self) -> dict[str, Any]:
         """Size and state of the graph, `lsn` of the last durable update among them."""
@@ -264,9 +297,11 @@ def _array(output: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's values, and those within mappings, as JSON has them."""
+    """NumPy's values, and those within mappings and lists, as JSON has them."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return value

@@ -1,6 +1,6 @@
 """The graphs of a data set of many: what nodes are to other tasks, whole graphs are here.
 
-Section 12 of `docs/format.md` says how such a data set is stored.
+Sections 11 and 12 of `docs/format.md` say how such a data set is stored.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 PREFIX = "graphs/"
 FIRST = "graphs/first"
 SPLITS = "graphs/splits/"
+ADDED = "live/graphs"
+"""The graph of each node that updates have added."""
+REMOVED = "live/removed"
+
+_WORKING_BYTES = 40
+"""For each node of a data set that updates have changed: what sorts the nodes by graph."""
 
 
 class Labelled(Protocol):
@@ -67,10 +73,15 @@ class ManyGraphs:
     Training sees each graph as a node: its manifest has the arrays of graphs under
     `nodes/node/`, and no edges.
 
-    Shapes: `first` int64 [graphs + 1]: the first node of each graph, then the number of nodes.
-    Cost: reads `first`; 8 bytes of memory a graph.
+    The nodes of a graph are those with the places `starts[g]` to `starts[g + 1] - 1` in `order`.
+    Without `order`, a place is a node: updates have changed no graph. A graph that was unregistered
+    has no nodes.
+
+    Shapes: `starts` int64 [graphs + 1]; `order` int64 [nodes that are there] or `None`.
+    Cost: reads `first`; 8 bytes of memory a graph. Where updates have added or removed nodes, 8
+    bytes a node more, and 40 for a moment.
     Errors: `NotFoundError` for a data set of one graph, `CorruptError` where `first` does not
-    ascend from 0 to the last node.
+    ascend from 0 to the last node, or an added node is in no graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -80,13 +91,58 @@ class ManyGraphs:
                 "hint: import it with `--graph-ids FILE`, which says the graph of each node"
             )
         self.graph = graph
+        added = graph.array(ADDED) if ADDED in graph.arrays else np.empty(0, np.int64)
         first = graph.array(FIRST).astype(np.int64)
-        self.first = np.append(first, graph.num_nodes)
-        if not len(first) or first[0] != 0 or (np.diff(self.first) < 1).any():
+        starts = np.append(first, graph.num_nodes - len(added))
+        if not len(first) or first[0] != 0 or (np.diff(starts) < 1).any():
             raise CorruptError(
                 f"data set `{graph.root}`: array `{FIRST}`: expected nodes that ascend from 0 to "
-                f"below {graph.num_nodes}\nhint: import the data set again"
+                f"below {starts[-1]}\nhint: import the data set again"
             )
+        self.starts, self.order = starts, None
+        self.memory = starts.nbytes
+        if len(added) or REMOVED in graph.arrays:
+            self._sort(added)
+            self.memory = self.starts.nbytes + _WORKING_BYTES * graph.num_nodes
+
+    starts: NDArray[np.int64]
+    order: NDArray[np.int64] | None
+    memory: int
+    """Bytes that it takes at most."""
+
+    def _sort(self, added: NDArray[np.int64]) -> None:
+        """Sorts the nodes that are there by graph; within a graph they ascend."""
+        count = len(self.starts) - 1
+        # A graph gets its id with its first node.
+        most = np.maximum.accumulate(np.append(count - 1, added))
+        if len(wrong := np.flatnonzero((added < 0) | (added > most[:-1] + 1))):
+            raise CorruptError(
+                f"data set `{self.root}`: array `{ADDED}`: row {wrong[0]}: graph "
+                f"{added[wrong[0]]}, expected 0 to {most[wrong[0]] + 1}\n"
+                "hint: run `outercore check` on it"
+            )
+        of = np.append(np.repeat(np.arange(count), np.diff(self.starts)), added)
+        there = np.ones(len(of), bool)
+        if REMOVED in self.graph.arrays:
+            there[self.graph.array(REMOVED)] = False
+        nodes = np.flatnonzero(there)
+        self.order = nodes[np.argsort(of[nodes], kind="stable")]
+        sizes = np.bincount(of[nodes], minlength=int(most[-1]) + 1)
+        self.starts = np.append(0, np.cumsum(sizes))
+
+    def nodes(self, graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The nodes of graphs, those of one after those of another, and how many each has.
+
+        Shapes: `graphs` int64 [n]; result int64 [nodes] and int64 [n].
+        """
+        first, last = self.starts[graphs], self.starts[graphs + 1]
+        places = spans(first, last)
+        return (places if self.order is None else self.order[places]), last - first
+
+    @property
+    def num_unregistered(self) -> int:
+        """Graphs that were unregistered: they have no nodes."""
+        return int((np.diff(self.starts) == 0).sum())
 
     @property
     def root(self) -> Path:
@@ -95,8 +151,8 @@ class ManyGraphs:
 
     @property
     def num_nodes(self) -> int:
-        """Number of graphs."""
-        return len(self.first) - 1
+        """Number of graphs, unregistered ones included."""
+        return len(self.starts) - 1
 
     @property
     def num_edges(self) -> int:
@@ -149,3 +205,16 @@ class ManyGraphs:
 
 def _is_split(key: str) -> bool:
     return key.startswith(SPLITS)
+
+
+def spans(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers `first[0] .. last[0] - 1`, then those of the next span, and so on.
+
+    Example:
+        >>> import numpy as np
+        >>> spans(np.array([3, 7]), np.array([5, 8])).tolist()
+        [3, 4, 7]
+    """
+    lengths = last - first
+    shift = first - np.append(0, np.cumsum(lengths)[:-1])
+    return np.arange(int(lengths.sum())) + np.repeat(shift, lengths)

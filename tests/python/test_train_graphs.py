@@ -378,7 +378,7 @@ def test_missing_labels_count_neither_in_the_loss_nor_in_the_score(
 
 
 def test_numbers_are_learnt_in_their_unit(copied: Path, tmp_path: Path) -> None:
-    sizes = np.diff(ManyGraphs(oc.open(copied)).first)
+    sizes = np.diff(ManyGraphs(oc.open(copied)).starts)
     _native.add_array(copied, "graphs/size", sizes * 100.0 + 1000.5, "")
     settings = config(epochs=15, metric="rmse", features="degree", labels="size", readout="sum")
     settings = replace(settings, model=replace(settings.model, dropout=0.0))

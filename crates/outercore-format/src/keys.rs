@@ -29,6 +29,12 @@ pub const FEATURES: &str = "nodes/node/x";
 /// Where an import puts the labels of the nodes.
 pub const LABELS: &str = "nodes/node/y";
 
+/// The first node of each graph of a data set of many: `int64` or `uint64 [G]`.
+pub const FIRST_NODES: &str = "graphs/first";
+
+/// Labels of graphs.
+pub const GRAPH_LABELS: &str = "graphs/y";
+
 /// The key of the node array `name` of the homogeneous graph.
 ///
 /// # Example
@@ -47,6 +53,16 @@ pub fn node_array(name: &str) -> String {
 /// ```
 pub fn edge_array(name: &str) -> String {
     format!("edges/{EDGE}/{name}")
+}
+
+/// The key of the array `name` with a row for each graph.
+///
+/// # Example
+/// ```
+/// assert_eq!(outercore_format::keys::graph_array("y"), "graphs/y");
+/// ```
+pub fn graph_array(name: &str) -> String {
+    format!("graphs/{name}")
 }
 
 /// The key of the split `name`.
@@ -81,6 +97,18 @@ pub enum Group<'a> {
         /// The split's name, which may contain slashes.
         name: &'a str,
     },
+    /// `graphs/first`.
+    FirstNodes,
+    /// `graphs/splits/<name>`.
+    GraphSplit {
+        /// The split's name, which may contain slashes.
+        name: &'a str,
+    },
+    /// `graphs/<name>`.
+    Graph {
+        /// The array's name, which may contain slashes.
+        name: &'a str,
+    },
     /// `triples/<part>`.
     Triples {
         /// The part, such as `train`.
@@ -110,6 +138,9 @@ impl<'a> Group<'a> {
             (Some("nodes"), Some(node_type), Some(name)) => Self::Node { node_type, name },
             (Some("edges"), Some(edge_type), Some(name)) => Self::Edge { edge_type, name },
             (Some("splits"), Some(_), _) => Self::Split { name: &key["splits/".len()..] },
+            (Some("graphs"), Some("first"), None) => Self::FirstNodes,
+            (Some("graphs"), Some("splits"), Some(name)) => Self::GraphSplit { name },
+            (Some("graphs"), Some(_), _) => Self::Graph { name: &key["graphs/".len()..] },
             (Some("triples"), Some(name), None) => match name.strip_suffix(".weight") {
                 Some(part) => Self::Weights { part },
                 None => Self::Triples { part: name },
@@ -196,6 +227,10 @@ mod tests {
         assert_eq!(Group::of("edges/cites/a/b"), Group::Edge { edge_type: "cites", name: "a/b" });
         assert_eq!(Group::of("splits/train"), Group::Split { name: "train" });
         assert_eq!(Group::of("splits/fold/1"), Group::Split { name: "fold/1" });
+        assert_eq!(Group::of("graphs/first"), Group::FirstNodes);
+        assert_eq!(Group::of("graphs/splits/fold/1"), Group::GraphSplit { name: "fold/1" });
+        assert_eq!(Group::of("graphs/y"), Group::Graph { name: "y" });
+        assert_eq!(Group::of("graphs/first/z"), Group::Graph { name: "first/z" });
         assert_eq!(Group::of("triples/train"), Group::Triples { part: "train" });
         assert_eq!(Group::of("triples/train.weight"), Group::Weights { part: "train" });
         let names = Group::Names { kind: "entity", array: "offsets" };

@@ -22,7 +22,7 @@ pub use dtype::DType;
 pub use manifest::{ArrayEntry, EdgeType, Live, Manifest, NodeType, Provenance, Roles};
 pub use npy::NpyHeader;
 pub use timestamp::utc_timestamp;
-pub use update::{Rows, Update};
+pub use update::{NewEdge, Rows, Update};
 pub use widen::{Word, widen, words_of};
 
 /// Name of the manifest file in the root of a data set.
@@ -37,8 +37,12 @@ pub const FORMAT_NAME: &str = "outercore";
 /// The format version of a data set that does not change.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The format version of a data set with a log of updates, and the newest that this crate reads.
+/// The format version of a data set with a log of updates.
 pub const LIVE_VERSION: u32 = 2;
+
+/// The format version of a data set of many graphs with a log of updates, and the newest that this
+/// crate reads.
+pub const LIVE_GRAPHS_VERSION: u32 = 3;
 
 /// Name of the directory with the log of updates.
 pub const LIVE_DIRECTORY: &str = "live";

@@ -4,7 +4,10 @@ use crate::Checksum;
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_VERSION, keys, npy, validate};
+use crate::{
+    DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_GRAPHS_VERSION, LIVE_VERSION, keys, npy,
+    validate,
+};
 
 /// `graph.json`: the only truth about what a data set holds.
 ///
@@ -154,6 +157,15 @@ impl Manifest {
         }
     }
 
+    /// The format version that what it holds needs.
+    pub fn needed_version(&self) -> u32 {
+        match (&self.live, self.arrays.contains_key(keys::FIRST_NODES)) {
+            (None, _) => FORMAT_VERSION,
+            (Some(_), false) => LIVE_VERSION,
+            (Some(_), true) => LIVE_GRAPHS_VERSION,
+        }
+    }
+
     /// Parses and validates a manifest.
     ///
     /// # Errors
@@ -174,11 +186,11 @@ impl Manifest {
                 preamble.format.escape_debug()
             )));
         }
-        if preamble.version > u64::from(LIVE_VERSION) {
+        if preamble.version > u64::from(LIVE_GRAPHS_VERSION) {
             return Err(Error::new(
                 ErrorKind::Version,
                 format!(
-                    "data set of format version {}, expected at most {LIVE_VERSION}",
+                    "data set of format version {}, expected at most {LIVE_GRAPHS_VERSION}",
                     preamble.version
                 ),
             )

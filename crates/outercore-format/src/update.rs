@@ -7,9 +7,21 @@ use outercore_core::{Error, Result};
 /// Rows of arrays by key, each as the array stores it.
 pub type Rows = BTreeMap<String, Vec<u8>>;
 
-/// A change of the homogeneous graph.
+/// An edge of a graph that is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEdge {
+    /// Where it starts: a place among the nodes of the graph, from 0.
+    pub source: u64,
+    /// Where it ends: likewise.
+    pub target: u64,
+    /// Its row of every edge array.
+    pub rows: Rows,
+}
+
+/// A change of the homogeneous graph, or of one of many graphs.
 ///
-/// **Source** GLIST, table 3: AddEdge, RemoveEdge, AddVertex, RemoveVertex, UpdateVertex.
+/// **Source** GLIST, table 3: AddEdge, RemoveEdge, AddVertex, RemoveVertex, UpdateVertex,
+/// GraphRegister, GraphUnregister.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
     /// Adds an edge; in an undirected graph both arcs. Parallel edges are allowed.
@@ -30,10 +42,13 @@ pub enum Update {
     },
     /// Adds a node, whose id is the number of nodes so far.
     AddNode {
+        /// The graph that it joins, in a data set of many graphs; else `None`.
+        graph: Option<u64>,
         /// Its row of every node array.
         rows: Rows,
     },
-    /// Removes a node with all its edges. Its id is not used again.
+    /// Removes a node with all its edges. Its id is not used again. The last node of one of many
+    /// graphs stays until the graph is removed.
     RemoveNode {
         /// The node.
         node: u64,
@@ -45,6 +60,20 @@ pub enum Update {
         /// Its new rows; those of other arrays stay.
         rows: Rows,
     },
+    /// Adds a graph to a data set of many, with the next ids of graphs, nodes and edges.
+    RegisterGraph {
+        /// Its row of every array of graphs.
+        rows: Rows,
+        /// Rows of its nodes, of at least one: of every node array.
+        nodes: Vec<Rows>,
+        /// Its edges.
+        edges: Vec<NewEdge>,
+    },
+    /// Removes one of many graphs with its nodes and edges. Its id is not used again.
+    UnregisterGraph {
+        /// The graph.
+        graph: u64,
+    },
 }
 
 const ADD_EDGE: u8 = 1;
@@ -52,12 +81,16 @@ const REMOVE_EDGE: u8 = 2;
 const ADD_NODE: u8 = 3;
 const REMOVE_NODE: u8 = 4;
 const UPDATE_NODE: u8 = 5;
+const ADD_NODE_TO_GRAPH: u8 = 6;
+const REGISTER_GRAPH: u8 = 7;
+const UNREGISTER_GRAPH: u8 = 8;
 
 impl Update {
     /// Appends the update's bytes.
     ///
     /// # Errors
-    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes or a row of 4 GiB.
+    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes, a row of 4 GiB, or a graph of 2^32
+    /// nodes or edges.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::AddEdge { source, target, rows } => {
@@ -72,8 +105,13 @@ impl Update {
                 bytes.extend(target.to_le_bytes());
                 Ok(())
             }
-            Self::AddNode { rows } => {
+            Self::AddNode { graph: None, rows } => {
                 bytes.push(ADD_NODE);
+                encode_rows(rows, bytes)
+            }
+            Self::AddNode { graph: Some(graph), rows } => {
+                bytes.push(ADD_NODE_TO_GRAPH);
+                bytes.extend(graph.to_le_bytes());
                 encode_rows(rows, bytes)
             }
             Self::RemoveNode { node } => {
@@ -85,6 +123,19 @@ impl Update {
                 bytes.push(UPDATE_NODE);
                 bytes.extend(node.to_le_bytes());
                 encode_rows(rows, bytes)
+            }
+            Self::RegisterGraph { rows, nodes, edges } => {
+                bytes.push(REGISTER_GRAPH);
+                encode_rows(rows, bytes)?;
+                encode_count(nodes.len(), "2^32 nodes or more", bytes)?;
+                nodes.iter().try_for_each(|rows| encode_rows(rows, bytes))?;
+                encode_count(edges.len(), "2^32 edges or more", bytes)?;
+                edges.iter().try_for_each(|edge| edge.encode(bytes))
+            }
+            Self::UnregisterGraph { graph } => {
+                bytes.push(UNREGISTER_GRAPH);
+                bytes.extend(graph.to_le_bytes());
+                Ok(())
             }
         }
     }
@@ -102,18 +153,57 @@ impl Update {
                 rows: decode_rows(bytes)?,
             },
             REMOVE_EDGE => Self::RemoveEdge { source: number(bytes)?, target: number(bytes)? },
-            ADD_NODE => Self::AddNode { rows: decode_rows(bytes)? },
+            ADD_NODE => Self::AddNode { graph: None, rows: decode_rows(bytes)? },
             REMOVE_NODE => Self::RemoveNode { node: number(bytes)? },
             UPDATE_NODE => Self::UpdateNode { node: number(bytes)?, rows: decode_rows(bytes)? },
+            ADD_NODE_TO_GRAPH => {
+                Self::AddNode { graph: Some(number(bytes)?), rows: decode_rows(bytes)? }
+            }
+            REGISTER_GRAPH => Self::RegisterGraph {
+                rows: decode_rows(bytes)?,
+                nodes: decode_list(bytes, decode_rows)?,
+                edges: decode_list(bytes, NewEdge::decode)?,
+            },
+            UNREGISTER_GRAPH => Self::UnregisterGraph { graph: number(bytes)? },
             other => {
-                return Err(Error::corrupt(format!("update of kind {other}, expected 1 to 5")));
+                return Err(Error::corrupt(format!("update of kind {other}, expected 1 to 8")));
             }
         })
     }
 }
 
+impl NewEdge {
+    fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.extend(self.source.to_le_bytes());
+        bytes.extend(self.target.to_le_bytes());
+        encode_rows(&self.rows, bytes)
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self> {
+        Ok(Self { source: number(bytes)?, target: number(bytes)?, rows: decode_rows(bytes)? })
+    }
+}
+
+fn too_much(what: &str) -> Error {
+    Error::invalid(format!("an update with {what}"))
+}
+
+fn encode_count(count: usize, too_many: &str, bytes: &mut Vec<u8>) -> Result<()> {
+    let count = u32::try_from(count).map_err(|_| too_much(too_many))?;
+    bytes.extend(count.to_le_bytes());
+    Ok(())
+}
+
+/// The count is not trusted with memory: each element has bytes of its own.
+fn decode_list<T>(bytes: &mut &[u8], element: impl Fn(&mut &[u8]) -> Result<T>) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    for _ in 0..u32::from_le_bytes(take(bytes)?) {
+        list.push(element(bytes)?);
+    }
+    Ok(list)
+}
+
 fn encode_rows(rows: &Rows, bytes: &mut Vec<u8>) -> Result<()> {
-    let too_much = |what: &str| Error::invalid(format!("an update with {what}"));
     let count = u16::try_from(rows.len()).map_err(|_| too_much("more than 65,535 rows"))?;
     bytes.extend(count.to_le_bytes());
     for (key, row) in rows {

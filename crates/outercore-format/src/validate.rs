@@ -6,16 +6,13 @@ use std::path::Path;
 use outercore_core::{Context, Error, Result};
 
 use crate::keys::Group;
-use crate::{
-    ArrayEntry, Checksum, DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_VERSION, Live,
-    Manifest, keys,
-};
+use crate::{ArrayEntry, Checksum, DATA_OFFSET, DType, FORMAT_NAME, Live, Manifest, keys};
 
 /// Nodes that 32-bit ids can name.
 const IDS_OF_32_BITS: u64 = 1 << 32;
 
 pub(crate) fn manifest(manifest: &Manifest) -> Result<()> {
-    let version = if manifest.live.is_some() { LIVE_VERSION } else { FORMAT_VERSION };
+    let version = manifest.needed_version();
     if manifest.format != FORMAT_NAME || manifest.version != version {
         return Err(Error::corrupt(format!(
             "format `{}` version {}, expected `{FORMAT_NAME}` version {version}",
@@ -114,6 +111,7 @@ fn array(manifest: &Manifest, key: &str, entry: &ArrayEntry) -> Result<()> {
         }
         // Whoever reads these looks at their type and shape, and so does a check.
         Group::Triples { .. } | Group::Weights { .. } | Group::Names { .. } => Ok(()),
+        Group::FirstNodes | Group::Graph { .. } | Group::GraphSplit { .. } => Ok(()),
         Group::Edge { .. } | Group::Other => Ok(()),
     }
 }

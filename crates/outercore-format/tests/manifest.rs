@@ -70,10 +70,10 @@ fn what_may_be_absent_may_be_absent_and_unknown_members_are_ignored() {
 #[test]
 fn a_newer_version_is_named_before_anything_else_is_parsed() {
     let error =
-        Manifest::from_json(br#"{"format":"outercore","version":3,"nodes":7}"#).unwrap_err();
+        Manifest::from_json(br#"{"format":"outercore","version":4,"nodes":7}"#).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Version);
     let text = error.to_string();
-    assert!(text.contains("version 3") && text.contains("hint: "), "{text}");
+    assert!(text.contains("version 4") && text.contains("hint: "), "{text}");
 }
 
 #[test]

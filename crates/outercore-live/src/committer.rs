@@ -16,7 +16,8 @@ use crate::log::{self, LogWriter};
 use crate::open::{base_topology, replay};
 use crate::watch::Commit;
 
-/// `NEW_NODE + k` in an update stands for the k-th node that the same record adds.
+/// `NEW_NODE + k` in an update stands for the k-th node that the same record adds, those of graphs
+/// that it registers included.
 pub const NEW_NODE: u64 = 1 << 63;
 
 /// A record that is durable.
@@ -254,6 +255,8 @@ fn resolve(updates: &mut [Update], first: u64) -> Result<()> {
             }
             Update::RemoveNode { node } | Update::UpdateNode { node, .. } => put(node)?,
             Update::AddNode { .. } => added += 1,
+            Update::RegisterGraph { nodes, .. } => added += nodes.len() as u64,
+            Update::UnregisterGraph { .. } => {}
         }
     }
     Ok(())

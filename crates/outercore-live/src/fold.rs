@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use outercore_core::{Context, Error, Result};
-use outercore_format::keys::{EDGE, EDGE_IDS, NODE, OFFSETS, SOURCES};
-use outercore_format::{DType, LIVE_VERSION, Live};
+use outercore_format::keys::{EDGE, EDGE_IDS, Group, NODE, OFFSETS, SOURCES};
+use outercore_format::{DType, Live};
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
-use outercore_store::delta::{Delta, List, REMOVED};
+use outercore_store::delta::{Delta, GRAPHS, List, REMOVED, removed_nodes};
 use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 
@@ -48,6 +48,7 @@ pub(crate) fn fold(
     fold.topology()?;
     fold.node_arrays()?;
     fold.edge_arrays()?;
+    fold.graph_arrays()?;
     fold.removed()?;
     fold.counts();
     fold.editor.commit()
@@ -199,6 +200,27 @@ impl Fold<'_> {
         Ok(())
     }
 
+    /// Notes which graph each added node is in, and appends the rows of new graphs.
+    fn graph_arrays(&mut self) -> Result<()> {
+        let Some(graphs) = self.delta.graphs() else { return Ok(()) };
+        if self.delta.num_nodes() > self.delta.schema().nodes {
+            let of_added: Vec<i64> = graphs.of_added().map(|graph| graph as i64).collect();
+            self.write(GRAPHS, DType::I64, &[], |_, writer| writer.write_slice(&of_added))?;
+        }
+        let keys: Vec<String> = self.delta.schema().graph_arrays.keys().cloned().collect();
+        for key in keys {
+            let array = self.data_set.array(&key)?;
+            if array.rows() == graphs.count() {
+                continue;
+            }
+            self.write(&key, array.dtype, &array.shape[1..], |fold, writer| {
+                let row = |graph| Ok(fold.delta.graph_row(&key, graph).map(Cow::Borrowed));
+                fold.rows(&array, &[], graphs.count(), &row, writer)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Copies an array with the `changed` rows replaced, and new ones up to `count` appended.
     pub fn rows(
         &self,
@@ -233,26 +255,34 @@ impl Fold<'_> {
         (first..count).try_for_each(|at| writer.write(&row(at)?))
     }
 
-    /// Notes which nodes were removed, and takes them out of the splits.
+    /// Notes which nodes were removed, and takes them out of the splits; likewise unregistered graphs.
     fn removed(&mut self) -> Result<()> {
         let removed = self.delta.removed();
-        let before =
-            if self.data_set.has_array(REMOVED) { self.data_set.array(REMOVED)?.rows() } else { 0 };
-        if removed.len() as u64 == before {
+        if removed.len() == removed_nodes(self.data_set)?.len() {
             return Ok(());
         }
         let ids: Vec<i64> = removed.iter().map(|&node| node as i64).collect();
         self.write(REMOVED, DType::I64, &[], |_, writer| writer.write_slice(&ids))?;
-        let splits: Vec<String> = self.data_set.manifest().roles.splits.values().cloned().collect();
-        for key in splits {
-            let nodes = self.data_set.read_i64(&key)?;
-            let kept: Vec<i64> =
-                nodes.iter().copied().filter(|&node| !self.delta.is_removed(node as u64)).collect();
-            if kept.len() < nodes.len() {
-                self.write(&key, DType::I64, &[], |_, writer| writer.write_slice(&kept))?;
-            }
+        let (delta, manifest) = (self.delta, self.data_set.manifest());
+        for key in manifest.roles.splits.values() {
+            self.keep(key, &|node| !delta.is_removed(node))?;
+        }
+        let is_of_graphs = |key: &&String| matches!(Group::of(key), Group::GraphSplit { .. });
+        let Some(graphs) = delta.graphs() else { return Ok(()) };
+        for key in manifest.arrays.keys().filter(is_of_graphs) {
+            self.keep(key, &|graph| !graphs.is_unregistered(graph))?;
         }
         Ok(())
+    }
+
+    /// Writes a split without the ids that are not to be kept.
+    fn keep(&mut self, split: &str, is_kept: &dyn Fn(u64) -> bool) -> Result<()> {
+        let ids = self.data_set.read_i64(split)?;
+        let kept: Vec<i64> = ids.iter().copied().filter(|&id| is_kept(id as u64)).collect();
+        if kept.len() == ids.len() {
+            return Ok(());
+        }
+        self.write(split, DType::I64, &[], |_, writer| writer.write_slice(&kept))
     }
 
     fn counts(&mut self) {
@@ -263,7 +293,6 @@ impl Fold<'_> {
             edge.count = delta.num_edges();
             edge.rows = Some(delta.edge_bound());
         }
-        manifest.version = LIVE_VERSION;
         if let Some(Live { lsn, .. }) = &mut manifest.live {
             *lsn = delta.lsn();
         }
@@ -375,7 +404,7 @@ fn write_id(writer: &mut ArrayWriter, dtype: DType, id: u64) -> Result<()> {
 pub(crate) fn enable(disk: &dyn Disk, root: &Path, lock: &FileLock, id: [u8; 16]) -> Result<()> {
     let mut editor = ManifestEditor::open_held(disk, root, lock)?;
     let manifest = editor.manifest_mut();
-    manifest.version = LIVE_VERSION;
     manifest.live = Some(Live { id: Live::id_of(id), lsn: 0 });
+    manifest.version = manifest.needed_version();
     editor.commit()
 }

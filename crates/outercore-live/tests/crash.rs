@@ -14,8 +14,8 @@ use outercore_testkit::LiveModel;
 /// The tearing of a crash depends on its place alone; counted operations before the task move it.
 const TEARINGS: u64 = 3;
 
-/// Histories, of directed and of undirected graphs.
-const SEEDS: u64 = 2;
+/// Histories, of directed and undirected graphs, and of many graphs.
+const SEEDS: u64 = 3;
 
 /// Records of a history.
 const RECORDS: usize = 14;
@@ -30,7 +30,11 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let mut graph = LiveModel::random(12, 30, seed.is_multiple_of(2), seed);
+        let undirected = seed.is_multiple_of(2);
+        let mut graph = match seed % 3 {
+            2 => LiveModel::random_graphs(4, undirected, seed),
+            _ => LiveModel::random(12, 30, undirected, seed),
+        };
         let mut draws = Stream::new(seed, 9).uniform(0, 0, 0);
         let (mut records, mut graphs) = (Vec::new(), vec![graph.clone()]);
         while records.len() < RECORDS {

@@ -24,7 +24,7 @@ fn records() -> Vec<Vec<Update>> {
     let changed = Rows::from([(keys::FEATURES.to_owned(), x([-1.0, -2.0, -3.0]))]);
     vec![
         vec![
-            Update::AddNode { rows: new },
+            Update::AddNode { graph: None, rows: new },
             Update::AddEdge { source: 1, target: 5, rows: weight(0.5) },
             Update::AddEdge { source: 5, target: 0, rows: weight(8.0) },
         ],

@@ -1,5 +1,6 @@
 //! Many writers and readers at once, while the log is folded again and again: every reader sees at
-//! least what it asks for, and exactly what the updates up to its LSN make.
+//! least what it asks for, and exactly what the updates up to its LSN make, of a node, of its edges
+//! and of its graph.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,22 +10,75 @@ use std::time::Duration;
 use outercore_core::{Bytes, ErrorKind, Stream};
 use outercore_format::{Rows, Update, keys};
 use outercore_live::{LiveConfig, LiveGraph, Snapshot, Unwatched};
-use outercore_testkit::LiveModel;
+use outercore_testkit::{LiveGraphs, LiveModel};
 
-const NODES: u64 = 12;
+const GRAPHS: u64 = 5;
 const WRITES: u64 = 150;
 
-/// What a reader saw: the LSN it asked for, that of its snapshot, a node and its first feature.
+/// What a reader saw: the LSN it asked for, that of its snapshot, a node, and what it read of it.
 struct Seen {
     asked: u64,
     lsn: u64,
     node: u64,
-    value: f32,
+    state: State,
 }
 
-fn update(node: u64, value: f32) -> Update {
+/// A node's first feature, its in-degree, and how many nodes its graph has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct State {
+    value: f32,
+    degree: u64,
+    graph: u64,
+}
+
+/// What a writer changes of a node.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Value(f32),
+    /// One more loop.
+    Edge,
+    /// One more node in its graph.
+    Graph,
+}
+
+fn features(value: f32) -> Rows {
     let row = [value, 0.0, 0.0].iter().flat_map(|value| value.to_le_bytes()).collect();
-    Update::UpdateNode { node, rows: Rows::from([(keys::FEATURES.to_owned(), row)]) }
+    Rows::from([(keys::FEATURES.to_owned(), row)])
+}
+
+fn update(node: u64, change: Change, graphs: &LiveGraphs) -> Update {
+    match change {
+        Change::Value(value) => Update::UpdateNode { node, rows: features(value) },
+        Change::Edge => {
+            let rows = Rows::from([(keys::EDGE_WEIGHTS.to_owned(), vec![0; 4])]);
+            Update::AddEdge { source: node, target: node, rows }
+        }
+        Change::Graph => {
+            let mut rows = features(0.0);
+            rows.insert(keys::LABELS.to_owned(), vec![0; 8]);
+            Update::AddNode { graph: Some(graphs.of[node as usize]), rows }
+        }
+    }
+}
+
+/// What a snapshot says of a node; `None` where its arrays were replaced meanwhile.
+fn state_in(snapshot: &Snapshot, node: u64, graphs: &LiveGraphs) -> Option<State> {
+    let graph = snapshot.delta.nodes_of_graph(graphs.of[node as usize]).len() as u64;
+    Some(State { value: value_in(snapshot, node)?, degree: degree_in(snapshot, node)?, graph })
+}
+
+fn degree_in(snapshot: &Snapshot, node: u64) -> Option<u64> {
+    if let Some(degree) = snapshot.delta.in_degree(node, true) {
+        return Some(degree);
+    }
+    match snapshot.data_set.read_rows(keys::OFFSETS, &[node, node + 1]) {
+        Ok(ends) => {
+            let end = |at: usize| u64::from_le_bytes(ends[at..at + 8].try_into().unwrap());
+            Some(end(8) - end(0))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// The first feature of a node; `None` where the arrays of the snapshot were replaced meanwhile.
@@ -43,24 +97,30 @@ fn value_in(snapshot: &Snapshot, node: u64) -> Option<f32> {
 #[test]
 fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
     let directory = tempfile::tempdir().unwrap();
-    let model = LiveModel::random(NODES, 30, true, 1);
+    let model = LiveModel::random_graphs(GRAPHS, true, 1);
     model.write(directory.path());
+    let graphs = model.graphs.clone().unwrap();
     // So little memory that nearly every look folds, and the arrays beneath are exchanged.
     let config =
         LiveConfig { memory: Bytes(1500), log: Bytes(1 << 30), queue: 64, rest: Duration::ZERO };
     let graph = LiveGraph::open(directory.path(), config, Arc::new(Unwatched)).unwrap();
-    let writes: Mutex<BTreeMap<u64, (u64, f32)>> = Mutex::default();
+    let writes: Mutex<BTreeMap<u64, (u64, Change)>> = Mutex::default();
     let seen: Mutex<Vec<Seen>> = Mutex::default();
     let (last, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let write = |writer: u64| {
         let mut draws = Stream::new(7, writer).uniform(0, 0, 0);
         let mut done = 0;
         while done < WRITES {
-            let (node, value) = (draws.below(NODES), (writer * WRITES + done) as f32);
-            match graph.write(vec![update(node, value)]) {
+            let node = draws.below(model.nodes);
+            let change = match draws.below(4) {
+                0 => Change::Edge,
+                1 => Change::Graph,
+                _ => Change::Value((writer * WRITES + done) as f32),
+            };
+            match graph.write(vec![update(node, change, &graphs)]) {
                 Ok(ack) => {
                     last.fetch_max(ack.lsn, Ordering::Relaxed);
-                    assert!(writes.lock().unwrap().insert(ack.lsn, (node, value)).is_none());
+                    assert!(writes.lock().unwrap().insert(ack.lsn, (node, change)).is_none());
                     done += 1;
                 }
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Budget, "{error}"),
@@ -70,11 +130,11 @@ fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
     let read = |reader: u64| {
         let mut draws = Stream::new(8, reader).uniform(0, 0, 0);
         while !is_over.load(Ordering::Relaxed) {
-            let (asked, node) = (last.load(Ordering::Relaxed), draws.below(NODES));
+            let (asked, node) = (last.load(Ordering::Relaxed), draws.below(model.nodes));
             let snapshot = graph.snapshot();
-            if let Some(value) = value_in(&snapshot, node) {
+            if let Some(state) = state_in(&snapshot, node, &graphs) {
                 let lsn = snapshot.delta.lsn();
-                seen.lock().unwrap().push(Seen { asked, lsn, node, value });
+                seen.lock().unwrap().push(Seen { asked, lsn, node, state });
             }
         }
     };
@@ -87,14 +147,27 @@ fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
     });
     let (writes, seen) = (writes.into_inner().unwrap(), seen.into_inner().unwrap());
     assert!(writes.keys().copied().eq(1..=3 * WRITES), "an LSN twice, or one that is missing");
-    for Seen { asked, lsn, node, value } in &seen {
+    let lists = model.in_lists();
+    for Seen { asked, lsn, node, state } in &seen {
         assert!(lsn >= asked, "asked for {asked}, saw {lsn}");
-        let newest = writes.range(..=lsn).rev().find(|(_, write)| write.0 == *node);
-        let expected = newest.map_or(model.x[*node as usize][0], |(_, write)| write.1);
-        assert_eq!(*value, expected, "node {node} at {lsn}");
+        let of_graph = |node: u64| graphs.of[node as usize];
+        let mut expected = State {
+            value: model.x[*node as usize][0],
+            degree: lists[*node as usize].len() as u64,
+            graph: graphs.nodes(of_graph(*node), &model.removed).len() as u64,
+        };
+        for (written, change) in writes.range(..=lsn).map(|(_, write)| write) {
+            match change {
+                Change::Value(value) if written == node => expected.value = *value,
+                Change::Edge if written == node => expected.degree += 1,
+                Change::Graph if of_graph(*written) == of_graph(*node) => expected.graph += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(*state, expected, "node {node} at {lsn}");
     }
     // Folded by request alone, the snapshot stands on arrays that are gone; refreshed it does not.
-    graph.write(vec![update(0, -1.0)]).unwrap();
+    graph.write(vec![update(0, Change::Value(-1.0), &graphs)]).unwrap();
     let lsn = graph.refresh().unwrap();
     let snapshot = graph.snapshot();
     assert_eq!((lsn, snapshot.data_set.manifest().live.as_ref().unwrap().lsn), (lsn, lsn));

@@ -16,7 +16,7 @@ const RECORDS: u64 = COMMITS + 2;
 
 fn add_node() -> Update {
     let rows = [(keys::FEATURES.to_owned(), vec![7; 12]), (keys::LABELS.to_owned(), vec![0; 8])];
-    Update::AddNode { rows: Rows::from(rows) }
+    Update::AddNode { graph: None, rows: Rows::from(rows) }
 }
 
 /// A data set with a log of some records, one of them above 2 KiB.

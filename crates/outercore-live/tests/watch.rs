@@ -32,6 +32,7 @@ fn commits_and_folds_are_told_with_what_they_did() {
     let config = LiveConfig::default();
     let graph = LiveGraph::open(directory.path(), config, Arc::clone(&told) as _).unwrap();
     let add_node = || Update::AddNode {
+        graph: None,
         rows: Rows::from([
             (keys::FEATURES.to_owned(), vec![7; 12]),
             (keys::LABELS.to_owned(), vec![0; 8]),

@@ -113,6 +113,11 @@ impl OpenArrays {
         self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
     }
 
+    /// Most nodes of a request.
+    pub fn most_nodes(&self) -> u64 {
+        self.wanted.most_nodes
+    }
+
     /// Most nodes of requests that are answered together.
     pub fn window(&self) -> u64 {
         self.requests.as_ref().map_or(1, Requests::window)

@@ -115,7 +115,7 @@ pub fn compute(
     let (logits, rows) = match asked {
         Asked::Nodes => (states, sampled.num_seeds),
         Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
-        Asked::Graphs(sizes) => (model.of_graphs(&states, sizes)?, sizes.len()),
+        Asked::Graphs { sizes, .. } => (model.of_graphs(&states, sizes)?, sizes.len()),
     };
     Ok(Computed { logits, rows, first })
 }

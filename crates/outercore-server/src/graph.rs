@@ -1,16 +1,16 @@
 //! The graph that questions are about: as it lies on disk, or as it changes.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use outercore_core::{Bytes, NodeId, Result};
 use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, WRITER_MEMORY};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::{Delta, REMOVED};
+use outercore_store::delta::{Delta, Graphs, removed_nodes};
 
 use crate::config::ServerConfig;
 use crate::live_metrics::LiveMetrics;
+use crate::protocol::{Asked, Question};
 use crate::refusal::Refusal;
 
 /// Part of the budget for changes of the graph.
@@ -30,8 +30,10 @@ pub enum Graph {
 /// A graph that stays as it is.
 pub struct FixedGraph {
     data_set: DataSet,
-    /// Nodes that were removed before.
-    removed: HashSet<NodeId>,
+    /// Nodes that were removed before, ascending.
+    removed: Vec<NodeId>,
+    /// Those of a data set of many.
+    graphs: Option<Graphs>,
 }
 
 /// The graph at one moment.
@@ -56,11 +58,9 @@ impl Graph {
             return Ok(Self::Live(Arc::new(graph)));
         }
         let data_set = outercore_live::open(root, &|| Ok(()))?;
-        let removed = match data_set.has_array(REMOVED) {
-            true => data_set.read_i64(REMOVED)?.into_iter().map(|node| node as u64).collect(),
-            false => HashSet::new(),
-        };
-        Ok(Self::Fixed(FixedGraph { data_set, removed }))
+        let removed = removed_nodes(&data_set)?;
+        let graphs = Graphs::open(&data_set, &removed)?;
+        Ok(Self::Fixed(FixedGraph { data_set, removed, graphs }))
     }
 
     /// Part of the budget for changes and for writing them.
@@ -148,6 +148,49 @@ impl View<'_> {
         }
     }
 
+    /// The graphs of a data set of many; `None` of one graph.
+    pub fn graphs(&self) -> Option<&Graphs> {
+        match self {
+            Self::Fixed(graph) => graph.graphs.as_ref(),
+            Self::Live(snapshot) => snapshot.delta.graphs(),
+        }
+    }
+
+    fn is_removed(&self, node: NodeId) -> bool {
+        match self {
+            Self::Fixed(graph) => graph.removed.binary_search(&node).is_ok(),
+            Self::Live(snapshot) => snapshot.delta.is_removed(node),
+        }
+    }
+
+    /// Checks what a question asks about, and enters the nodes that its graphs have now.
+    ///
+    /// # Errors
+    /// A node or a graph that there never was, or that was removed; graphs of more than `most_nodes`.
+    pub fn settle(&self, question: &mut Question, most_nodes: u64) -> Result<(), Refusal> {
+        let Asked::Graphs { graphs: ids, sizes } = &mut question.asked else {
+            return self.require(&question.nodes);
+        };
+        let Some(graphs) = self.graphs() else {
+            return Err(Refusal::wrong("the data set is one graph"));
+        };
+        sizes.clear();
+        question.nodes.clear();
+        for &graph in &*ids {
+            graphs.require(graph).map_err(|error| Refusal::of_lookup(&error))?;
+            let before = question.nodes.len();
+            question.nodes.extend(graphs.nodes(graph).filter(|&node| !self.is_removed(node)));
+            sizes.push(question.nodes.len() - before);
+            let count = question.nodes.len();
+            if count as u64 > most_nodes {
+                return Err(Refusal::wrong(format!(
+                    "graph_ids: graphs of {count} nodes or more, expected {most_nodes} at most"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that there are these nodes.
     ///
     /// # Errors
@@ -157,11 +200,7 @@ impl View<'_> {
         if let Some(node) = nodes.iter().find(|&&node| node >= count) {
             return Err(Refusal::wrong(format!("node {node}: expected a node below {count}")));
         }
-        let is_removed = |node: &NodeId| match self {
-            Self::Fixed(graph) => graph.removed.contains(node),
-            Self::Live(snapshot) => snapshot.delta.is_removed(*node),
-        };
-        match nodes.iter().find(|node| is_removed(node)) {
+        match nodes.iter().find(|&&node| self.is_removed(node)) {
             Some(node) => Err(Refusal::unknown(format!("node {node} was removed"))),
             None => Ok(()),
         }

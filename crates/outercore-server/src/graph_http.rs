@@ -7,6 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use outercore_core::ErrorKind;
+use outercore_store::delta::Graphs;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,6 +27,11 @@ pub struct GraphAnswer {
     nodes: u64,
     removed_nodes: u64,
     arcs: u64,
+    /// Graphs of a data set of many, unregistered ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unregistered_graphs: Option<u64>,
     /// Number of the last durable update.
     lsn: u64,
     /// Whether the graph takes updates.
@@ -72,6 +78,8 @@ pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
         nodes: view.num_nodes(),
         removed_nodes: view.num_removed(),
         arcs: view.num_edges(),
+        graphs: view.graphs().map(Graphs::count),
+        unregistered_graphs: view.graphs().map(Graphs::num_unregistered),
         lsn: view.lsn(),
         updates: status.is_some(),
         live: status.map(|status| LiveAnswer {

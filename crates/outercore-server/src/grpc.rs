@@ -357,7 +357,7 @@ mod tests {
             let scope = Scope {
                 subject: Subject::Nodes,
                 num_nodes: 10,
-                graphs: &[],
+                num_graphs: 0,
                 most_nodes: 4,
                 outputs: &[],
             };

@@ -168,12 +168,13 @@ impl Work {
         let graph = Arc::clone(&self.graph);
         let view = self.view(&graph);
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
-        for job in window {
+        let most_nodes = self.requests.most_nodes();
+        for mut job in window {
             self.metrics.stage(Stage::Wait, now - job.asked);
             if job.until <= now {
                 drop(job.reply.send(Err(Refusal::late())));
-            } else if let Err(refusal) = view.require(&job.question.nodes) {
-                // They may have been removed while the question waited.
+            } else if let Err(refusal) = view.settle(&mut job.question, most_nodes) {
+                // What it is about may have changed while it waited.
                 drop(job.reply.send(Err(refusal)));
             } else if !job.reply.is_closed() {
                 // Else its client has gone.

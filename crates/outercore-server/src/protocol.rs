@@ -47,10 +47,9 @@ pub struct Scope<'a> {
     pub subject: Subject,
     /// Nodes of the graph.
     pub num_nodes: u64,
-    /// Where each graph's nodes begin, and where the last one's end; empty unless graphs are asked
-    /// for.
-    pub graphs: &'a [u64],
-    /// Most nodes of a request.
+    /// Graphs of a data set of many, unregistered ones included.
+    pub num_graphs: u64,
+    /// Most nodes of a request, or graphs.
     pub most_nodes: u64,
     /// Names of the outputs.
     pub outputs: &'a [&'a str],
@@ -93,7 +92,8 @@ struct WantedOutput {
 /// A request after it was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The nodes that have to be computed.
+    /// The nodes that have to be computed. Those of graphs are entered later: which they are depends
+    /// on the moment.
     pub nodes: Vec<NodeId>,
     /// What is made of them.
     pub asked: Asked,
@@ -115,8 +115,13 @@ pub enum Asked {
     Nodes,
     /// One for each pair, by their places among the nodes.
     Edges(Vec<(u32, u32)>),
-    /// One for each graph, which is the next so many nodes.
-    Graphs(Vec<usize>),
+    /// One for each graph.
+    Graphs {
+        /// Their ids.
+        graphs: Vec<u64>,
+        /// How many of the nodes each one has; entered with the nodes.
+        sizes: Vec<usize>,
+    },
 }
 
 impl InferRequest {
@@ -143,10 +148,13 @@ impl InferRequest {
             )));
         }
         let (nodes, asked) = input.asked(scope)?;
-        if nodes.is_empty() || nodes.len() as u64 > scope.most_nodes {
+        let (count, what) = match &asked {
+            Asked::Graphs { graphs, .. } => (graphs.len(), "graphs"),
+            _ => (nodes.len(), "nodes"),
+        };
+        if count == 0 || count as u64 > scope.most_nodes {
             return Err(Refusal::wrong(format!(
-                "{name}: {} nodes, expected 1 to {}",
-                nodes.len(),
+                "{name}: {count} {what}, expected 1 to {}",
                 scope.most_nodes
             )));
         }
@@ -199,10 +207,9 @@ impl Input {
     /// The nodes to compute, and what is asked of them.
     fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked), Refusal> {
         let name = scope.subject.input();
-        let num_graphs = (scope.graphs.len() as u64).saturating_sub(1);
         let (what, below) = match scope.subject {
             Subject::Nodes | Subject::Edges => ("a node", scope.num_nodes),
-            Subject::Graphs => ("a graph", num_graphs),
+            Subject::Graphs => ("a graph", scope.num_graphs),
         };
         let mut ids = Vec::new();
         flatten(&self.data, &mut |value| {
@@ -220,24 +227,7 @@ impl Input {
                 let (nodes, pairs) = ends(&ids);
                 (nodes, Asked::Edges(pairs))
             }
-            Subject::Graphs => {
-                let extent =
-                    |&graph: &u64| scope.graphs[graph as usize]..scope.graphs[graph as usize + 1];
-                let size = |graph| {
-                    let extent = extent(graph);
-                    (extent.end - extent.start) as usize
-                };
-                let sizes: Vec<usize> = ids.iter().map(size).collect();
-                // Before anything as large as that is made.
-                let count = sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size));
-                if count as u64 > scope.most_nodes {
-                    return Err(Refusal::wrong(format!(
-                        "{name}: graphs of {count} nodes, expected {} at most",
-                        scope.most_nodes
-                    )));
-                }
-                (ids.iter().flat_map(extent).collect(), Asked::Graphs(sizes))
-            }
+            Subject::Graphs => (Vec::new(), Asked::Graphs { graphs: ids, sizes: Vec::new() }),
         })
     }
 
@@ -363,7 +353,7 @@ mod tests {
         request.question(&Scope {
             subject,
             num_nodes: 10,
-            graphs: &[0, 3, 4, 10],
+            num_graphs: 3,
             most_nodes: 4,
             outputs: &OUTPUTS,
         })
@@ -404,15 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn edges_name_each_node_once_and_graphs_are_their_nodes() {
+    fn edges_name_each_node_once_and_graphs_go_by_their_ids() {
         let body = input("edge_ids", json!([3, 2]), json!([[7, 9], [9, 1], [7, 7]]));
         let question = asked_of(Subject::Edges, &body).unwrap();
         assert_eq!(question.nodes, [7, 9, 1]);
         assert_eq!(question.asked, Asked::Edges(vec![(0, 1), (1, 2), (0, 0)]));
         let body = input("graph_ids", json!([2]), json!([1, 0]));
         let question = asked_of(Subject::Graphs, &body).unwrap();
-        assert_eq!(question.nodes, [3, 0, 1, 2]);
-        assert_eq!(question.asked, Asked::Graphs(vec![1, 3]));
+        assert_eq!(question.asked, Asked::Graphs { graphs: vec![1, 0], sizes: Vec::new() });
         let text = |subject, body| format!("{:?}", asked_of(subject, &body).unwrap_err());
         let flat = input("edge_ids", json!([2]), json!([1, 2]));
         assert!(text(Subject::Edges, flat).contains("expected [n, 2]"));
@@ -420,8 +409,8 @@ mod tests {
         assert!(text(Subject::Edges, odd).contains("shape [1, 2] for 3 values"));
         let nodes = input("node_ids", json!([1, 2]), json!([1, 2]));
         assert!(text(Subject::Edges, nodes).contains("expected `edge_ids`"));
-        let many = input("graph_ids", json!([1]), json!([2]));
-        assert!(text(Subject::Graphs, many).contains("graphs of 6 nodes, expected 4 at most"));
+        let many = input("graph_ids", json!([5]), json!([0, 1, 2, 0, 1]));
+        assert!(text(Subject::Graphs, many).contains("5 graphs, expected 1 to 4"));
         let none = input("graph_ids", json!([1]), json!([3]));
         assert!(text(Subject::Graphs, none).contains("3, expected a graph below 3"));
     }

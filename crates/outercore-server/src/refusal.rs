@@ -90,6 +90,14 @@ impl Refusal {
         }
     }
 
+    /// What a client is told of a node or graph that is not there: it never was, or was removed.
+    pub fn of_lookup(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound => Self::unknown(error.one_line()),
+            _ => Self::wrong(error.one_line()),
+        }
+    }
+
     /// What a client is told of updates that were not taken.
     pub fn of_update(error: &Error) -> Self {
         let text = error.one_line();

@@ -5,9 +5,10 @@ use outercore_core::{NodeId, Permutation, Result, Stream};
 use outercore_format::{DType, keys};
 use outercore_infer::{Manifest, TaskKind};
 use outercore_store::dataset::DataSet;
+use outercore_store::delta::Graphs;
 
 use crate::graph::View;
-use crate::protocol::{Asked, Subject};
+use crate::protocol::{Asked, Question, Subject};
 
 /// Nodes, pairs or graphs.
 const MOST: u64 = 1000;
@@ -55,8 +56,6 @@ pub struct Source<'a> {
     pub manifest: &'a Manifest,
     /// What it predicts that of.
     pub subject: Subject,
-    /// Where each graph's nodes begin, and where the last one's end.
-    pub graphs: &'a [u64],
     /// Most nodes of a question.
     pub most_nodes: u64,
 }
@@ -95,21 +94,25 @@ impl Source<'_> {
             .arrays
             .keys()
             .filter_map(|key| Some((key.strip_prefix(GRAPH_SPLITS)?, key.as_str())));
-        let mut graphs = drawn(dataset, test_split(splits), self.graphs.len() as u64 - 1)?;
-        let mut nodes = 0;
-        let fits = graphs.iter().take_while(|&&graph| {
-            nodes += self.graphs[graph as usize + 1] - self.graphs[graph as usize];
-            nodes <= MOST_NODES
-        });
-        graphs.truncate(fits.count().max(1));
+        let count = self.view.graphs().map_or(0, Graphs::count);
+        let (mut graphs, mut questions, mut nodes) = (Vec::new(), Vec::new(), 0);
+        for graph in drawn(dataset, test_split(splits), count)? {
+            let asked = Asked::Graphs { graphs: vec![graph], sizes: Vec::new() };
+            let mut question = Question { asked, ..Question::default() };
+            // Some may have been unregistered.
+            if self.view.settle(&mut question, self.most_nodes).is_err() {
+                continue;
+            }
+            nodes += question.nodes.len() as u64;
+            if nodes > MOST_NODES && !graphs.is_empty() {
+                break;
+            }
+            graphs.push(graph);
+            questions.push((question.nodes, question.asked));
+        }
         let labels = dataset.has_array(GRAPH_LABELS).then_some(GRAPH_LABELS);
         let truth = self.truth(labels, &graphs)?;
-        let question = |graph: &u64| {
-            let nodes = self.graphs[*graph as usize]..self.graphs[*graph as usize + 1];
-            let asked = Asked::Graphs(vec![(nodes.end - nodes.start) as usize]);
-            (nodes.collect(), asked)
-        };
-        Ok(Sample { questions: graphs.iter().map(question).collect(), truth })
+        Ok(Sample { questions, truth })
     }
 
     /// Edges, and as many random pairs.

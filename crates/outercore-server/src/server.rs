@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, Error, Result};
-use outercore_format::{DType, keys};
+use outercore_format::keys;
 use outercore_infer::{Head, Model, Precision};
 use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Sharing};
 use outercore_store::dataset::DataSet;
@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::arrays::Opened;
 use crate::comparison::Comparison;
 use crate::config::ServerConfig;
-use crate::graph::Graph;
+use crate::graph::{Graph, View};
 use crate::grpc;
 use crate::http;
 use crate::limits::{Connections, Limits, Protocol};
@@ -101,10 +101,7 @@ impl Server {
             Some(Head::Pairs { .. }) => Subject::Edges,
             Some(_) => Subject::Graphs,
         };
-        let graphs = if subject == Subject::Graphs { graphs_of(dataset)? } else { Vec::new() };
-        let largest = graphs.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-        // Any one graph can be asked for.
-        let most_nodes = config.most_nodes.max(largest);
+        let most_nodes = most_nodes(&view, subject, config)?;
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let features = features_of(dataset, &model)?;
         let wanted = RequestConfig {
@@ -130,7 +127,7 @@ impl Server {
                 (model, opened, None)
             }
             Precision::Int8 => {
-                let source = Source { view: &view, manifest, subject, graphs: &graphs, most_nodes };
+                let source = Source { view: &view, manifest, subject, most_nodes };
                 let comparison = Comparison::begin(source, model, &wanted)?;
                 let model = Arc::new(Model::open(directory, Precision::Int8)?);
                 let mut opened = open(&model)?;
@@ -157,7 +154,6 @@ impl Server {
             outputs,
             task,
             subject,
-            graphs,
             graph,
             most_nodes,
             deadline,
@@ -236,31 +232,20 @@ impl Server {
     }
 }
 
-/// The first node of each graph of a data set of many.
-const FIRST: &str = "graphs/first";
-
-/// Where each graph's nodes begin, and where the last one's end.
+/// Most nodes of a request: any one graph that there is now can be asked for.
 ///
 /// # Errors
-/// `Invalid`: a data set of one graph. `Corrupt`: graphs that do not follow each other.
-fn graphs_of(dataset: &DataSet) -> Result<Vec<u64>> {
-    if !dataset.has_array(FIRST) {
-        let text = "the model predicts something of whole graphs, and the data set is one graph";
-        return Err(Error::invalid(text).hint("serve the data set that it was trained on"));
+/// `Invalid`: a model of whole graphs, and a data set of one graph.
+fn most_nodes(view: &View<'_>, subject: Subject, config: &ServerConfig) -> Result<u64> {
+    match (subject, view.graphs()) {
+        (Subject::Graphs, Some(graphs)) => Ok(config.most_nodes.max(graphs.largest())),
+        (Subject::Graphs, None) => {
+            let text =
+                "the model predicts something of whole graphs, and the data set is one graph";
+            Err(Error::invalid(text).hint("serve the data set that it was trained on"))
+        }
+        _ => Ok(config.most_nodes),
     }
-    // Signed or not, it has 8 bytes, and a negative one is found below.
-    let bytes = dataset.read_array(FIRST)?;
-    if !matches!(dataset.array(FIRST)?.dtype, DType::I64 | DType::U64) {
-        return Err(Error::corrupt(format!("array `{FIRST}`: expected int64 or uint64")));
-    }
-    let mut ends: Vec<u64> =
-        bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-    ends.push(dataset.num_nodes());
-    if ends.len() < 2 || ends[0] != 0 || ends.windows(2).any(|pair| pair[0] >= pair[1]) {
-        return Err(Error::corrupt(format!("array `{FIRST}`: expected ascending nodes from 0 on"))
-            .hint("run `outercore check DATASET`"));
-    }
-    Ok(ends)
 }
 
 /// The key of the array that the model reads; `None` for one that reads none.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outercore_infer::{Precision, TaskKind};
+use outercore_store::delta::Graphs;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -38,8 +39,6 @@ pub struct Shared {
     pub task: TaskKind,
     /// What it predicts that of.
     pub subject: Subject,
-    /// Where each graph's nodes begin, and where the last one's end; for models of graphs.
-    pub graphs: Vec<u64>,
     /// The graph.
     pub graph: Arc<Graph>,
     /// Most nodes of a request.
@@ -148,14 +147,14 @@ impl Shared {
     pub async fn infer(&self, request: InferRequest, began: Instant) -> Result<Value, Refusal> {
         let question = {
             let view = self.graph.view();
-            let question = request.question(&Scope {
+            let mut question = request.question(&Scope {
                 subject: self.subject,
                 num_nodes: view.num_nodes(),
-                graphs: &self.graphs,
+                num_graphs: view.graphs().map_or(0, Graphs::count),
                 most_nodes: self.most_nodes,
                 outputs: self.outputs(),
             })?;
-            view.require(&question.nodes)?;
+            view.settle(&mut question, self.most_nodes)?;
             if question.min_lsn > view.lsn() {
                 return Err(Refusal::too_early(question.min_lsn, view.lsn()));
             }

@@ -1,7 +1,9 @@
 //! Updates of the graph, from JSON to the rows that the arrays store.
 
+use std::collections::BTreeMap;
+
 use outercore_core::{Error, Result};
-use outercore_format::{DType, Manifest, Rows, Update, keys};
+use outercore_format::{DType, Manifest, NewEdge, Rows, Update, keys};
 use outercore_live::{Ack, NEW_NODE};
 use outercore_store::delta::{Applied, ArrayShape, Schema};
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,8 @@ enum Change {
         target: Place,
     },
     AddNode {
+        /// The graph that it joins, in a data set of many.
+        graph: Option<u64>,
         #[serde(default)]
         values: Map<String, Value>,
     },
@@ -45,6 +49,29 @@ enum Change {
         node: Place,
         values: Map<String, Value>,
     },
+    RegisterGraph {
+        #[serde(default)]
+        values: Map<String, Value>,
+        /// Of each node, its values.
+        nodes: Vec<Map<String, Value>>,
+        #[serde(default)]
+        edges: Vec<EdgeWithin>,
+    },
+    UnregisterGraph {
+        graph: u64,
+    },
+}
+
+/// An edge of a graph that is registered.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct EdgeWithin {
+    /// Place among the nodes of the graph, from 0.
+    source: u64,
+    /// Likewise.
+    target: u64,
+    #[serde(default)]
+    values: Map<String, Value>,
 }
 
 /// A node by its id, or one that the same request adds.
@@ -53,7 +80,7 @@ enum Change {
 enum Place {
     Id(u64),
     New {
-        /// Counts the nodes that the request adds, from 0.
+        /// Counts the nodes that the request adds, those of registered graphs included, from 0.
         new: u64,
     },
 }
@@ -67,25 +94,40 @@ pub struct UpdateAnswer {
 
 /// What an update has done.
 #[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 enum Outcome {
-    /// The id of a new edge.
-    Edge(u64),
-    /// The id of a new node.
-    Node(u64),
-    /// Edges that were removed.
-    Removed(u64),
-    /// A node whose values were replaced.
-    Updated(bool),
+    Edge {
+        /// The id of a new edge.
+        edge: u64,
+    },
+    Node {
+        /// The id of a new node.
+        node: u64,
+    },
+    Removed {
+        /// Edges that were removed.
+        removed: u64,
+    },
+    Updated {
+        /// A node whose values were replaced.
+        updated: bool,
+    },
+    Graph {
+        /// The id of a new graph.
+        graph: u64,
+        /// The id of its first node; the others follow.
+        first_node: u64,
+    },
 }
 
 impl From<Ack> for UpdateAnswer {
     fn from(ack: Ack) -> Self {
         let outcome = |applied: Applied| match applied {
-            Applied::Edge(id) => Outcome::Edge(id),
-            Applied::Node(id) => Outcome::Node(id),
-            Applied::Removed(count) => Outcome::Removed(count),
-            Applied::Rows => Outcome::Updated(true),
+            Applied::Edge(edge) => Outcome::Edge { edge },
+            Applied::Node(node) => Outcome::Node { node },
+            Applied::Removed(removed) => Outcome::Removed { removed },
+            Applied::Rows => Outcome::Updated { updated: true },
+            Applied::Graph { graph, first_node } => Outcome::Graph { graph, first_node },
         };
         Self { lsn: ack.lsn, results: ack.applied.into_iter().map(outcome).collect() }
     }
@@ -132,24 +174,14 @@ impl Change {
     fn update(&self, manifest: &Manifest, schema: &Schema) -> Result<Update> {
         Ok(match self {
             Self::AddEdge { source, target, values } => {
-                let rows = rows(values, keys::edge_array, schema.edge_arrays.iter())?;
-                schema.check_edge_rows(&rows)?;
+                let rows = edge_rows(values, schema)?;
                 Update::AddEdge { source: source.node()?, target: target.node()?, rows }
             }
             Self::RemoveEdge { source, target } => {
                 Update::RemoveEdge { source: source.node()?, target: target.node()? }
             }
-            Self::AddNode { values } => {
-                let mut rows = rows(values, keys::node_array, schema.node_arrays.iter())?;
-                for (key, shape) in &schema.node_arrays {
-                    if !rows.contains_key(key)
-                        && let Some(row) = missing(manifest, key, *shape)
-                    {
-                        rows.insert(key.clone(), row);
-                    }
-                }
-                schema.check_node_rows(&rows, true)?;
-                Update::AddNode { rows }
+            Self::AddNode { graph, values } => {
+                Update::AddNode { graph: *graph, rows: node_rows(values, manifest, schema)? }
             }
             Self::RemoveNode { node } => Update::RemoveNode { node: node.node()? },
             Self::UpdateNode { node, values } => {
@@ -159,20 +191,71 @@ impl Change {
                 let rows = rows(values, keys::node_array, schema.node_arrays.iter())?;
                 Update::UpdateNode { node: node.node()?, rows }
             }
+            Self::RegisterGraph { values, nodes, edges } => Update::RegisterGraph {
+                rows: graph_rows(values, manifest, schema)?,
+                nodes: nodes
+                    .iter()
+                    .map(|values| node_rows(values, manifest, schema))
+                    .collect::<Result<_>>()?,
+                edges: edges.iter().map(|edge| edge.update(schema)).collect::<Result<_>>()?,
+            },
+            Self::UnregisterGraph { graph } => Update::UnregisterGraph { graph: *graph },
         })
     }
 }
 
-/// The row of a node for which no value is given: no label, or no number. Features have none.
+impl EdgeWithin {
+    fn update(&self, schema: &Schema) -> Result<NewEdge> {
+        let rows = edge_rows(&self.values, schema)?;
+        Ok(NewEdge { source: self.source, target: self.target, rows })
+    }
+}
+
+/// The rows of a new edge.
+fn edge_rows(values: &Map<String, Value>, schema: &Schema) -> Result<Rows> {
+    let rows = rows(values, keys::edge_array, schema.edge_arrays.iter())?;
+    schema.check_edge_rows(&rows)?;
+    Ok(rows)
+}
+
+/// The rows of a new node.
+fn node_rows(values: &Map<String, Value>, manifest: &Manifest, schema: &Schema) -> Result<Rows> {
+    let mut rows = rows(values, keys::node_array, schema.node_arrays.iter())?;
+    add_missing(&mut rows, manifest, &schema.node_arrays);
+    schema.check_node_rows(&rows, true)?;
+    Ok(rows)
+}
+
+/// The rows of a new graph.
+fn graph_rows(values: &Map<String, Value>, manifest: &Manifest, schema: &Schema) -> Result<Rows> {
+    let mut rows = rows(values, keys::graph_array, schema.graph_arrays.iter())?;
+    add_missing(&mut rows, manifest, &schema.graph_arrays);
+    schema.check_graph_rows(&rows)?;
+    Ok(rows)
+}
+
+fn add_missing(rows: &mut Rows, manifest: &Manifest, arrays: &BTreeMap<String, ArrayShape>) {
+    for (key, shape) in arrays {
+        if !rows.contains_key(key)
+            && let Some(row) = missing(manifest, key, *shape)
+        {
+            rows.insert(key.clone(), row);
+        }
+    }
+}
+
+/// The row of a node or graph for which no value is given: no label, or no number. Features have
+/// none.
 fn missing(manifest: &Manifest, key: &str, shape: ArrayShape) -> Option<Vec<u8>> {
     let is = |role: &Option<String>| role.as_deref() == Some(key);
     if is(&manifest.roles.features) {
         return None;
     }
+    let is_labels = is(&manifest.roles.labels) || key == keys::GRAPH_LABELS;
     let element: Vec<u8> = match shape.dtype {
         DType::F32 => f32::NAN.to_le_bytes().to_vec(),
         DType::F64 => f64::NAN.to_le_bytes().to_vec(),
-        DType::I64 if is(&manifest.roles.labels) => (-1i64).to_le_bytes().to_vec(),
+        DType::I64 if is_labels => (-1i64).to_le_bytes().to_vec(),
         _ => return None,
     };
     Some(element.repeat(shape.columns as usize))
@@ -187,8 +270,9 @@ fn rows<'a>(
     for (name, value) in values {
         let key = full_key(name);
         let Some((_, shape)) = arrays.clone().find(|(known, _)| **known == key) else {
+            let prefix = full_key("");
             let known: Vec<&str> =
-                arrays.clone().filter_map(|(known, _)| known.splitn(3, '/').nth(2)).collect();
+                arrays.clone().filter_map(|(known, _)| known.strip_prefix(&prefix)).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let name: String = name.chars().take(80).collect();
             return Err(Error::invalid(format!("values: no array `{name}`; there is {known}")));

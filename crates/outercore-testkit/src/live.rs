@@ -6,11 +6,13 @@ use std::path::Path;
 
 use outercore_core::{Stream, Uniform};
 use outercore_format::{
-    ArrayEntry, Checksum, DType, MANIFEST_FILE, Manifest, NpyHeader, Rows, Update, keys,
+    ArrayEntry, Checksum, DType, MANIFEST_FILE, Manifest, NewEdge, NpyHeader, Rows, Update, keys,
 };
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::topology::Extent;
+
+use crate::live_graphs::LiveGraphs;
 
 /// Columns of the features.
 const COLUMNS: usize = 3;
@@ -36,6 +38,8 @@ pub struct LiveModel {
     pub weights: Vec<f32>,
     /// A split.
     pub train: Vec<i64>,
+    /// The graphs of a data set of many.
+    pub graphs: Option<LiveGraphs>,
 }
 
 impl LiveModel {
@@ -56,7 +60,31 @@ impl LiveModel {
             x: (0..nodes).map(row).collect(),
             y: (0..nodes).map(|node| node as i64 % 3).collect(),
             train: (0..nodes as i64).step_by(2).collect(),
+            graphs: None,
         }
+    }
+
+    /// A data set of random graphs.
+    pub fn random_graphs(count: u64, undirected: bool, seed: u64) -> Self {
+        let mut draws = Stream::new(seed, 1).uniform(0, 0, 0);
+        let sizes: Vec<u64> = (0..count).map(|_| 1 + draws.below(4)).collect();
+        let mut model = Self::graphs_of(&sizes, undirected);
+        let graphs = LiveGraphs::new(&sizes);
+        for node in 0..model.nodes {
+            for _ in 0..draws.below(3) {
+                let other = graphs.neighbour(node, &mut draws);
+                model.edges.insert(model.next_edge, (node, other));
+                model.weights.push(model.next_edge as f32 / 2.0);
+                model.next_edge += 1;
+            }
+        }
+        model
+    }
+
+    /// A data set of graphs of so many nodes, without edges.
+    pub fn graphs_of(sizes: &[u64], undirected: bool) -> Self {
+        let graphs = Some(LiveGraphs::new(sizes));
+        Self { graphs, ..Self::random(sizes.iter().sum(), 0, undirected, 0) }
     }
 
     /// In-edges (source, id) of every node, ascending.
@@ -111,6 +139,7 @@ impl LiveModel {
         write(keys::EDGE_WEIGHTS, DType::F32, &[self.next_edge], weights);
         let train = self.train.iter().flat_map(|value| value.to_le_bytes()).collect();
         write("splits/train", DType::I64, &[self.train.len() as u64], train);
+        self.graphs.iter().for_each(|graphs| graphs.write(&mut write));
         manifest.roles.features = Some(keys::FEATURES.into());
         manifest.roles.labels = Some(keys::LABELS.into());
         manifest.roles.classes = Some(3);
@@ -124,12 +153,14 @@ impl LiveModel {
         let is_there = |node: u64| node < self.nodes && !self.removed.contains(&node);
         match update {
             Update::AddEdge { source, target, rows } => {
-                if !is_there(*source) || !is_there(*target) {
+                let graphs = self.graphs.as_ref();
+                if !is_there(*source)
+                    || !is_there(*target)
+                    || graphs.is_some_and(|graphs| !graphs.are_together(*source, *target))
+                {
                     return false;
                 }
-                self.edges.insert(self.next_edge, (*source, *target));
-                self.next_edge += 1;
-                self.weights.push(floats(&rows[keys::EDGE_WEIGHTS])[0]);
+                self.add_edge(*source, *target, rows);
             }
             Update::RemoveEdge { source, target } => {
                 if !is_there(*source) || !is_there(*target) {
@@ -144,18 +175,44 @@ impl LiveModel {
                 self.edges.retain(|_, ends| !is_meant(ends));
                 return self.edges.len() < before;
             }
-            Update::AddNode { rows } => {
-                self.nodes += 1;
-                self.x.push(features(rows));
-                self.y.push(i64::from_le_bytes(rows[keys::LABELS][..].try_into().unwrap()));
-            }
-            Update::RemoveNode { node } => {
-                if !is_there(*node) {
+            Update::AddNode { graph, rows } => {
+                let is_joined = match (&self.graphs, graph) {
+                    (Some(graphs), Some(graph)) => graphs.is_there(*graph),
+                    (graphs, graph) => graphs.is_none() && graph.is_none(),
+                };
+                if !is_joined {
                     return false;
                 }
-                self.edges.retain(|_, ends| ends.0 != *node && ends.1 != *node);
-                self.removed.insert(*node);
-                self.train.retain(|&kept| kept as u64 != *node);
+                self.add_node(*graph, rows);
+            }
+            Update::RemoveNode { node } => {
+                let graphs = self.graphs.as_ref();
+                if !is_there(*node)
+                    || graphs.is_some_and(|graphs| graphs.is_last(*node, &self.removed))
+                {
+                    return false;
+                }
+                self.remove_node(*node);
+            }
+            Update::RegisterGraph { rows, nodes, edges } => {
+                let Some(graphs) = &mut self.graphs else { return false };
+                let count = nodes.len() as u64;
+                if count == 0 || edges.iter().any(|edge| edge.source.max(edge.target) >= count) {
+                    return false;
+                }
+                let (graph, first) = (graphs.register(rows), self.nodes);
+                nodes.iter().for_each(|rows| self.add_node(Some(graph), rows));
+                for edge in edges {
+                    self.add_edge(first + edge.source, first + edge.target, &edge.rows);
+                }
+            }
+            Update::UnregisterGraph { graph } => {
+                let Some(graphs) = &mut self.graphs else { return false };
+                if !graphs.is_there(*graph) {
+                    return false;
+                }
+                let nodes = graphs.unregister(*graph);
+                nodes.into_iter().for_each(|node| self.remove_node(node));
             }
             Update::UpdateNode { node, rows } => {
                 if !is_there(*node) {
@@ -167,35 +224,80 @@ impl LiveModel {
         true
     }
 
+    fn add_edge(&mut self, source: u64, target: u64, rows: &Rows) {
+        self.edges.insert(self.next_edge, (source, target));
+        self.next_edge += 1;
+        self.weights.push(floats(&rows[keys::EDGE_WEIGHTS])[0]);
+    }
+
+    fn add_node(&mut self, graph: Option<u64>, rows: &Rows) {
+        self.nodes += 1;
+        self.x.push(features(rows));
+        self.y.push(i64::from_le_bytes(rows[keys::LABELS][..].try_into().unwrap()));
+        if let (Some(graphs), Some(graph)) = (&mut self.graphs, graph) {
+            graphs.of.push(graph);
+        }
+    }
+
+    fn remove_node(&mut self, node: u64) {
+        self.edges.retain(|_, ends| ends.0 != node && ends.1 != node);
+        self.removed.insert(node);
+        self.train.retain(|&kept| kept as u64 != node);
+    }
+
     /// A random update, sometimes one that is to be refused.
     pub fn draw(&self, draws: &mut Uniform) -> Update {
+        if let Some(graphs) = &self.graphs {
+            return self.draw_in(graphs, draws);
+        }
         // One in a few is a node that there is not.
         let (source, target) = (draws.below(self.nodes + 1), draws.below(self.nodes));
-        let row = |draws: &mut Uniform| -> Vec<u8> {
-            (0..COLUMNS).flat_map(|_| (draws.unit() as f32).to_le_bytes()).collect()
-        };
         match draws.below(10) {
-            0..4 => {
-                let weight = (draws.unit() as f32).to_le_bytes().to_vec();
-                let rows = Rows::from([(keys::EDGE_WEIGHTS.to_owned(), weight)]);
-                Update::AddEdge { source, target, rows }
-            }
+            0..4 => Update::AddEdge { source, target, rows: edge_rows(draws) },
             4..6 => {
                 let place = draws.below(self.edges.len().max(1) as u64) as usize;
                 let (source, target) =
                     self.edges.values().nth(place).copied().unwrap_or((source, target));
                 Update::RemoveEdge { source, target }
             }
-            6 => {
-                let label = (draws.below(3) as i64).to_le_bytes().to_vec();
-                let rows = [(keys::FEATURES.to_owned(), row(draws)), (keys::LABELS.into(), label)];
-                Update::AddNode { rows: Rows::from(rows) }
-            }
+            6 => Update::AddNode { graph: None, rows: node_rows(draws) },
             7 => Update::RemoveNode { node: source },
-            _ => {
-                let rows = Rows::from([(keys::FEATURES.to_owned(), row(draws))]);
-                Update::UpdateNode { node: target, rows }
+            _ => Update::UpdateNode { node: target, rows: changed_rows(draws) },
+        }
+    }
+
+    /// As `draw`, of one of many graphs: edges are mostly within one.
+    fn draw_in(&self, graphs: &LiveGraphs, draws: &mut Uniform) -> Update {
+        let (node, graph) = (draws.below(self.nodes + 1), draws.below(graphs.count() + 1));
+        let other = match node < self.nodes && draws.below(8) > 0 {
+            true => graphs.neighbour(node, draws),
+            false => draws.below(self.nodes),
+        };
+        match draws.below(20) {
+            0..7 => Update::AddEdge { source: node, target: other, rows: edge_rows(draws) },
+            7..10 => {
+                let place = draws.below(self.edges.len().max(1) as u64) as usize;
+                let (source, target) =
+                    self.edges.values().nth(place).copied().unwrap_or((node, other));
+                Update::RemoveEdge { source, target }
             }
+            10..13 => {
+                let graph = (draws.below(10) > 0).then_some(graph);
+                Update::AddNode { graph, rows: node_rows(draws) }
+            }
+            13..15 => Update::RemoveNode { node },
+            15 => Update::UnregisterGraph { graph },
+            16..18 => {
+                let nodes: Vec<Rows> = (0..draws.below(4)).map(|_| node_rows(draws)).collect();
+                let edges = (0..2 * nodes.len()).map(|_| NewEdge {
+                    source: draws.below(nodes.len() as u64),
+                    target: draws.below(nodes.len() as u64),
+                    rows: edge_rows(draws),
+                });
+                let edges = edges.collect();
+                Update::RegisterGraph { rows: label_rows(keys::GRAPH_LABELS, draws), nodes, edges }
+            }
+            _ => Update::UpdateNode { node, rows: changed_rows(draws) },
         }
     }
 
@@ -254,7 +356,28 @@ impl LiveModel {
             false => BTreeSet::new(),
         };
         assert_eq!(removed, self.removed);
+        self.graphs.iter().for_each(|graphs| graphs.assert_arrays(data_set));
     }
+}
+
+fn edge_rows(draws: &mut Uniform) -> Rows {
+    let weight = (draws.unit() as f32).to_le_bytes().to_vec();
+    Rows::from([(keys::EDGE_WEIGHTS.to_owned(), weight)])
+}
+
+fn label_rows(key: &str, draws: &mut Uniform) -> Rows {
+    Rows::from([(key.to_owned(), (draws.below(3) as i64).to_le_bytes().to_vec())])
+}
+
+fn changed_rows(draws: &mut Uniform) -> Rows {
+    let x = (0..COLUMNS).flat_map(|_| (draws.unit() as f32).to_le_bytes()).collect();
+    Rows::from([(keys::FEATURES.to_owned(), x)])
+}
+
+fn node_rows(draws: &mut Uniform) -> Rows {
+    let mut rows = label_rows(keys::LABELS, draws);
+    rows.extend(changed_rows(draws));
+    rows
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {

@@ -32,7 +32,10 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     if has_graphs(graph):
         many = ManyGraphs(graph)
         splits = ", ".join(many.splits) or "none"
-        graphs = [("graphs", f"{many.num_nodes:,}"), ("splits of graphs", splits)]
+        count = f"{many.num_nodes:,}"
+        if many.num_unregistered:
+            count += f", {many.num_unregistered:,} of them unregistered"
+        graphs = [("graphs", count), ("splits of graphs", splits)]
     provenance = graph.manifest.get("provenance", {})
     console.table(
         str(data_set),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import BudgetError, CorruptError, InvalidError
-from outercore.many_graphs import ManyGraphs
+from outercore.many_graphs import ManyGraphs, spans
 from outercore.sizes import format_size
 from outercore.train.graph_inputs import NodeInputs
 
@@ -64,11 +64,10 @@ class GraphReader:
         self._many, self._inputs = many, inputs
         self._labels = many.array(labels)
         self._keys = [_OFFSETS, _SOURCES, *([inputs.key] if inputs.key is not None else [])]
-        starts = many.graph.rows(_OFFSETS, many.first).astype(np.int64)
-        nodes, arcs = np.diff(many.first), np.diff(starts)
+        nodes, arcs = np.diff(many.starts), _arcs_of_graphs(many)
         sizes = nodes * (_NODE_BYTES + 2 * inputs.row_bytes) + arcs * _ARC_BYTES
         batch = int(np.sort(sizes)[-batch_size:].sum())
-        held = many.first.nbytes + self._labels.nbytes
+        held = many.memory + self._labels.nbytes
         arrays = {key: _bytes(many.graph.arrays[key]) for key in self._keys}
         self._resident = held + batch + sum(arrays.values()) <= memory
         if held + batch > memory:
@@ -93,8 +92,7 @@ class GraphReader:
         Cost: a read for each run of neighbouring graphs and array, where they are not in memory.
         Errors: `CorruptError` for an arc from another graph, a value that is no input.
         """
-        first, last = self._many.first[graphs], self._many.first[graphs + 1]
-        ids = spans(first, last)
+        ids, sizes = self._many.nodes(graphs)
         starts, ends = (self._rows(_OFFSETS, ids + step).astype(np.int64) for step in (0, 1))
         degrees = ends - starts
         # An array that is not read as it was written must not decide how much memory is asked for.
@@ -102,24 +100,47 @@ class GraphReader:
             raise self._corrupt(f"array `{_OFFSETS}`: offsets decrease")
         sources = self._rows(_SOURCES, spans(starts, ends)).astype(np.int64)
         targets = np.repeat(np.arange(len(ids)), degrees)
-        place = np.repeat(np.arange(len(graphs)), last - first)
-        # Where the graph of each node begins: in the data set, and in the batch.
-        shift = first - np.append(0, np.cumsum(last - first)[:-1])
+        place = np.repeat(np.arange(len(graphs)), sizes)
         arc = place[targets]
-        if len(wrong := np.flatnonzero((sources < first[arc]) | (sources >= last[arc]))):
+        # Where the nodes of each graph are in the batch.
+        ends = np.cumsum(sizes)
+        begins = ends - sizes
+        local = self._places(sources, arc, ids, begins)
+        if len(wrong := np.flatnonzero((local < begins[arc]) | (local >= ends[arc]))):
             at = wrong[0]
+            own = ids[begins[arc[at]] : ends[arc[at]]]
             raise self._corrupt(
                 f"array `{_SOURCES}`: an arc of graph {graphs[arc[at]]} begins at node "
-                f"{sources[at]}, expected {first[arc[at]]} to {last[arc[at]] - 1}"
+                f"{sources[at]}, expected {own[0]} to {own[-1]}"
             )
         values = degrees if self._inputs.key is None else self._rows(self._inputs.key, ids)
         return GraphBatch(
             x=self._inputs.tensor(values, ids),
-            edge_index=torch.from_numpy(np.stack([sources - shift[arc], targets])),
+            edge_index=torch.from_numpy(np.stack([local, targets])),
             graph=torch.from_numpy(place),
             n_id=torch.from_numpy(graphs),
             y=torch.from_numpy(self._labels[graphs]),
         )
+
+    def _places(
+        self,
+        sources: NDArray[np.int64],
+        arc: NDArray[np.int64],
+        ids: NDArray[np.int64],
+        begins: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Where the source of each arc is in the batch; `arc` is the place of its graph.
+
+        Beyond the nodes of its graph for a source that the graph does not have.
+        """
+        if self._many.order is None:
+            return sources - ids[begins][arc] + begins[arc]
+        # The nodes of a graph ascend, so the keys do.
+        count = self._many.graph.num_nodes
+        place = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(ids))))
+        keys, wanted = place * count + ids, arc * count + sources
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[found] == wanted, found, -1)
 
     def take_counters(self) -> dict[str, Any]:
         """Reads since the last call."""
@@ -206,17 +227,17 @@ def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return np.argsort(words, kind="stable")
 
 
-def spans(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers `first[0] .. last[0] - 1`, then those of the next span, and so on.
+def _arcs_of_graphs(many: ManyGraphs) -> NDArray[np.int64]:
+    """In-edges of the nodes of each graph.
 
-    Example:
-        >>> import numpy as np
-        >>> spans(np.array([3, 7]), np.array([5, 8])).tolist()
-        [3, 4, 7]
+    Cost: a read a graph; of all offsets where updates have changed graphs.
     """
-    lengths = last - first
-    shift = first - np.append(0, np.cumsum(lengths)[:-1])
-    return np.arange(int(lengths.sum())) + np.repeat(shift, lengths)
+    if many.order is None:
+        ends: NDArray[np.int64] = many.graph.rows(_OFFSETS, many.starts).astype(np.int64)
+    else:
+        degrees = np.diff(many.graph.array(_OFFSETS).astype(np.int64))
+        ends = np.append(0, np.cumsum(degrees[many.order]))[many.starts]
+    return ends[1:] - ends[:-1]
 
 
 def _bytes(entry: dict[str, Any]) -> int:

@@ -17,7 +17,7 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
-from outercore.many_graphs import FIRST, PREFIX, SPLITS
+from outercore.many_graphs import ADDED, FIRST, PREFIX, REMOVED, SPLITS
 from outercore.run_places import LOCK
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
@@ -325,7 +325,7 @@ def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, An
 def _read_of_graphs(manifest: dict[str, Any], sampling: SamplingConfig) -> dict[str, Any]:
     """What a training on whole graphs reads of a data set, likewise."""
     keys = ["edges/edge/offsets", "edges/edge/sources", f"nodes/node/{sampling.features}"]
-    keys += [FIRST, PREFIX + sampling.labels]
+    keys += [FIRST, ADDED, REMOVED, PREFIX + sampling.labels]
     keys += [SPLITS + name for name in (sampling.train, sampling.valid, sampling.test)]
     return {
         "nodes": manifest["node_types"]["node"]["count"],

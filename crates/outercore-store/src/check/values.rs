@@ -6,6 +6,7 @@ use outercore_format::{DType, Manifest};
 
 use crate::arrays::{Number, label, node_id, number};
 use crate::dataset::ArrayRef;
+use crate::delta::GRAPHS;
 
 /// A rule for the elements of an array, which come in their order.
 pub(super) enum Values {
@@ -35,6 +36,22 @@ pub(super) enum Values {
     },
     /// Names in their order.
     Ids {
+        count: u64,
+    },
+    /// First nodes of graphs.
+    FirstNodes {
+        /// All of them are below.
+        nodes: u64,
+        /// The element before.
+        before: Option<i128>,
+    },
+    /// Graphs of added nodes, each of which may be the next new graph.
+    Joined {
+        /// Graphs so far.
+        count: u64,
+    },
+    /// Ids of graphs.
+    Graphs {
         count: u64,
     },
 }
@@ -73,7 +90,31 @@ impl Values {
                 Ok(Self::Weights)
             }
             Group::Names { kind, array: what } => Self::of_names(manifest, array, kind, what),
-            Group::Node { .. } | Group::Edge { .. } | Group::Other => Ok(Self::Any),
+            Group::FirstNodes => {
+                let dtype = if array.dtype == DType::U64 { DType::U64 } else { DType::I64 };
+                expect(array, dtype, &[None])?;
+                let nodes = manifest.node_types.get(keys::NODE).map_or(0, |nodes| nodes.count);
+                let nodes = nodes.saturating_sub(rows(GRAPHS).unwrap_or(0));
+                Ok(Self::FirstNodes { nodes, before: None })
+            }
+            Group::GraphSplit { .. } => {
+                expect(array, DType::I64, &[None])?;
+                Ok(Self::Graphs { count: graphs(manifest) })
+            }
+            Group::Graph { .. } if array.rows() != graphs(manifest) => {
+                Err(Error::corrupt(format!(
+                    "{} rows, expected one for each of {} graphs",
+                    array.rows(),
+                    graphs(manifest)
+                )))
+            }
+            Group::Other if array.key == GRAPHS => {
+                expect(array, DType::I64, &[None])?;
+                Ok(Self::Joined { count: rows(keys::FIRST_NODES).unwrap_or(0) })
+            }
+            Group::Node { .. } | Group::Edge { .. } | Group::Graph { .. } | Group::Other => {
+                Ok(Self::Any)
+            }
         }
     }
 
@@ -170,8 +211,38 @@ impl Values {
                 Ok(())
             }
             Self::Ids { count } => id("id", number, Some(*count)),
+            Self::FirstNodes { nodes, before } => {
+                id("first node", number, Some(*nodes))?;
+                let Number::Int(first) = number else { return Ok(()) };
+                match before.replace(first) {
+                    None if first != 0 => Err(format!("first node {first}, expected 0")),
+                    Some(last) if first <= last => {
+                        Err(format!("first node {first}, expected one after {last}"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Joined { count } => {
+                id("graph", number, Some(*count + 1))?;
+                *count += u64::from(number == Number::Int(i128::from(*count)));
+                Ok(())
+            }
+            Self::Graphs { count } => id("graph", number, Some(*count)),
         }
     }
+}
+
+/// Graphs of a data set of many: where updates have added nodes, other arrays tell how many of
+/// these began a graph.
+fn graphs(manifest: &Manifest) -> u64 {
+    let rows = |key: &str| manifest.arrays.get(key).map_or(0, |entry| entry.shape[0]);
+    let imported = rows(keys::FIRST_NODES);
+    if rows(GRAPHS) == 0 {
+        return imported;
+    }
+    let of_graphs = |key: &&String| matches!(Group::of(key), Group::Graph { .. });
+    let any = manifest.arrays.keys().find(of_graphs);
+    any.map_or(imported + rows(GRAPHS), |key| rows(key))
 }
 
 /// Whether an array has this type and shape; `None` is any extent.

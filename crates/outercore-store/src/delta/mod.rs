@@ -1,6 +1,7 @@
 //! What has changed in a graph since its arrays were written: whole adjacency lists, rows, removed
-//! nodes. Copies are cheap, so that each is a snapshot.
+//! nodes, and which nodes each of many graphs has. Copies are cheap, so that each is a snapshot.
 
+mod graphs;
 mod list;
 mod overlay;
 mod scan;
@@ -13,6 +14,7 @@ use outercore_core::{Bytes, EdgeId, Error, ErrorKind, NodeId, Result};
 use outercore_format::{Rows, Update};
 use rpds::HashTrieMapSync;
 
+pub use graphs::{GRAPHS, Graphs};
 pub use list::List;
 pub use overlay::Overlay;
 pub use schema::{ArrayShape, Schema};
@@ -53,6 +55,10 @@ pub struct Delta {
     lists: HashTrieMapSync<NodeId, Changed<List>>,
     node_rows: BTreeMap<String, RowMap>,
     edge_rows: BTreeMap<String, RowMap>,
+    /// Of new graphs.
+    graph_rows: BTreeMap<String, RowMap>,
+    /// `None`: the data set is one graph.
+    graphs: Option<Graphs>,
     removed: HashTrieMapSync<NodeId, u64>,
     /// Edges in `lists`.
     list_edges: u64,
@@ -80,6 +86,31 @@ pub enum Applied {
     Removed(u64),
     /// Rows of a node were replaced.
     Rows,
+    /// A graph was added; its nodes have consecutive ids.
+    Graph {
+        /// Its id.
+        graph: u64,
+        /// Id of the first of its nodes.
+        first_node: NodeId,
+    },
+}
+
+/// The nodes that were removed before the arrays were written, ascending.
+///
+/// # Errors
+/// `Corrupt`: they do not ascend. Failed reads.
+pub fn removed_nodes(data_set: &DataSet) -> Result<Vec<NodeId>> {
+    if !data_set.has_array(REMOVED) {
+        return Ok(Vec::new());
+    }
+    let removed: Vec<NodeId> =
+        data_set.read_i64(REMOVED)?.into_iter().map(|node| node as u64).collect();
+    let is_node = |node: &NodeId| *node < data_set.num_nodes();
+    if !removed.is_sorted() || !removed.last().is_none_or(is_node) {
+        return Err(Error::corrupt(format!("array `{REMOVED}`: expected nodes that ascend"))
+            .hint("run `outercore check DATASET`"));
+    }
+    Ok(removed)
 }
 
 impl Delta {
@@ -91,12 +122,9 @@ impl Delta {
     pub fn new(data_set: &DataSet) -> Result<Self> {
         let schema = Schema::of(data_set)?;
         let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
-        let mut removed = HashTrieMapSync::new_sync();
-        if data_set.has_array(REMOVED) {
-            for node in data_set.read_i64(REMOVED)? {
-                removed.insert_mut(node as u64, lsn);
-            }
-        }
+        let removed = removed_nodes(data_set)?;
+        let graphs = Graphs::open(data_set, &removed)?;
+        schema.require_graphs(data_set, graphs.as_ref().map_or(0, Graphs::count))?;
         let empty = |arrays: &BTreeMap<String, ArrayShape>| {
             arrays.keys().map(|key| (key.clone(), RowMap::new_sync())).collect()
         };
@@ -108,7 +136,9 @@ impl Delta {
             lists: HashTrieMapSync::new_sync(),
             node_rows: empty(&schema.node_arrays),
             edge_rows: empty(&schema.edge_arrays),
-            removed,
+            graph_rows: empty(&schema.graph_arrays),
+            graphs,
+            removed: removed.into_iter().map(|node| (node, lsn)).collect(),
             list_edges: 0,
             row_bytes: 0,
             schema: Arc::new(schema),
@@ -126,7 +156,11 @@ impl Delta {
             rest.list_edges += list.value.len();
             rest.lists.insert_mut(node, list.clone());
         }
-        let maps = [(&self.node_rows, &mut rest.node_rows), (&self.edge_rows, &mut rest.edge_rows)];
+        let maps = [
+            (&self.node_rows, &mut rest.node_rows),
+            (&self.edge_rows, &mut rest.edge_rows),
+            (&self.graph_rows, &mut rest.graph_rows),
+        ];
         for (from, to) in maps {
             for (key, rows) in from {
                 let to = to.entry(key.clone()).or_default();
@@ -138,6 +172,9 @@ impl Delta {
         }
         for (&node, &removed) in self.removed.iter().filter(|(_, removed)| **removed > lsn) {
             rest.removed.insert_mut(node, removed);
+        }
+        if let (Some(graphs), Some(newer)) = (&self.graphs, &mut rest.graphs) {
+            *newer = graphs.since(newer, rest.schema.nodes, self.nodes);
         }
         (rest.lsn, rest.nodes, rest.edges, rest.next_edge) =
             (self.lsn, self.nodes, self.edges, self.next_edge);
@@ -182,7 +219,8 @@ impl Delta {
     /// Memory taken, roughly: what a reader should be given for it.
     pub fn memory(&self) -> Bytes {
         let lists = self.lists.size() as u64 * ENTRY_BYTES + self.list_edges * List::EDGE_BYTES;
-        Bytes(lists + self.row_bytes + self.removed.size() as u64 * 64)
+        let graphs = self.graphs.as_ref().map_or(Bytes(0), Graphs::memory);
+        Bytes(lists + self.row_bytes + self.removed.size() as u64 * 64 + graphs.0)
     }
 
     /// Whether nothing of the topology differs from the arrays.
@@ -303,18 +341,21 @@ impl Delta {
                 }
             }
             Update::RemoveNode { node } => vec![node],
-            Update::AddNode { .. } | Update::UpdateNode { .. } => Vec::new(),
+            Update::UnregisterGraph { graph } => self.nodes_of_graph(graph),
+            Update::AddNode { .. } | Update::UpdateNode { .. } | Update::RegisterGraph { .. } => {
+                Vec::new()
+            }
         }
     }
 
     /// Applies the updates of a record. After an error the delta is half-way: apply to a clone.
     ///
     /// **Cost** copies the in-edges of nodes that change for the first time. Removing a node of a
-    /// directed graph reads the sources of all edges.
+    /// directed graph reads the sources of all edges; of one of many graphs, those of its edges.
     ///
     /// # Errors
-    /// `Invalid`: a node that there is not, no such edge, rows of other arrays or another length.
-    /// `NotFound`: a removed node. `Unsupported`: more nodes or in-edges than can be. Failed reads.
+    /// `Invalid`: a node or graph that there is not, no such edge, an edge between two graphs, rows
+    /// of other arrays or another length. `NotFound`: a removed node or graph. `Unsupported`: more nodes or in-edges than can be. Failed reads.
     pub fn apply(
         &mut self,
         lsn: u64,
@@ -331,7 +372,7 @@ impl Delta {
         match update {
             Update::AddEdge { source, target, rows } => self.add_edge(*source, *target, rows, base),
             Update::RemoveEdge { source, target } => self.remove_edge(*source, *target, base),
-            Update::AddNode { rows } => self.add_node(rows),
+            Update::AddNode { graph, rows } => self.add_node(*graph, rows).map(Applied::Node),
             Update::RemoveNode { node } => self.remove_node(*node, base),
             Update::UpdateNode { node, rows } => {
                 self.require(*node)?;
@@ -339,6 +380,10 @@ impl Delta {
                 self.enter_node_rows(*node, rows);
                 Ok(Applied::Rows)
             }
+            Update::RegisterGraph { rows, nodes, edges } => {
+                self.register_graph(rows, nodes, edges, base)
+            }
+            Update::UnregisterGraph { graph } => self.unregister_graph(*graph, base),
         }
     }
 
@@ -351,6 +396,7 @@ impl Delta {
     ) -> Result<Applied> {
         self.require(source)?;
         self.require(target)?;
+        self.require_together(source, target)?;
         self.schema.check_edge_rows(rows)?;
         let id = self.next_edge;
         self.next_edge += 1;
@@ -415,7 +461,8 @@ impl Delta {
         Ok(removed)
     }
 
-    fn add_node(&mut self, rows: &Rows) -> Result<Applied> {
+    fn add_node(&mut self, graph: Option<u64>, rows: &Rows) -> Result<NodeId> {
+        self.require_joined(graph)?;
         let node = self.nodes;
         if node + 1 >= MOST_NODES {
             let text = "2^32 nodes, more than a graph with updates can have";
@@ -423,28 +470,33 @@ impl Delta {
         }
         self.schema.check_node_rows(rows, true)?;
         self.nodes += 1;
+        self.join(node, graph);
         self.enter_node_rows(node, rows);
-        Ok(Applied::Node(node))
+        Ok(node)
     }
 
     fn remove_node(&mut self, node: NodeId, base: &dyn Topology) -> Result<Applied> {
         self.require(node)?;
+        self.require_others(node)?;
         self.adopt(&[node], base)?;
         let own: Vec<NodeId> =
             self.list(node).into_iter().flat_map(List::iter).map(|edge| edge.0).collect();
         let mut removed = own.iter().filter(|&&source| source == node).count() as u64;
-        let mut targets = match self.schema.undirected {
+        let mut targets = match (self.schema.undirected, &self.graphs) {
             // Who it hears from also hears from it.
-            true => own.clone(),
-            false => self.targets_of(node, base)?,
+            (true, _) => own.clone(),
+            (false, None) => self.targets_of(node, base)?,
+            // No edge leaves its graph.
+            (false, Some(graphs)) => self.nodes_of_graph(graphs.of(node)),
         };
         targets.sort_unstable();
         targets.dedup();
         targets.retain(|&target| target != node);
         self.adopt(&targets, base)?;
-        for target in targets {
+        for &target in &targets {
             removed += self.remove_arcs(node, target, base)?;
         }
+        self.drop_unchanged(&targets);
         if !self.schema.undirected {
             removed += own.iter().filter(|&&source| source != node).count() as u64;
         }

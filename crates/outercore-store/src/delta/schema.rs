@@ -42,6 +42,8 @@ pub struct Schema {
     pub node_arrays: BTreeMap<String, ArrayShape>,
     /// Arrays with a row for each edge id, by key.
     pub edge_arrays: BTreeMap<String, ArrayShape>,
+    /// Arrays with a row for each of many graphs, by key.
+    pub graph_arrays: BTreeMap<String, ArrayShape>,
 }
 
 impl Schema {
@@ -69,9 +71,8 @@ impl Schema {
         }
         let mut node_arrays = BTreeMap::new();
         let mut edge_arrays = BTreeMap::new();
-        if manifest.arrays.keys().any(|key| key.starts_with("graphs/")) {
-            return Err(no_updates("it holds many graphs"));
-        }
+        let mut graph_arrays = BTreeMap::new();
+        let has_graphs = manifest.arrays.contains_key(keys::FIRST_NODES);
         for (key, entry) in &manifest.arrays {
             let shape = ArrayShape { dtype: entry.dtype, columns: entry.row_elements() };
             match Group::of(key) {
@@ -86,6 +87,13 @@ impl Schema {
                     if ![keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS].contains(&key.as_str()) =>
                 {
                     edge_arrays.insert(key.clone(), shape);
+                }
+                Group::Graph { .. } | Group::GraphSplit { .. } if !has_graphs => {
+                    return Err(no_updates("its import as many graphs has not ended")
+                        .hint("import it again"));
+                }
+                Group::Graph { .. } => {
+                    graph_arrays.insert(key.clone(), shape);
                 }
                 _ => {}
             }
@@ -108,7 +116,24 @@ impl Schema {
             undirected: edge.undirected,
             node_arrays,
             edge_arrays,
+            graph_arrays,
         })
+    }
+
+    /// Whether each array of graphs has a row for each of `count`.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the array.
+    pub(super) fn require_graphs(&self, data_set: &DataSet, count: u64) -> Result<()> {
+        let rows = |key: &str| data_set.manifest().arrays[key].rows();
+        match self.graph_arrays.keys().find(|key| rows(key) != count) {
+            Some(key) => Err(Error::corrupt(format!(
+                "array `{key}`: {} rows, expected one for each of {count} graphs",
+                rows(key)
+            ))
+            .hint("import the data set again")),
+            None => Ok(()),
+        }
     }
 
     /// Whether `rows` are rows of node arrays, of each of them where `all` are needed.
@@ -125,6 +150,14 @@ impl Schema {
     /// `Invalid`, naming the array.
     pub fn check_edge_rows(&self, rows: &Rows) -> Result<()> {
         check(&self.edge_arrays, rows, true)
+    }
+
+    /// Whether `rows` are those of a new graph.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the array.
+    pub fn check_graph_rows(&self, rows: &Rows) -> Result<()> {
+        check(&self.graph_arrays, rows, true)
     }
 }
 
