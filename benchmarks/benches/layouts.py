@@ -35,7 +35,8 @@ def run(settings: Settings) -> Result:
     for name, classes in GRAPHS.items():
         root = settings.work / "layouts"
         shutil.rmtree(root, ignore_errors=True)
-        described = {"nodes": nodes, "degree": 16, "features": FEATURES, "classes": classes}
+        sizes = {"nodes": nodes, "degree": 16, "features": FEATURES}
+        described = {**sizes, "classes": classes, "seed": 1}
         _native.generate("planted", root, described, lambda *_: None)
         wanted = requests(root)
         for order, precision in LAYOUTS:

@@ -155,7 +155,9 @@ def test_a_stale_layout_is_told_and_not_used(graph: oc.Graph, run: Path, outcome
     content = file.read_bytes()
     file.write_bytes(content[:4096] + x.tobytes())
     code, out, _ = outcome("check", graph.root, "--json")
-    (problem,) = json.loads(out)["problems"]
+    # Of the array, and of the layout, which has other rows.
+    problem, of_layout = json.loads(out)["problems"]
+    assert "not those of the array" in of_layout["message"]
     found = problem["message"].split()[1].rstrip(",")
     manifest["arrays"]["nodes/node/x"]["checksum"] = found
     (Path(graph.root) / "graph.json").write_text(json.dumps(manifest))

@@ -64,12 +64,11 @@ fn check(data_set: &DataSet, layout: &Layout, on_progress: OnProgress<'_>) -> Re
 /// Adds a row under the number of its node.
 type Add<'a> = &'a mut dyn FnMut(u64, &[u8]);
 
+/// Takes the number of a row, its bytes, and what adds it.
+type Each<'a> = &'a mut dyn FnMut(u64, &[u8], Add<'_>) -> Result<()>;
+
 /// A sum over the rows of an array that does not depend on their order.
-fn digest(
-    array: &ArrayRef,
-    on_progress: OnProgress<'_>,
-    each: &mut dyn FnMut(u64, &[u8], Add<'_>) -> Result<()>,
-) -> Result<u64> {
+fn digest(array: &ArrayRef, on_progress: OnProgress<'_>, each: Each<'_>) -> Result<u64> {
     let mut sum = 0u64;
     each_chunk(array, &mut |first, bytes| {
         on_progress("checking layouts", first * array.row_bytes(), array.data_len(), "bytes")?;

@@ -26,6 +26,8 @@ struct History {
     graphs: Vec<LiveModel>,
     /// Whether the features have layouts, which every fold must carry along.
     layouts: bool,
+    /// The first graph as a data set.
+    written: tempfile::TempDir,
 }
 
 impl History {
@@ -49,7 +51,9 @@ impl History {
                 graph = next;
             }
         }
-        Self { records, graphs, layouts: !seed.is_multiple_of(2) }
+        let (layouts, written) = (!seed.is_multiple_of(2), directory());
+        write(written.path(), &graphs[0], layouts);
+        Self { records, graphs, layouts, written }
     }
 }
 
@@ -102,28 +106,43 @@ fn shifted(disk: &dyn Disk, root: &Path, by: u64) {
     }
 }
 
-/// A directory whose data set is the history's first graph.
-fn place(history: &History) -> (tempfile::TempDir, std::path::PathBuf) {
-    // In memory where that can be: thousands of syncs would each wait for a disk.
+/// A directory in memory where that can be: thousands of syncs would each wait for a disk.
+fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    let directory = match memory.is_dir() {
+    match memory.is_dir() {
         true => tempfile::tempdir_in(memory).unwrap(),
         false => tempfile::tempdir().unwrap(),
-    };
-    let root = directory.path().join("data");
-    std::fs::create_dir(&root).unwrap();
-    let data_set = history.graphs[0].write(&root);
-    if history.layouts {
-        for (method, precision) in
-            [(Method::Degree, Precision::Exact), (Method::Glist, Precision::Int8)]
-        {
-            let array = Some("nodes/node/x".to_owned());
-            let options = BuildOptions { array, method, precision, memory: Bytes::mib(32) };
-            let built =
-                outercore_layout::build(&RealDisk, &data_set, &options, &mut |_, _, _, _| Ok(()));
-            built.unwrap();
+    }
+}
+
+/// Writes a graph, and two layouts of its features if it shall have them.
+fn write(root: &Path, graph: &LiveModel, layouts: bool) {
+    let data_set = graph.write(root);
+    let wanted = [(Method::Degree, Precision::Exact), (Method::Glist, Precision::Int8)];
+    for (method, precision) in wanted.into_iter().filter(|_| layouts) {
+        let array = Some("nodes/node/x".to_owned());
+        let options = BuildOptions { array, method, precision, memory: Bytes::mib(32) };
+        outercore_layout::build(&RealDisk, &data_set, &options, &mut |_, _, _, _| Ok(())).unwrap();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let from = entry.unwrap().path();
+        let to = to.join(from.file_name().unwrap());
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => drop(std::fs::copy(&from, &to).unwrap()),
         }
     }
+}
+
+/// A directory whose data set is the history's first graph.
+fn place(history: &History) -> (tempfile::TempDir, std::path::PathBuf) {
+    let directory = directory();
+    let root = directory.path().join("data");
+    copy(history.written.path(), &root);
     (directory, root)
 }
 
