@@ -117,3 +117,29 @@ where
     }
     Ok(indices)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_either_width_is_turned_around_or_refused() {
+        let narrow = Places::Narrow(vec![2, 0, 1]);
+        let wide = Places::Wide(vec![2, 0, 1]);
+        assert_eq!(narrow.inverse().unwrap(), Places::Narrow(vec![1, 2, 0]));
+        assert_eq!(wide.inverse().unwrap(), Places::Wide(vec![1, 2, 0]));
+        assert_eq!([narrow.of(0), wide.of(0)], [2, 2]);
+        assert_eq!([narrow.memory(), wide.memory()], [Bytes(12), Bytes(24)]);
+        for twice in [Places::Narrow(vec![1, 1]), Places::Wide(vec![1, 1])] {
+            let error = twice.inverse().unwrap_err().to_string();
+            assert!(error.contains("nodes 0 and 1 have place 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn places_are_as_wide_as_the_number_of_rows_asks_for() {
+        assert_eq!(Places::dtype(1 << 32), DType::U32);
+        assert_eq!(Places::dtype((1 << 32) + 1), DType::U64);
+        assert_eq!(Places::memory_of(1000), Bytes(4000));
+    }
+}

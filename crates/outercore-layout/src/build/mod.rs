@@ -23,7 +23,7 @@ use serde::Serialize;
 pub(crate) use self::measure::each_chunk;
 use self::measure::measure;
 pub(crate) use self::rows::Steps;
-use self::rows::{RowWriter, Source};
+use self::rows::{RowWriter, STAGING, Source};
 use crate::header::LayoutHeader;
 use crate::keys::{self, Part};
 use crate::order::{Method, Order};
@@ -33,8 +33,8 @@ use crate::{Layout, Places, Precision, Scales};
 /// stops it.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 
-/// Buffers of readers and writers.
-const BUFFERS: Bytes = Bytes::mib(6);
+/// Buffers of readers and writers: those of reads, and a chunk each to read, to convert and to write.
+const BUFFERS: Bytes = Bytes(STAGING.0 + (4 << 20));
 
 /// Fewest bytes of rows that are written together.
 const LEAST_ROWS: Bytes = Bytes::mib(1);
@@ -249,7 +249,8 @@ impl Build<'_> {
         let topology = ResidentTopology::offsets_memory(nodes, edges).0 + sources;
         // Rows are written when the topology has gone.
         self.require(self.least_for_rows(nodes).max(BUFFERS.0 + topology))?;
-        let mut engine = Engine::open(EngineConfig::default())?;
+        let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
+        let mut engine = Engine::open(reading)?;
         on_progress("reading the topology", 0, sources, "bytes")?;
         let resident = ResidentTopology::load(self.data_set, &mut engine, false)?;
         drop(engine);

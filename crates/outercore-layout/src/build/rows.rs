@@ -12,8 +12,12 @@ use super::OnProgress;
 use super::measure::each_chunk;
 use crate::Scales;
 
-/// Bytes of a row while it waits for its place, besides its values: its node and its place.
-const ROW_OVERHEAD: u64 = 32;
+/// Bytes of a row while it waits for its place, besides its values: its node, its place and the read
+/// that brings it.
+const ROW_OVERHEAD: u64 = 64;
+
+/// Read buffers.
+pub(super) const STAGING: Bytes = Bytes::mib(2);
 
 /// Memory of a row while it waits for its place.
 pub(super) fn slot_bytes(array: &ArrayRef) -> u64 {
@@ -122,7 +126,8 @@ impl Source<'_> {
             Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
             Err(error) => return Err(error),
         };
-        let mut engine = Engine::open(EngineConfig::default())?;
+        let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
+        let mut engine = Engine::open(reading)?;
         let file = engine.register(&array.path)?;
         let (base, stride) = (array.data_offset, array.row_bytes());
         let layout = RowLayout { base, stride, file_len: engine.file_len(file) };

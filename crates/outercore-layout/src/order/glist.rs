@@ -18,8 +18,9 @@ const SEED: u64 = 0;
 /// and would make the search quadratic. Overlap by such a node does not count.
 pub(super) const MOST_SHARED: usize = 256;
 
-/// Bytes of memory a node: degree, rank, place, marks.
-const NODE: u64 = 16;
+/// Bytes of memory a node at the most, all nodes being centres: the centres, where sets and their
+/// holders begin, how many are left, what is done, counts, and the sequence.
+const NODE: u64 = 36;
 
 /// Bytes of memory a member of a working set: in the set, and in the index of sets by member.
 const MEMBER: u64 = 8;
@@ -53,7 +54,6 @@ pub(super) fn reorganise(
     let nodes = topology.num_nodes();
     require(nodes * NODE, room)?;
     let centres = important(&in_degrees(topology)?, wanted);
-    let room = Bytes(room.0 - nodes * NODE);
     let sets = WorkingSets::sample(topology, &centres, wanted.hops, room, on_progress)?;
     let sequence = sequence(sets, nodes, on_progress)?;
     let mut places = Assignment::new(topology, wanted.hops);
@@ -94,6 +94,8 @@ impl WorkingSets {
         let mut near = Near::new(topology, hops);
         let mut sets = Self { starts: vec![0], members: Vec::new() };
         let stream = Stream::new(SEED, 0);
+        let mut total = 0;
+        let needed = |members: u64| topology.num_nodes() * NODE + members * MEMBER;
         for (done, &centre) in centres.iter().enumerate() {
             if done.is_multiple_of(STEP) {
                 on_progress("sampling", done as u64, centres.len() as u64, "nodes")?;
@@ -101,14 +103,19 @@ impl WorkingSets {
             let all = near.of(centre)?;
             let mut draws = stream.uniform(0, 0, centre.into());
             let count = (all.len() as f64).sqrt().ceil() as usize;
+            total += count as u64;
+            if needed(total) > room.0 {
+                // They are only counted from here on, to tell how much would do.
+                continue;
+            }
             for place in 0..count {
                 let other = place + draws.below((all.len() - place) as u64) as usize;
                 all.swap(place, other);
             }
             sets.members.extend_from_slice(&all[..count]);
-            require(sets.members.len() as u64 * MEMBER, room)?;
             sets.starts.push(sets.members.len());
         }
+        require(needed(total), room)?;
         Ok(sets)
     }
 
@@ -396,7 +403,7 @@ mod tests {
     fn too_little_room_is_told_with_what_would_do() {
         let graph = Csc::power_law(1000, 9000, 1);
         let wanted = Parameters { hops: 1, centres: 1000, most_degree: 100 };
-        for room in [Bytes(100), Bytes(16_100)] {
+        for room in [Bytes(100), Bytes(36_100)] {
             let error =
                 reorganise(&topology(&graph), wanted, room, &mut |_, _, _, _| Ok(())).unwrap_err();
             assert_eq!(error.kind(), outercore_core::ErrorKind::Budget);

@@ -123,8 +123,8 @@ impl Order {
     /// The nodes by place; `None` for the order of the ids.
     ///
     /// **Cost** asks for the in-edges of one node at a time, so a topology on disk would be slow.
-    /// Memory is at most `room`: 16 bytes a node, and for [`Order::Glist`] 8 bytes for each member
-    /// of a sampled working set.
+    /// Memory is at most `room`: 13 bytes a node, or 36 for [`Order::Glist`] and 8 for each member of
+    /// a sampled working set.
     ///
     /// # Errors
     /// `Unsupported`: 2^32 nodes or more. `Budget` with the least that would do. Failed reads; those
