@@ -7,6 +7,9 @@ use outercore_format::{DType, Rows, keys};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{GRAPHS, Graphs};
 
+/// Takes an array: its key, type, shape and bytes.
+pub(crate) type WriteArray<'a> = dyn FnMut(&str, DType, &[u64], Vec<u8>) + 'a;
+
 /// Which graph each node is in, with labels and a split of graphs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveGraphs {
@@ -79,7 +82,7 @@ impl LiveGraphs {
     }
 
     /// Gives `write` the arrays of graphs as an import makes them.
-    pub(crate) fn write(&self, write: &mut dyn FnMut(&str, DType, &[u64], Vec<u8>)) {
+    pub(crate) fn write(&self, write: &mut WriteArray<'_>) {
         let bytes = |values: &[i64]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let first: Vec<i64> = (0..self.count())
             .map(|graph| self.of.iter().position(|of| *of == graph).unwrap() as i64)
