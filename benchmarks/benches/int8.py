@@ -21,16 +21,21 @@ from outercore.train.metrics import build_metric
 
 MOST = 0.5
 """Points that int8 may lose."""
+FEW, MOST_ASKED = 1000, 5000
+"""Sets with fewer test ids are asked of all ids, too, up to so many."""
 PRECISIONS = ("float32", "int8")
 CASES = (("serve20", 8), ("serve20", 4), ("wide16", 8))
 """Graphs, and float32 features over memory."""
 LEAST = 32 << 20
 """Of memory: a server needs 14 MiB, however small the graph."""
+MOST_NODES = 8
+"""Of a request: the rest of the memory is for the cache."""
 ASKED = 4000
 """Nodes of which bytes are counted, one a request."""
 WHAT = (
     "A model of each set is trained, exported and served in float32 and in int8. The score is that "
-    "of the served answers for all test nodes or graphs, the same neighbours drawn. *points*: what "
+    "of the served answers for all test nodes or graphs, the same neighbours drawn; of small sets "
+    "*all* of them, too. *points*: what "
     "int8 loses, in points of the score, or in percent of the error. *bytes*: read from the disk "
     "for the features of a request about one node, while the memory is a part of the float32 "
     "features."
@@ -39,12 +44,10 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Answered:
-    """What a server said of all test ids."""
+    """What a server said of some ids."""
 
     score: float
     predictions: np.ndarray
-    loss: float | None
-    """What the server itself measured at its start."""
 
 
 def run(settings: Settings) -> Result:
@@ -68,25 +71,30 @@ def _compare(result: Result, served: int8_sets.Served) -> None:
     """Notes the scores of a model in both precisions."""
     if served.array is not None:
         _layout(served.data_set, served.array)
-    found = {precision: _answered(served, precision) for precision in PRECISIONS}
-    one, other = found["float32"], found["int8"]
-    changed = 100 * np.mean(one.predictions != other.predictions)
-    if served.metric == "rmse":
-        points = 100 * (other.score / one.score - 1)
-    else:
+    parts = {"test": served.test}
+    # Of few test graphs one alone is more than the points that may be lost.
+    if len(served.test) < FEW and len(served.labels) <= MOST_ASKED:
+        parts["all"] = np.arange(len(served.labels))
+    found, loss = {}, None
+    for precision in PRECISIONS:
+        found[precision], loss = _answered(served, precision, parts)
+    for part, ids in parts.items():
+        one, other = (found[precision][part] for precision in PRECISIONS)
         points = 100 * (one.score - other.score)
-    note = (
-        f"{served.metric}, {served.inputs}, {len(served.ids):,} asked, "
-        f"at the start {other.loss:+.3f}"
-    )
-    if served.metric != "rmse":
-        note += f", {changed:.2f} % of the predictions changed"
-    for precision, answered in found.items():
-        result.series.append(Series(precision, served.name, served.metric, [answered.score]))
-    result.series.append(Series("int8", f"{served.name}, points", "points", [points], note))
-    say(f"{served.name}: {one.score:.4f}, {other.score:.4f}, {points:+.3f} points; {note}")
-    if points > MOST:
-        say(f"{served.name} LOSES MORE THAN {MOST} POINTS")
+        note = f"{served.metric}, {served.inputs}, {len(ids):,} asked"
+        if served.metric == "rmse":
+            points = 100 * (other.score / one.score - 1)
+        else:
+            changed = 100 * np.mean(one.predictions != other.predictions)
+            note += f", {changed:.2f} % of the predictions changed"
+        case = f"{served.name}, {part}"
+        for precision, answered in (("float32", one), ("int8", other)):
+            result.series.append(Series(precision, case, served.metric, [answered.score]))
+        note += f", at the start {loss:+.3f}"
+        result.series.append(Series("int8", f"{case}, points", "points", [points], note))
+        say(f"{case}: {one.score:.4f}, {other.score:.4f}, {points:+.3f} points; {note}")
+        if points > MOST:
+            say(f"{case} LOSES MORE THAN {MOST} POINTS")
 
 
 def _layout(data_set: object, array: str) -> None:
@@ -95,28 +103,34 @@ def _layout(data_set: object, array: str) -> None:
     ).check()
 
 
-def _answered(served: int8_sets.Served, precision: str) -> Answered:
-    """Asks a server of all ids."""
+def _answered(
+    served: int8_sets.Served, precision: str, parts: dict[str, np.ndarray]
+) -> tuple[dict[str, Answered], float | None]:
+    """Asks a server of all ids of each part; also what it measured itself at its start."""
     config = ServerConfig(
         port=0, memory="2GiB", precision=precision, most_loss=100, deadline_ms=600_000
     )
-    metric = build_metric(served.metric)
-    predictions = []
     with (
         Server(served.data_set, served.run, config) as server,
         oc.Client(server.url, server.name, timeout_s=600) as client,
     ):
-        loss = server.loss and server.loss.points
         # Of whole graphs one a request: the largest one has to fit, not two.
         together = 1 if served.name in int8_sets.GRAPHS else config.most_nodes
-        for first in range(0, len(served.ids), together):
-            answer = client.predict(served.ids[first : first + together])
-            labels = served.labels[first : first + together]
-            metric.update(*_scored(answer, labels))
-            predictions.append(answer.prediction)
+        answers = {part: _asked(client, served, ids, together) for part, ids in parts.items()}
+        return answers, server.loss and server.loss.points
+
+
+def _asked(client: oc.Client, served: int8_sets.Served, ids: np.ndarray, together: int) -> Answered:
+    metric = build_metric(served.metric)
+    predictions = []
+    for first in range(0, len(ids), together):
+        asked = ids[first : first + together]
+        answer = client.predict(asked)
+        metric.update(*_scored(answer, served.labels[asked]))
+        predictions.append(answer.prediction)
     score = metric.value()
     assert score is not None
-    return Answered(score, np.concatenate(predictions), loss)
+    return Answered(score, np.concatenate(predictions))
 
 
 def _scored(answer: oc.Prediction, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -145,7 +159,7 @@ def _bytes(result: Result, settings: Settings, name: str, share: int) -> None:
     for precision in PRECISIONS:
         drop_cached([graph])
         config = ServerConfig(
-            port=0, memory=budget, precision=precision, most_loss=100, deadline_ms=600_000
+            port=0, memory=budget, precision=precision, most_loss=100, most_nodes=MOST_NODES
         )
         with (
             Server(graph, run, config) as server,

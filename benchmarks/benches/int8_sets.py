@@ -40,8 +40,10 @@ class Served:
     """What enters the network."""
     data_set: Path
     run: Path
-    ids: np.ndarray
+    test: np.ndarray
+    """Ids of the test nodes or graphs."""
     labels: np.ndarray
+    """Of all nodes or graphs."""
     array: str | None
     """The array of the features; `None` where the model reads none."""
 
@@ -118,8 +120,8 @@ def _nodes(name: str, work: Path, data: str | None) -> Served:
     run = trained(data_set, work / f"{name}.run", options)
     graph = open_data_set(data_set)
     metric = "roc_auc" if name == "tolokers" else "accuracy"
-    ids = graph.split("test")
-    return Served(name, metric, "features", data_set, run, ids, graph.array("y")[ids], "x")
+    test = graph.split("test")
+    return Served(name, metric, "features", data_set, run, test, graph.array("y"), "x")
 
 
 def _plain(name: str, work: Path, data: str | None) -> Served:
@@ -142,8 +144,8 @@ def _plain(name: str, work: Path, data: str | None) -> Served:
         run_limited(command("embed", data_set, *embed.split(), "--out", run)).check()
         run_limited(command("embedding", "features", run, data_set, "--name", PLACE)).check()
     run = trained(data_set, work / f"{name}.run", f"{options} --features {PLACE}")
-    ids = real.splits["test"]
-    return Served(name, real.metric, "embedding of 64", data_set, run, ids, real.y[ids], PLACE)
+    test = real.splits["test"]
+    return Served(name, real.metric, "embedding of 64", data_set, run, test, real.y, PLACE)
 
 
 def _graphs(name: str, work: Path, data: str | None) -> Served:
@@ -161,13 +163,13 @@ def _graphs(name: str, work: Path, data: str | None) -> Served:
         (home / "run").rename(run)
     graph = open_data_set(data_set)
     many = ManyGraphs(graph)
-    ids = many.split(splits[2])
+    test = many.split(splits[2])
     described = json.loads((run / "model" / "model.json").read_text())
     array = described["config"]["sampling"]["features"]
     if f"nodes/node/{array}" not in graph.manifest["arrays"]:
         array = None
     inputs = "degrees" if array is None else f"categories `{array}`"
-    return Served(name, recipe.metric, inputs, data_set, run, ids, many.array("y")[ids], array)
+    return Served(name, recipe.metric, inputs, data_set, run, test, many.array("y"), array)
 
 
 def trained(data_set: Path, run: Path, options: str) -> Path:

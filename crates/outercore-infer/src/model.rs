@@ -73,9 +73,9 @@ struct Layer {
 impl Model {
     /// Reads the model in `dir`, to be computed in `precision`.
     ///
-    /// With `Int8` all linear maps have weights of 8 bits with a scale for each output. Their inputs
-    /// become whole numbers of up to 16 bits row by row. What lies between the maps stays float32:
-    /// means of neighbours, norms, activations, embeddings of categories.
+    /// With `Int8` linear maps are computed in whole numbers: weights of 11 bits with a scale for each
+    /// output, inputs of up to 16 bits with a scale for each row. What lies between the maps stays
+    /// float32: means of neighbours, norms, activations, scores of attention, embeddings of categories.
     ///
     /// **Cost** reads both files whole; memory for twice the weights until it returns.
     ///

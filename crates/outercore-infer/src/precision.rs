@@ -10,7 +10,7 @@ pub enum Precision {
     /// Single precision, as it was trained.
     #[default]
     Float32,
-    /// Weights of 8 bits with a scale for each output; see [`Model::open`](crate::Model::open).
+    /// Whole numbers, for features of 8 bits; see [`Model::open`](crate::Model::open).
     Int8,
 }
 

@@ -1,4 +1,4 @@
-//! Linear maps in single precision or with weights of 8 bits, behind one enum.
+//! Linear maps in single precision or in whole numbers, behind one enum.
 
 mod float32;
 mod int8;

@@ -176,7 +176,7 @@ impl Draft {
         write(dir, &self.manifest, &bytes);
     }
 
-    /// The same model with the weights of linear maps as int8 rounds them: by output, to 127 steps on
+    /// The same model with the weights of linear maps as int8 rounds them: by output, to 1023 steps on
     /// each side of zero.
     pub fn rounded(&self) -> Self {
         let mut rounded = self.clone();
@@ -184,7 +184,7 @@ impl Draft {
         for (_, (shape, values)) in maps.filter(|(name, _)| name.ends_with("weight")) {
             for row in values.chunks_mut(shape[1]) {
                 let largest = row.iter().fold(0.0_f32, |sum, one| sum.max(one.abs()));
-                let scale = f64::from(largest) / 127.0;
+                let scale = f64::from(largest) / 1023.0;
                 for value in row {
                     *value = ((f64::from(*value) / scale).round_ties_even() * scale) as f32;
                 }
