@@ -44,6 +44,9 @@ pub const LIVE_VERSION: u32 = 2;
 /// crate reads.
 pub const LIVE_GRAPHS_VERSION: u32 = 3;
 
+/// The newest version of a data set that can be read.
+pub const NEWEST_VERSION: u32 = LIVE_GRAPHS_VERSION;
+
 /// Name of the directory with the log of updates.
 pub const LIVE_DIRECTORY: &str = "live";
 

@@ -5,8 +5,8 @@ use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_GRAPHS_VERSION, LIVE_VERSION, keys, npy,
-    validate,
+    DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_GRAPHS_VERSION, LIVE_VERSION,
+    NEWEST_VERSION, keys, npy, validate,
 };
 
 /// `graph.json`: the only truth about what a data set holds.
@@ -186,11 +186,11 @@ impl Manifest {
                 preamble.format.escape_debug()
             )));
         }
-        if preamble.version > u64::from(LIVE_GRAPHS_VERSION) {
+        if preamble.version > u64::from(NEWEST_VERSION) {
             return Err(Error::new(
                 ErrorKind::Version,
                 format!(
-                    "data set of format version {}, expected at most {LIVE_GRAPHS_VERSION}",
+                    "data set of format version {}, expected at most {NEWEST_VERSION}",
                     preamble.version
                 ),
             )

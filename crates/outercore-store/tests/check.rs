@@ -8,7 +8,7 @@ use std::path::Path;
 
 use altered::{edit, put, put_as_written};
 use outercore_core::{Error, ErrorKind};
-use outercore_format::{ArrayEntry, Manifest, keys};
+use outercore_format::{ArrayEntry, Manifest, NEWEST_VERSION, keys};
 use outercore_io::RealDisk;
 use outercore_store::arrays::{ArraySpec, Target, register_npy};
 use outercore_store::check::{CheckOptions, Depth, Problem, Report, check};
@@ -97,7 +97,7 @@ fn a_header_that_contradicts_the_manifest_is_named() {
 
 #[test]
 fn a_newer_version_and_a_bad_manifest_are_problems_of_the_manifest() {
-    let found = problems(|root| edit(root, |json| json["version"] = json!(3)));
+    let found = problems(|root| edit(root, |json| json["version"] = json!(NEWEST_VERSION + 1)));
     assert_eq!((found.len(), found[0].kind), (1, ErrorKind::Version));
     assert!(found[0].hint.as_ref().unwrap().contains("upgrade"));
     let found = problems(|root| fs::write(root.join("graph.json"), "{").unwrap());
