@@ -104,7 +104,7 @@ def test_int8_needs_a_layout_of_the_features(run_of: Callable[[str], Path], tmp_
 
 
 def test_a_model_that_int8_spoils_is_refused_with_what_it_loses(tmp_path: Path) -> None:
-    """The two classes differ by a weight that is a thousandth of another one of its row."""
+    """The two classes differ by a weight that is a ten-thousandth of another one of its row."""
     x = np.ones((400, 2), np.float32)
     x[::2, 1] = -1
     files = {"edges": np.zeros((1, 2), np.int64), "x": x, "y": (x[:, 1] < 0).astype(np.int64)}
@@ -117,7 +117,7 @@ def test_a_model_that_int8_spoils_is_refused_with_what_it_loses(tmp_path: Path) 
     shape = ModelConfig(kind="mlp", hidden=2)
     model = build_model(shape, 1, 2, 2)
     weight, bias = model.state_dict().values()
-    weight.copy_(torch.tensor([[100.0, 0.1], [100.0, -0.1]]))
+    weight.copy_(torch.tensor([[100.0, 0.01], [100.0, -0.01]]))
     bias.zero_()
     config = TrainConfig(model=shape, sampling=SamplingConfig(fanout=(1,)))
     task = Task("classes", 2, "accuracy")
