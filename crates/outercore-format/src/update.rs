@@ -194,7 +194,7 @@ fn encode_count(count: usize, too_many: &str, bytes: &mut Vec<u8>) -> Result<()>
     Ok(())
 }
 
-/// The count is not trusted with memory: each element has bytes of its own.
+/// Reads a count and as many elements. A wrong count reserves no memory: bytes run out first.
 fn decode_list<T>(bytes: &mut &[u8], element: impl Fn(&mut &[u8]) -> Result<T>) -> Result<Vec<T>> {
     let mut list = Vec::new();
     for _ in 0..u32::from_le_bytes(take(bytes)?) {

@@ -60,7 +60,7 @@ impl LayoutHeader {
     /// Parses a header.
     ///
     /// # Errors
-    /// `Version`: a newer one, whatever else it says. `Corrupt`: no header.
+    /// `Version`: the header has another version. `Corrupt`: the bytes are not a header.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Preamble {

@@ -244,7 +244,7 @@ fn nothing_is_written_after_a_failed_sync_until_the_log_is_opened_anew() {
         assert!(committer.failure().is_some());
     }
     drop((committer, lock));
-    // The record may be there or not; no client was told that it is.
+    // The record may or may not be on disk. No client got an acknowledgement for it.
     assert_recovered(&root, &history, 0, "after a failed sync");
 }
 

@@ -1,4 +1,4 @@
-//! What the model makes of a neighbourhood: states, logits, and what a client is told.
+//! Runs the model on a sampled neighbourhood: node states, logits, and the outputs for the client.
 
 use std::ops::Range;
 
@@ -120,7 +120,7 @@ pub fn compute(
     Ok(Computed { logits, rows, first })
 }
 
-/// What a client is told, and the states after the first layer of the nodes of `frontier`.
+/// The outputs for the client, and the first-layer states of the nodes of `frontier`.
 ///
 /// # Errors
 /// As [`compute`]; `Internal` where a number is not finite.

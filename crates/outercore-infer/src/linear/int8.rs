@@ -13,9 +13,9 @@ const LEAST: f32 = 1e-30;
 
 /// A linear map in whole numbers, for models that are served with features of 8 bits.
 ///
-/// Weights have a scale for each output. The numbers of a row of the input become whole numbers of up
-/// to 16 bits, with a scale for the row: as many bits as no sum can overflow with. Products and sums
-/// are whole numbers of 32 bits, which are the same on every processor.
+/// Each output has a scale for its weights, and each input row has a scale. Inputs become integers of
+/// at most 16 bits, or fewer so that no sum overflows. Products and sums are 32-bit integers, which
+/// are the same on every processor.
 ///
 /// Products of 8 x 8 bits would be twice as fast, but `vpmaddubsw` cuts their sums off at 16 bits,
 /// and one processor would answer otherwise than another.
@@ -80,7 +80,7 @@ fn quantised(row: &[f32], most: f64) -> (Vec<i16>, f32) {
     if largest == 0.0 {
         return (vec![0; row.len()], 0.0);
     }
-    // In double precision no quotient overflows, whatever the largest is.
+    // Double precision: the quotient cannot overflow.
     let scale = f64::from(largest) / most;
     let number = |&number: &f32| (f64::from(number) / scale).round_ties_even() as i16;
     (row.iter().map(number).collect(), scale as f32)

@@ -6,7 +6,7 @@ use outercore_store::{Extent, Topology};
 /// Nodes whose degrees are asked for together.
 const CHUNK: u64 = 1 << 16;
 
-/// Reads adjacency lists, with buffers of its own.
+/// Reads adjacency lists into reused buffers.
 pub(super) struct Lists<'a> {
     topology: &'a dyn Topology,
     positions: Vec<u64>,
