@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -488,19 +487,6 @@ def test_two_classes_are_scored_by_roc_auc(tmp_path: Path) -> None:
     assert record["result"]["metric"] == "roc_auc"
 
 
-def test_a_schedule_changes_all_epochs_but_the_first(data_set: Path, tmp_path: Path) -> None:
-    settings = config(epochs=2)
-    linear = replace(settings, optimiser=replace(settings.optimiser, schedule="linear"))
-    runs = [Losses(), Losses()]
-    for number, (chosen, losses) in enumerate(zip((settings, linear), runs, strict=True)):
-        fit(data_set, tmp_path / str(number), chosen, observer=losses)
-    constant, falling = (run.losses for run in runs)
-    # The first batch of an epoch is trained with the weights of the previous epoch.
-    epoch = len(constant) // 2
-    assert falling[: epoch + 1] == constant[: epoch + 1]
-    assert falling[epoch + 1] != constant[epoch + 1]
-
-
 @pytest.mark.parametrize(
     "options",
     [{"residual": True, "norm": "layer"}, {"jumping": "cat"}, {"jumping": "max", "norm": "batch"}],
@@ -511,7 +497,7 @@ def test_skips_norms_and_jumping_train_and_resume_exactly(
     settings = TrainConfig(
         model=ModelConfig(hidden=16, **options),
         sampling=SamplingConfig(fanout=(4, 3), batch_size=32),
-        optimiser=OptimiserConfig(epochs=2, schedule="linear"),
+        optimiser=OptimiserConfig(epochs=2),
         budget=BudgetConfig(memory="64MiB"),
     )
     fit(data_set, tmp_path / "whole", settings)

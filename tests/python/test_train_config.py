@@ -43,10 +43,6 @@ def test_a_configuration_survives_json() -> None:
         ({"sampling": {"fanout": []}}, "at least one hop"),
         ({"sampling": {"fanout": [5, 0]}}, "hop 2: expected a positive number or -1"),
         ({"sampling": {"fanout": 5}}, "sampling.fanout: expected a list"),
-        (
-            {"optimiser": {"schedule": "step"}},
-            "optimiser.schedule: expected one of constant, linear",
-        ),
         ({"optimiser": {"epochs": 0}}, "optimiser.epochs: expected a positive number"),
         ({"budget": {"threads": -1}}, "budget.threads"),
         ({"run": []}, "run: expected an object"),

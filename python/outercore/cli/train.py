@@ -54,9 +54,6 @@ def train(
     learning_rate: Annotated[
         float, typer.Option("--learning-rate", "--lr", help="How far a step goes.")
     ] = 0.003,
-    schedule: Annotated[
-        str, typer.Option(help="`constant`, or `linear`: the rate falls over the epochs.")
-    ] = "constant",
     weight_decay: Annotated[
         float, typer.Option(help="How strongly a step draws parameters towards 0.")
     ] = 0.0,
@@ -186,7 +183,6 @@ def train(
         layers=layers,
         readout=readout,
         learning_rate=learning_rate,
-        schedule=schedule,
         weight_decay=weight_decay,
         epochs=epochs,
         patience=patience,

@@ -59,7 +59,6 @@ _PLACES = {
     "readout": "graph.readout",
     "split": "sampling.train",
     "learning_rate": "optimiser.learning_rate",
-    "schedule": "optimiser.schedule",
     "weight_decay": "optimiser.weight_decay",
     "epochs": "optimiser.epochs",
     "patience": "optimiser.patience",

@@ -24,7 +24,6 @@ MetricName = Literal[
 LinkLoss = Literal["binary", "triplet"]
 LinkHead = Literal["mlp", "dot", "diagonal"]
 NegativeEnds = Literal["uniform", "degree"]
-Schedule = Literal["constant", "linear"]
 Readout = Literal["sum", "mean", "max"]
 Device = Literal["auto", "cpu", "cuda"]
 Backend = Literal["auto", "uring", "threads", "mmap"]
@@ -133,8 +132,6 @@ class OptimiserConfig:
     """Adam, and when to stop."""
 
     learning_rate: float = 0.003
-    schedule: Schedule = "constant"
-    """`linear`: the rate falls from epoch to epoch, to a part of `1 / epochs` in the last one."""
     weight_decay: float = 0.0
     epochs: int = 20
     patience: int = 5
@@ -145,17 +142,6 @@ class OptimiserConfig:
         positive("optimiser.epochs", self.epochs)
         within("optimiser.weight_decay", self.weight_decay, 0.0, None)
         within("optimiser.patience", self.patience, 0, None)
-
-    def rate(self, epoch: int) -> float:
-        """The learning rate of an epoch, the first of which is 0.
-
-        Example:
-            >>> options = OptimiserConfig(learning_rate=0.5, schedule="linear", epochs=4)
-            >>> [options.rate(epoch) for epoch in range(4)]
-            [0.5, 0.375, 0.25, 0.125]
-        """
-        left = 1.0 if self.schedule == "constant" else (self.epochs - epoch) / self.epochs
-        return self.learning_rate * left
 
 
 @dataclass(frozen=True)

@@ -158,8 +158,6 @@ class Trainer:
 
     def _train_epoch(self) -> None:
         """Trains on what is left of the epoch."""
-        for group in self._adam.param_groups:
-            group["lr"] = self._config.optimiser.rate(self._position.epoch)
         while True:
             try:
                 return self._train_batches(self._loaders.training())
