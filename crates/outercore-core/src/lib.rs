@@ -13,7 +13,7 @@ pub use bytes::Bytes;
 pub use counters::{CacheCounters, ReadCounters, StageClock, StageCounters};
 pub use error::{Context, Error, ErrorKind, Result};
 pub use lanes::LaneBits;
-pub use random::{Permutation, Stream, Uniform};
+pub use random::{Permutation, Stream, Uniform, mix};
 
 /// A node of the graph: its row number in every node array of its type.
 pub type NodeId = u64;

@@ -25,8 +25,10 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// The 64-bit finaliser of SplitMix64, used to fold several words into one key.
-const fn mix(mut x: u64) -> u64 {
+/// The finaliser of SplitMix64: a bijection of 64-bit words in which every bit depends on all bits.
+///
+/// **Source** Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+pub const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outercore_cache::Policy;
-use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream};
+use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream, mix};
 use outercore_io::{Engine, EngineConfig};
 use outercore_layout::{Precision, choose};
 use outercore_sample::{SampledBatch, Seeds, sample_unknown_on};
@@ -388,13 +388,7 @@ impl Requests {
 /// requests with a probability of their Jaccard similarity (min-hash). GLIST 4.2.1 orders by the
 /// least distance from the request before, which would compare all pairs.
 fn by_overlap(parts: &mut [Part]) {
-    parts.sort_by_cached_key(|(sampled, _)| sampled.nodes.iter().map(mixed).min());
-}
-
-/// A permutation of all numbers that keeps no order.
-fn mixed(node: NodeId) -> u64 {
-    let node = (node ^ (node >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (node ^ (node >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    parts.sort_by_cached_key(|(sampled, _)| sampled.nodes.iter().map(mix).min());
 }
 
 /// Where the rows of the features are, and why not in a layout that is there.

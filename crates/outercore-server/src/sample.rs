@@ -2,6 +2,7 @@
 //! them.
 
 use outercore_core::{NodeId, Permutation, Result, Stream};
+use outercore_format::keys::Group;
 use outercore_format::{DType, keys};
 use outercore_infer::{Manifest, TaskKind};
 use outercore_store::dataset::DataSet;
@@ -16,10 +17,6 @@ const MOST: u64 = 1000;
 const MOST_NODES: u64 = 1 << 20;
 /// Every server compares the same ones.
 const SEED: u64 = 0;
-/// Labels of graphs.
-const GRAPH_LABELS: &str = "graphs/y";
-/// What the names of splits of graphs follow.
-const GRAPH_SPLITS: &str = "graphs/splits/";
 /// What the name of a split ends with that the training has not seen.
 const TEST: &str = "test";
 
@@ -89,11 +86,10 @@ impl Source<'_> {
 
     fn graphs(&self) -> Result<Sample> {
         let dataset = self.view.data_set();
-        let splits = dataset
-            .manifest()
-            .arrays
-            .keys()
-            .filter_map(|key| Some((key.strip_prefix(GRAPH_SPLITS)?, key.as_str())));
+        let splits = dataset.manifest().arrays.keys().filter_map(|key| match Group::of(key) {
+            Group::GraphSplit { name } => Some((name, key.as_str())),
+            _ => None,
+        });
         let count = self.view.graphs().map_or(0, Graphs::count);
         let (mut graphs, mut questions, mut nodes) = (Vec::new(), Vec::new(), 0);
         for graph in drawn(dataset, test_split(splits), count)? {
@@ -110,7 +106,7 @@ impl Source<'_> {
             graphs.push(graph);
             questions.push((question.nodes, question.asked));
         }
-        let labels = dataset.has_array(GRAPH_LABELS).then_some(GRAPH_LABELS);
+        let labels = dataset.has_array(keys::GRAPH_LABELS).then_some(keys::GRAPH_LABELS);
         let truth = self.truth(labels, &graphs)?;
         Ok(Sample { questions, truth })
     }

@@ -90,12 +90,9 @@ impl HeldOut {
     }
 }
 
-/// The finaliser of SplitMix64: a bijection in which every bit depends on all.
+/// A word of SplitMix64.
 fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    outercore_core::mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]

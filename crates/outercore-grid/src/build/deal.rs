@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, mix};
 use outercore_io::{Disk, WriteFile};
 
 use super::input::{Ids, Pass};
@@ -142,13 +142,6 @@ pub(super) fn count(
             .hint("run `outercore check DATASET`, or import the edges again"));
     }
     Ok(Counts { edges, loops })
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every bit.
-fn mix(pair: u64) -> u64 {
-    let pair = (pair ^ pair >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let pair = (pair ^ pair >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    pair ^ pair >> 31
 }
 
 /// What a thread has dealt of its chunk: records by block.
