@@ -28,6 +28,7 @@ _DTYPES = {"INT64": np.int64, "FP32": np.float32}
 
 _ERRORS: dict[int, type[OutercoreError]] = {
     400: InvalidError,
+    401: UnsupportedError,
     403: UnsupportedError,
     404: NotFoundError,
     405: UnsupportedError,
@@ -91,22 +92,29 @@ class Client:
             classes = client.predict([7, 9], min_lsn=written.lsn).prediction
     """
 
-    def __init__(self, url: str, model: str, *, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self, url: str, model: str, *, token: str | None = None, timeout_s: float = 60.0
+    ) -> None:
         """Connects with the first request.
 
         Args:
             url: where the server answers, such as `http://127.0.0.1:8100`.
             model: name of the model.
+            token: where the server has tokens. Of `https://` addresses the certificate is checked
+                against those that Python trusts; `SSL_CERT_FILE` names others.
             timeout_s: seconds that the server may be silent.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidError(f"url: expected `http://HOST:PORT`, found `{url}`")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidError("token: expected printable ASCII characters")
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         self._url = url
         self._path = parts.path.rstrip("/")
         self._model = model
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._input: str | None = None
 
     def predict(
@@ -160,7 +168,7 @@ class Client:
         Raises:
             InvalidError: one of them is wrong; nothing has changed.
             NotFoundError: a removed node or graph; nothing has changed.
-            UnsupportedError: the server takes no updates.
+            UnsupportedError: the server takes no updates, or not with this token.
             BudgetError: too many updates wait; nothing has changed.
             NoSpaceError: the disk is full; nothing has changed.
             DeviceError: the disk or the connection failed. In the second case it is not known
@@ -285,8 +293,8 @@ class Client:
                 may_repeat = False
 
     def _send_once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        self._connection.request(method, self._path + path, body, headers)
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        self._connection.request(method, self._path + path, body, {**self._headers, **kind})
         answer = self._connection.getresponse()
         return answer.status, answer.read()
 

@@ -19,7 +19,14 @@ class ServerConfig:
     """Where a server listens, and what it takes."""
 
     host: str = "127.0.0.1"
-    """A loopback address."""
+    """An address that other machines reach needs `tokens`, `tls_cert` and `tls_key`."""
+    tokens: str | os.PathLike[str] | None = None
+    """File of lines `read TOKEN` or `update TOKEN`. With it every request needs one of these;
+    those of `read` cannot change the graph."""
+    tls_cert: str | os.PathLike[str] | None = None
+    """PEM file with the server's certificate and those that lead to its root; clients speak TLS."""
+    tls_key: str | os.PathLike[str] | None = None
+    """PEM file with the certificate's private key."""
     port: int = 8100
     """0 picks a free one."""
     grpc_port: int | None = None
@@ -51,7 +58,8 @@ class ServerConfig:
     def native(self) -> str:
         """As the core reads it."""
         states = parse_size(self.states, "states") if self.states else self.states
-        return json.dumps({**self.__dict__, "memory": parse_size(self.memory), "states": states})
+        sizes = {"memory": parse_size(self.memory), "states": states}
+        return json.dumps({**self.__dict__, **sizes}, default=os.fspath)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +103,8 @@ class Server:
 
         Raises:
             NotFoundError: the run has no model.
-            InvalidError: the model does not fit the data set; int8 loses more than it may; a host
-                that is no loopback address.
+            InvalidError: the model does not fit the data set; int8 loses more than it may; the host
+                needs tokens and TLS; what should be tokens or certificates is something else.
             BudgetError: the budget is too small; the message says what would do.
             DeviceError: the port is taken.
         """
@@ -109,7 +117,8 @@ class Server:
     @property
     def url(self) -> str:
         """Where it answers, such as `http://127.0.0.1:8100`."""
-        return f"http://{self._core.address()}"
+        scheme = "https" if self._core.is_encrypted() else "http"
+        return f"{scheme}://{self._core.address()}"
 
     @property
     def grpc_address(self) -> str | None:

@@ -43,6 +43,11 @@ impl Server {
         self.with(|server| server.address().to_string()).map_err(to_python)
     }
 
+    /// Whether clients speak TLS.
+    fn is_encrypted(&self) -> PyResult<bool> {
+        self.with(Native::is_encrypted).map_err(to_python)
+    }
+
     /// Where it listens for gRPC, as `HOST:PORT`.
     fn grpc_address(&self) -> PyResult<Option<String>> {
         let address = |server: &Native| server.grpc_address().map(|address| address.to_string());

@@ -1,6 +1,7 @@
 //! What an operator can say about serving.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use outercore_core::{Bytes, Error, Result};
 use outercore_infer::Precision;
@@ -15,8 +16,14 @@ const MOST_DEADLINE_MS: u64 = 24 * 60 * 60 * 1000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address to listen on; loopback alone, until there are tokens and TLS.
+    /// Address to listen on. One that other machines reach needs `tokens` and TLS.
     pub host: IpAddr,
+    /// File of tokens; where there is one, every request needs a token of it.
+    pub tokens: Option<PathBuf>,
+    /// Certificates in PEM, the server's own first; with `tls_key`.
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate in PEM.
+    pub tls_key: Option<PathBuf>,
     /// Port; 0 lets the system choose.
     pub port: u16,
     /// Port for gRPC; none without it.
@@ -52,6 +59,9 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             host: IpAddr::from([127, 0, 0, 1]),
+            tokens: None,
+            tls_cert: None,
+            tls_key: None,
             port: 8100,
             grpc_port: None,
             updates: false,
@@ -75,9 +85,16 @@ impl ServerConfig {
     /// # Errors
     /// `Invalid`, naming the field and what is accepted.
     pub fn validate(&self) -> Result<()> {
-        if !self.host.is_loopback() {
-            return Err(Error::invalid(format!("host: {} is no loopback address", self.host))
-                .hint("serve on 127.0.0.1, and put a proxy with TLS and tokens before it"));
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(Error::invalid("tls_cert, tls_key: expected both, found one of them"));
+        }
+        if !self.host.is_loopback() && (self.tokens.is_none() || self.tls_cert.is_none()) {
+            let text = format!(
+                "host: other machines reach {}, expected --tokens, --tls-cert and --tls-key with it",
+                self.host
+            );
+            return Err(Error::invalid(text)
+                .hint("without them serve on 127.0.0.1, behind a proxy that has both"));
         }
         if self.states.is_some_and(|states| states > self.memory) {
             return Err(Error::invalid("states: expected a part of the budget, found more"));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response as HttpResponse;
 use serde_json::{Map, Value, json};
 use tonic::metadata::MetadataMap;
@@ -19,6 +19,7 @@ use self::messages::infer_parameter::ParameterChoice;
 use self::messages::model_infer_response::InferOutputTensor;
 use self::messages::model_metadata_response::TensorMetadata;
 use self::messages::*;
+use crate::access::Access;
 use crate::http::require_loopback;
 use crate::metrics::{Counted, GRPC};
 use crate::protocol::InferRequest;
@@ -39,6 +40,9 @@ const SERVICE: &str = "/inference.GRPCInferenceService/";
 const METHODS: [&str; 6] =
     ["ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"];
 
+/// Those that need no token.
+const FREE: [&str; 2] = ["ServerLive", "ServerReady"];
+
 /// Says how long the client waits.
 const TIMEOUT: &str = "grpc-timeout";
 
@@ -50,8 +54,25 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route_service(&format!("{SERVICE}{{method}}"), service)
         .fallback(async || Status::unimplemented("no such service").into_http::<axum::body::Body>())
         .layer(from_fn_with_state(Arc::clone(&shared), bound))
-        .layer(from_fn(require_loopback))
+        .layer(from_fn_with_state(Arc::clone(&shared), require_token))
+        .layer(from_fn_with_state(Arc::clone(&shared), require_loopback))
         .layer(from_fn_with_state(shared, count))
+}
+
+/// Refuses calls without a token, where there are tokens; the two about the server's health need
+/// none.
+async fn require_token(
+    State(shared): State<Arc<Shared>>,
+    call: HttpRequest,
+    next: Next,
+) -> HttpResponse {
+    let method = call.uri().path().strip_prefix(SERVICE).unwrap_or_default();
+    if !FREE.contains(&method)
+        && let Err(refusal) = shared.require_access(call.headers(), Access::Read)
+    {
+        return Status::from(refusal).into_http();
+    }
+    next.run(call).await
 }
 
 /// Counts a call by its outcome.

@@ -10,13 +10,14 @@ use axum::extract::{MatchedPath, Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
+use crate::access::Access;
 use crate::binary::EXTENSION;
 use crate::metrics::{self as measured, Counted};
 use crate::openapi::{
@@ -30,10 +31,9 @@ use crate::{binary, graph_http};
 
 /// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
+    let needs = |access| from_fn_with_state((Arc::clone(&shared), access), require_access);
+    let reads = Router::new()
         .route("/v2", get(server))
-        .route("/v2/health/live", get(live))
-        .route("/v2/health/ready", get(ready))
         .route("/v2/models/{model}", get(model))
         .route("/v2/models/{model}/versions/{version}", get(model))
         .route("/v2/models/{model}/ready", get(model_ready))
@@ -43,11 +43,20 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi))
         .route("/graph", get(graph_http::graph))
+        .route_layer(needs(Access::Read));
+    let updates = Router::new()
         .route("/graph/updates", post(graph_http::update))
         .route("/graph/compact", post(graph_http::compact))
+        .route_layer(needs(Access::Update));
+    // Whoever watches over a service asks these two without a token.
+    Router::new()
+        .route("/v2/health/live", get(live))
+        .route("/v2/health/ready", get(ready))
+        .merge(reads)
+        .merge(updates)
         .fallback(async || Refusal::unknown("no such path; see `/openapi.json`"))
         .method_not_allowed_fallback(async || Refusal::no_method())
-        .layer(from_fn(require_loopback))
+        .layer(from_fn_with_state(Arc::clone(&shared), require_loopback))
         .layer(from_fn_with_state(Arc::clone(&shared), count))
         .with_state(shared)
 }
@@ -219,8 +228,8 @@ pub async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Refu
     tag = "operation",
     responses((status = 200, body = Object, description = "OpenAPI 3.1"), AnyRefusal)
 )]
-pub async fn openapi() -> Json<OpenApi> {
-    Json(description())
+pub async fn openapi(State(shared): State<Arc<Shared>>) -> Json<OpenApi> {
+    Json(description(shared.tokens.is_some()))
 }
 
 /// Counts a request by its outcome.
@@ -232,8 +241,28 @@ async fn count(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
     answer
 }
 
-/// Refuses requests whose `Host` is another host, as DNS rebinding sends them.
-pub async fn require_loopback(request: Request, next: Next) -> Response {
+/// Refuses requests without a token for this, where there are tokens.
+async fn require_access(
+    State((shared, access)): State<(Arc<Shared>, Access)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match shared.require_access(request.headers(), access) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Refuses requests whose `Host` is another host, as DNS rebinding sends them. It cannot send a
+/// token, so that where there are tokens any host will do.
+pub async fn require_loopback(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if shared.tokens.is_some() {
+        return next.run(request).await;
+    }
     let is_loopback = |authority: &Authority| {
         let name = authority.host().trim_matches(['[', ']']);
         name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

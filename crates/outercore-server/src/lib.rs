@@ -9,6 +9,7 @@
 //! **Source** GLIST 3 (the store computes) and 4.1 (the requests of table 3).
 #![forbid(unsafe_code)]
 
+mod access;
 mod arrays;
 mod binary;
 mod comparison;
@@ -23,6 +24,7 @@ mod live_metrics;
 mod loss;
 mod metrics;
 mod openapi;
+mod patient;
 mod predictor;
 mod protocol;
 mod refusal;
@@ -31,6 +33,7 @@ mod server;
 mod shared;
 mod states;
 mod tensors;
+mod tls;
 mod updates;
 
 pub use config::ServerConfig;

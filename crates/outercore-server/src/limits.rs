@@ -1,23 +1,21 @@
 //! Connections: how many there may be, and how long one may keep the server waiting.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::Sleep;
 
 use crate::metrics::Level;
+use crate::patient::Patient;
+use crate::tls::Tls;
 
 /// Most connections, where the process may open that many files twice.
 const MOST_CONNECTIONS: usize = 4096;
@@ -68,8 +66,18 @@ impl Default for Limits {
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 without TLS, as gRPC uses it.
+    /// HTTP/2, as gRPC uses it.
     Http2,
+}
+
+impl Protocol {
+    /// Its name in a TLS handshake (ALPN).
+    pub fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
 }
 
 /// The connections of a server, on all its ports.
@@ -78,24 +86,43 @@ pub struct Connections {
     free: Arc<Semaphore>,
     open: Level,
     stop: watch::Receiver<bool>,
+    tls: Option<Tls>,
 }
 
 impl Connections {
-    /// With all places free; `open` counts connections, and all ends once `stop` is true.
-    pub fn new(limits: Limits, open: Level, stop: watch::Receiver<bool>) -> Self {
-        Self { limits, free: Arc::new(Semaphore::new(limits.connections)), open, stop }
+    /// With all places free; `open` counts connections, and all ends once `stop` is true. Connections
+    /// are encrypted where there is `tls`.
+    pub fn new(limits: Limits, open: Level, stop: watch::Receiver<bool>, tls: Option<Tls>) -> Self {
+        Self { limits, free: Arc::new(Semaphore::new(limits.connections)), open, stop, tls }
     }
 
     /// Answers by `routes` until the server stops; then what has begun, for `drain` at most.
     pub async fn serve(&self, listener: &TcpListener, routes: &Router, protocol: Protocol) {
         let graceful = GracefulShutdown::new();
+        let tls = self.tls.as_ref().map(|tls| tls.acceptor(protocol));
         let mut stop = self.stop.clone();
         loop {
             let (stream, place) = tokio::select! {
                 _ = stop.wait_for(|stopped| *stopped) => break,
                 accepted = self.accept(listener) => accepted,
             };
-            self.start(stream, place, routes, protocol, &graceful);
+            // An answer is written at once; without it a client of many small ones waits.
+            let _ = stream.set_nodelay(true);
+            let (service, ended) = (TowerToHyperService::new(routes.clone()), graceful.watcher());
+            let (limits, tls) = (self.limits, tls.clone());
+            tokio::spawn(async move {
+                let _place = place;
+                match tls {
+                    None => answer(stream, service, (protocol, limits), ended).await,
+                    Some(tls) => {
+                        // A client without TLS, or one that takes too long, is let go.
+                        let shaken = tokio::time::timeout(limits.headers, tls.accept(stream));
+                        if let Ok(Ok(stream)) = shaken.await {
+                            answer(stream, service, (protocol, limits), ended).await;
+                        }
+                    }
+                }
+            });
         }
         // A connection that does nothing must not keep the server alive.
         let _ = tokio::time::timeout(self.limits.drain, graceful.shutdown()).await;
@@ -112,47 +139,37 @@ impl Connections {
             }
         }
     }
+}
 
-    fn start(
-        &self,
-        stream: TcpStream,
-        place: Place,
-        routes: &Router,
-        protocol: Protocol,
-        graceful: &GracefulShutdown,
-    ) {
-        // An answer is written at once; without it a client of many small ones waits.
-        let _ = stream.set_nodelay(true);
-        let limits = self.limits;
-        let service = TowerToHyperService::new(routes.clone());
-        let ended = graceful.watcher();
-        tokio::spawn(async move {
-            let _place = place;
-            // A connection that ends by an error ends; its requests are counted as gone.
-            match protocol {
-                Protocol::Http1 => {
-                    let io = TokioIo::new(Patient::new(stream, limits.stalled, None));
-                    let mut http = http1::Builder::new();
-                    http.timer(TokioTimer::new()).header_read_timeout(limits.headers);
-                    http.max_buf_size(BUFFER as usize);
-                    drop(ended.watch(http.serve_connection(io, service)).await);
-                }
-                Protocol::Http2 => {
-                    // A client that lives answers a ping within this time.
-                    let silent = Some(3 * limits.headers);
-                    let io = TokioIo::new(Patient::new(stream, limits.stalled, silent));
-                    let mut http = http2::Builder::new(TokioExecutor::new());
-                    http.timer(TokioTimer::new())
-                        .keep_alive_interval(limits.headers)
-                        .keep_alive_timeout(limits.headers)
-                        .max_concurrent_streams(MOST_STREAMS)
-                        .initial_stream_window_size(BUFFER)
-                        .initial_connection_window_size(BUFFER)
-                        .max_header_list_size(MOST_HEADERS);
-                    drop(ended.watch(http.serve_connection(io, service)).await);
-                }
-            }
-        });
+/// Answers the requests of a connection until it ends; by an error, its requests are counted as gone.
+async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    service: TowerToHyperService<Router>,
+    (protocol, limits): (Protocol, Limits),
+    ended: Watcher,
+) {
+    match protocol {
+        Protocol::Http1 => {
+            let io = TokioIo::new(Patient::new(stream, limits.stalled, None));
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(limits.headers);
+            http.max_buf_size(BUFFER as usize);
+            drop(ended.watch(http.serve_connection(io, service)).await);
+        }
+        Protocol::Http2 => {
+            // A client that lives answers a ping within this time.
+            let silent = Some(3 * limits.headers);
+            let io = TokioIo::new(Patient::new(stream, limits.stalled, silent));
+            let mut http = http2::Builder::new(TokioExecutor::new());
+            http.timer(TokioTimer::new())
+                .keep_alive_interval(limits.headers)
+                .keep_alive_timeout(limits.headers)
+                .max_concurrent_streams(MOST_STREAMS)
+                .initial_stream_window_size(BUFFER)
+                .initial_connection_window_size(BUFFER)
+                .max_header_list_size(MOST_HEADERS);
+            drop(ended.watch(http.serve_connection(io, service)).await);
+        }
     }
 }
 
@@ -175,99 +192,9 @@ impl Drop for Place {
     }
 }
 
-/// A connection whose client has to read and, where `silent` says so, to write.
-struct Patient {
-    stream: TcpStream,
-    stalled: Wait,
-    silent: Option<Wait>,
-}
-
-impl Patient {
-    fn new(stream: TcpStream, stalled: Duration, silent: Option<Duration>) -> Self {
-        Self { stream, stalled: Wait::new(stalled), silent: silent.map(Wait::new) }
-    }
-}
-
-/// A time limit that begins when something has to wait, and ends when it went on.
-struct Wait {
-    limit: Duration,
-    end: Option<Pin<Box<Sleep>>>,
-}
-
-impl Wait {
-    fn new(limit: Duration) -> Self {
-        Self { limit, end: None }
-    }
-
-    /// Passes on what `tried` says; an error where it has been pending for too long.
-    fn check<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        tried: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if tried.is_ready() {
-            self.end = None;
-            return tried;
-        }
-        let limit = self.limit;
-        let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        ready!(end.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl AsyncRead for Patient {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let tried = Pin::new(&mut this.stream).poll_read(context, buffer);
-        match &mut this.silent {
-            Some(silent) => silent.check(context, tried),
-            None => tried,
-        }
-    }
-}
-
-impl AsyncWrite for Patient {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let tried = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.stalled.check(context, tried)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let tried = Pin::new(&mut this.stream).poll_write_vectored(context, parts);
-        this.stalled.check(context, tried)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::{ErrorKind, Read, Write};
     use std::net::{SocketAddr, TcpStream as Client};
 
     use axum::body::Body;
@@ -291,7 +218,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let open = Level::default();
-        let connections = Connections::new(LIMITS, open.clone(), stopped);
+        let connections = Connections::new(LIMITS, open.clone(), stopped, None);
         let serving = runtime.spawn(async move {
             let routes = Router::new()
                 .route("/", get(async || "here"))
@@ -324,7 +251,7 @@ mod tests {
         let mut bytes = Vec::new();
         match client.read_to_end(&mut bytes) {
             Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
         }
         bytes.len()
     }

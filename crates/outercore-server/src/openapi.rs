@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi as Description, Required};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi, ToSchema};
 
@@ -10,9 +11,27 @@ use crate::{graph_http, http};
 /// The path below which everything is about a model.
 const MODEL: &str = "/v2/models/{model}";
 
-/// The description, with the routes that name a version of a model.
-pub fn description() -> Description {
-    Api::openapi()
+/// Name of the one security scheme.
+const BEARER: &str = "bearer";
+
+/// The paths that need no token.
+const FREE: [&str; 2] = ["/v2/health/live", "/v2/health/ready"];
+
+/// The description, with the routes that name a version of a model; `has_tokens`: most of them need
+/// a token.
+pub fn description(has_tokens: bool) -> Description {
+    let mut description = Api::openapi();
+    if has_tokens {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        description.components.get_or_insert_default().add_security_scheme(BEARER, scheme);
+        let needed = || vec![SecurityRequirement::new(BEARER, [""; 0])];
+        for (path, item) in &mut description.paths.paths {
+            for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+                operation.security = (!FREE.contains(&path.as_str())).then(needed);
+            }
+        }
+    }
+    description
 }
 
 #[derive(OpenApi)]
@@ -92,6 +111,9 @@ pub struct Failure {
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
 pub enum AnyRefusal {
+    /// No token, or one that is not known
+    #[response(status = 401, headers(("WWW-Authenticate" = String, description = "Bearer")))]
+    NoToken(#[to_schema] Failure),
     /// The header `Host` names another host
     #[response(status = 403)]
     OtherHost(#[to_schema] Failure),
@@ -152,7 +174,7 @@ pub enum InferRefusal {
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
 pub enum UpdateRefusal {
-    /// The server takes no updates
+    /// The server takes no updates, or not with this token
     #[response(status = 403)]
     ReadOnly(#[to_schema] Failure),
     /// No such node

@@ -8,6 +8,9 @@ use serde_json::json;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
+/// How clients say who they are.
+const SCHEME: &str = "Bearer";
+
 /// Seconds after which a client may ask again.
 const RETRY_AFTER: &str = "1";
 
@@ -122,6 +125,7 @@ impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal.status {
             StatusCode::BAD_REQUEST => Code::InvalidArgument,
+            StatusCode::UNAUTHORIZED => Code::Unauthenticated,
             StatusCode::FORBIDDEN => Code::PermissionDenied,
             StatusCode::NOT_FOUND => Code::NotFound,
             StatusCode::PRECONDITION_FAILED => Code::FailedPrecondition,
@@ -141,9 +145,11 @@ impl From<Refusal> for Status {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let body = Json(json!({ "error": self.text }));
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
-            return (self.status, [(header::RETRY_AFTER, RETRY_AFTER)], body).into_response();
-        }
-        (self.status, body).into_response()
+        let more = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => (header::RETRY_AFTER, RETRY_AFTER),
+            StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, SCHEME),
+            status => return (status, body).into_response(),
+        };
+        (self.status, [more], body).into_response()
     }
 }

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
+use crate::access::Tokens;
 use crate::arrays::Opened;
 use crate::comparison::Comparison;
 use crate::config::ServerConfig;
@@ -29,6 +30,7 @@ use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
 use crate::sample::Source;
 use crate::shared::Shared;
+use crate::tls::Tls;
 
 /// New connections that may wait to be accepted: many clients that come at once are not refused.
 const MOST_UNACCEPTED: u32 = 4096;
@@ -68,6 +70,7 @@ impl Drop for Stop {
 pub struct Server {
     address: SocketAddr,
     grpc_address: Option<SocketAddr>,
+    is_encrypted: bool,
     plan: MemoryPlan,
     loss: Option<Loss>,
     notice: Option<String>,
@@ -83,11 +86,17 @@ impl Server {
     /// `name` is what the model is called in paths.
     ///
     /// # Errors
-    /// `Invalid` for a configuration out of range, a model that does not fit the data set, or int8
+    /// `Invalid` for a configuration out of range, tokens or certificates that are none, a model that does not fit the data set, or int8
     /// that loses more than it may;
     /// `Budget` with the least that would do; `Io` where the port is taken.
     pub fn start(data_set: &Path, model: &Path, name: &str, config: &ServerConfig) -> Result<Self> {
         config.validate()?;
+        let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?;
+        let tls = match (&config.tls_cert, &config.tls_key) {
+            (Some(certificate), Some(key)) => Some(Tls::open(certificate, key)?),
+            _ => None,
+        };
+        let is_encrypted = tls.is_some();
         let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let directory = model;
         let model = Model::open(directory, Precision::Float32)?;
@@ -164,6 +173,7 @@ impl Server {
             stopping,
             metrics,
             limits: Limits { drain: deadline + limits.drain, ..limits },
+            tokens,
         };
         let runtime = Builder::new_multi_thread()
             .worker_threads(CONNECTION_THREADS)
@@ -179,11 +189,21 @@ impl Server {
         let stop = Stop(stop);
         let shared = Arc::new(shared(queue, stopped.clone()));
         let open = shared.metrics.connections().clone();
-        let accepting = Connections::new(shared.limits, open, stopped);
+        let accepting = Connections::new(shared.limits, open, stopped, tls);
         let connections = std::thread::Builder::new()
             .name("outercore-listen".into())
             .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self { address, grpc_address, plan, loss, notice, stop, connections, predictor })
+        Ok(Self {
+            address,
+            grpc_address,
+            is_encrypted,
+            plan,
+            loss,
+            notice,
+            stop,
+            connections,
+            predictor,
+        })
     }
 
     /// Where it listens.
@@ -194,6 +214,11 @@ impl Server {
     /// Where it listens for gRPC.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc_address
+    }
+
+    /// Whether clients speak TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 
     /// How the budget is divided.

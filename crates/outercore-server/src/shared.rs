@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderMap;
 use outercore_infer::{Precision, TaskKind};
 use outercore_store::delta::Graphs;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
+use crate::access::{Access, Tokens};
 use crate::compute::{PREDICTION, PROBABILITY, SCORE};
 use crate::graph::Graph;
 use crate::limits::Limits;
@@ -59,6 +61,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// How patient it is.
     pub limits: Limits,
+    /// Who may do what; `None`: everybody who reaches it everything.
+    pub tokens: Option<Tokens>,
 }
 
 impl Shared {
@@ -73,6 +77,14 @@ impl Shared {
     /// Longest body of an inference request.
     pub fn most_body(&self) -> usize {
         MOST_BODY + (ID_BYTES * self.most_nodes) as usize
+    }
+
+    /// Checks that a request with these headers may do what `needed` says.
+    ///
+    /// # Errors
+    /// As [`Tokens::require`].
+    pub fn require_access(&self, headers: &HeaderMap, needed: Access) -> Result<(), Refusal> {
+        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.require(headers, needed))
     }
 
     /// Checks what a request calls the model.

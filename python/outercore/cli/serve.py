@@ -35,11 +35,23 @@ def serve(
     ] = 0.5,
     memory: options.Memory = "1GiB",
     threads: options.Workers = None,
-    host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback need tokens and TLS.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8100,
     grpc_port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Port for gRPC, too; 0 picks a free one."),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="File of lines `read TOKEN` or `update TOKEN`.", show_default=False),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file of the certificates.", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="PEM file of the private key.", show_default=False)
     ] = None,
     queue: Annotated[
         int, typer.Option(min=1, help="Requests that may wait; more get status 429.")
@@ -66,6 +78,9 @@ def serve(
         host=host,
         port=port,
         grpc_port=grpc_port,
+        tokens=tokens,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
         updates=updates,
         precision=precision,  # type: ignore[arg-type]
         most_loss=most_loss,

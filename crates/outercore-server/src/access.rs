@@ -1,0 +1,169 @@
+//! Who may do what: tokens and their scopes.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use outercore_core::{Context, Error, Result};
+use sha2::{Digest, Sha256};
+
+use crate::refusal::Refusal;
+
+/// Fewest characters of a token: with fewer it could be guessed.
+const LEAST_LENGTH: usize = 16;
+
+/// Longest file of tokens.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Predictions, metadata and metrics.
+    Read,
+    /// Those, and changes of the graph.
+    Update,
+}
+
+/// The tokens of a server.
+///
+/// Only their digests are kept, and looked up: how long that takes says nothing about a token.
+pub struct Tokens(HashMap<[u8; 32], Access>);
+
+impl Tokens {
+    /// Reads a file of lines `read TOKEN` or `update TOKEN`. Empty lines and those that begin with
+    /// `#` are left out.
+    ///
+    /// # Errors
+    /// `NotFound` and `Io` of the file; `Invalid` with the number of a wrong line, or for a file
+    /// without a token.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::parse(&read(path).with_context(|| format!("tokens `{}`", path.display()))?)
+            .with_context(|| format!("tokens `{}`", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let mut tokens = HashMap::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            // The line itself is not repeated: it holds a secret.
+            let wrong = |expected: &str| {
+                Error::invalid(format!("line {}: expected {expected}", number + 1))
+                    .hint("`echo \"read $(openssl rand -hex 32)\"` writes a line with a new token")
+            };
+            let parts: Vec<&str> = line.split_whitespace().collect();
+            let (access, token) = match parts[..] {
+                ["read", token] => (Access::Read, token),
+                ["update", token] => (Access::Update, token),
+                _ => return Err(wrong("`read TOKEN` or `update TOKEN`")),
+            };
+            if token.len() < LEAST_LENGTH || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(wrong(&format!("a token of {LEAST_LENGTH} ASCII characters or more")));
+            }
+            if tokens.insert(digest(token), access).is_some() {
+                return Err(wrong("a token that no line before has"));
+            }
+        }
+        if tokens.is_empty() {
+            return Err(Error::invalid(
+                "expected a line `read TOKEN` or `update TOKEN`, found none",
+            ));
+        }
+        Ok(Self(tokens))
+    }
+
+    /// Checks that a request may do what `needed` says.
+    ///
+    /// # Errors
+    /// 401 without a token that is known, 403 where it does not allow as much.
+    pub fn require(&self, headers: &HeaderMap, needed: Access) -> Result<(), Refusal> {
+        let token = headers.get(AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        match token.and_then(|token| self.0.get(&digest(token))) {
+            None => {
+                let text = "expected the header `Authorization: Bearer TOKEN` with a known token";
+                Err(Refusal::new(StatusCode::UNAUTHORIZED, text))
+            }
+            Some(&allowed) if allowed < needed => {
+                Err(Refusal::new(StatusCode::FORBIDDEN, "this token may not change the graph"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = std::fs::metadata(path)?.len();
+    if bytes > MOST_BYTES {
+        return Err(Error::invalid(format!("{bytes} bytes, expected {MOST_BYTES} at most")));
+    }
+    String::from_utf8(std::fs::read(path)?).map_err(|_| Error::invalid("expected UTF-8 text"))
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: &str = "0123456789abcdef";
+    const UPDATE: &str = "fedcba9876543210";
+
+    fn asked(value: Option<&str>, needed: Access) -> Result<(), Refusal> {
+        let tokens = Tokens::parse(&format!("# two\n\nread {READ}\n update\t{UPDATE} \n")).unwrap();
+        let mut headers = HeaderMap::new();
+        if let Some(value) = value {
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+        }
+        tokens.require(&headers, needed)
+    }
+
+    fn status(refused: Result<(), Refusal>) -> String {
+        format!("{:?}", refused.unwrap_err())
+    }
+
+    #[test]
+    fn a_token_allows_what_its_scope_says() {
+        for (token, needed) in
+            [(READ, Access::Read), (UPDATE, Access::Read), (UPDATE, Access::Update)]
+        {
+            assert_eq!(asked(Some(&format!("Bearer {token}")), needed), Ok(()));
+            assert_eq!(asked(Some(&format!("bearer {token}")), needed), Ok(()));
+        }
+        assert!(status(asked(Some(&format!("Bearer {READ}")), Access::Update)).contains("403"));
+    }
+
+    #[test]
+    fn other_tokens_and_schemes_are_refused() {
+        let wrong =
+            ["Bearer", "Bearer ", READ, "Bearer 0123456789abcdeg", "Basic 0123456789abcdef"];
+        for value in wrong.map(Some).into_iter().chain([None]) {
+            assert!(status(asked(value, Access::Read)).contains("401"), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_named_and_not_repeated() {
+        for (text, expected) in [
+            ("", "found none"),
+            ("# read 0123456789abcdef", "found none"),
+            ("read short", "line 1: expected a token of 16"),
+            ("\nwrite 0123456789abcdef", "line 2: expected `read TOKEN`"),
+            ("0123456789abcdef", "line 1: expected `read TOKEN`"),
+            ("read 0123456789abcdef x", "line 1"),
+            ("read 0123456789abcdé0", "ASCII"),
+            ("read 0123456789abcdef\nupdate 0123456789abcdef", "line 2"),
+        ] {
+            let error = Tokens::parse(text).err().unwrap().to_string();
+            assert!(error.contains(expected), "{text:?}: {error}");
+            assert!(!error.contains("0123456789abcde"), "{error}");
+        }
+    }
+}

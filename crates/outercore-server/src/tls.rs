@@ -1,0 +1,60 @@
+//! Connections that are encrypted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use outercore_core::{Context, Error, Result};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
+
+use crate::limits::Protocol;
+
+/// The certificate of a server, and its private key. TLS 1.2 and 1.3 are spoken.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads a chain of certificates and a key from PEM files.
+    ///
+    /// # Errors
+    /// `NotFound` and `Io` of the files; `Invalid` where they hold none, or do not belong together.
+    pub fn open(certificate: &Path, key: &Path) -> Result<Self> {
+        let wrong = |path: &Path, what: &str, error: &dyn std::fmt::Display| {
+            Error::invalid(format!("{what} `{}`: {error}", path.display()))
+                .hint("expected PEM text, as Let's Encrypt or openssl write it")
+        };
+        // Read here, so that a file that is not there is one of ours.
+        let read = |path: &Path, what: &str| {
+            std::fs::read(path)
+                .map_err(Error::from)
+                .with_context(|| format!("{what} `{}`", path.display()))
+        };
+        let chain = CertificateDer::pem_slice_iter(&read(certificate, "tls_cert")?)
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map_err(|error| wrong(certificate, "tls_cert", &error))?;
+        if chain.is_empty() {
+            return Err(wrong(certificate, "tls_cert", &"no certificate"));
+        }
+        let private = PrivateKeyDer::from_pem_slice(&read(key, "tls_key")?)
+            .map_err(|error| wrong(key, "tls_key", &error))?;
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::internal(format!("TLS: {error}")))?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|error| wrong(key, "tls_key", &error))?;
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// Shakes hands with clients that speak `protocol`.
+    pub fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = vec![protocol.name().to_vec()];
+        Arc::new(config).into()
+    }
+}
