@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import select
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from io import BytesIO
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +26,9 @@ from outercore.errors import (
     UnsupportedError,
 )
 
+_MOST_PAUSE_S = 1.0
+"""Between two looks how far an analysis is."""
+
 _DTYPES = {"INT64": np.int64, "FP32": np.float32}
 
 _ERRORS: dict[int, type[OutercoreError]] = {
@@ -33,6 +38,7 @@ _ERRORS: dict[int, type[OutercoreError]] = {
     404: NotFoundError,
     405: UnsupportedError,
     408: DeviceError,
+    409: InvalidError,
     412: InvalidError,
     413: InvalidError,
     429: BudgetError,
@@ -79,6 +85,18 @@ class Acknowledged:
     results: list[dict[str, Any]]
     """Of each update: `node` or `edge`, the new id; `graph` and `first_node` of a new graph;
     `removed`, how many edges; or `updated`."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What an algorithm found in the whole graph."""
+
+    values: NDArray[Any]
+    """One value a node, by node id, in the dtype of the function in `outercore.analytics`."""
+    facts: dict[str, Any]
+    """What is worth saying beside the values: iterations, components, and the like."""
+    lsn: int
+    """Number of the last update that it has seen."""
 
 
 class Client:
@@ -233,6 +251,55 @@ class Client:
         """Removes a graph of a data set of many, with its nodes and edges; see `update`."""
         return self.update([{"op": "unregister_graph", "graph": graph}])
 
+    def analyse(
+        self,
+        algorithm: str,
+        *,
+        progress: Callable[[str, int, int, str], None] | None = None,
+        **options: Any,
+    ) -> Analysis:
+        """Runs an algorithm over the whole graph as it is now, on the server, and waits for it.
+
+        Where the wait ends early, by Ctrl-C for one, the server stops as well.
+
+        Args:
+            algorithm: a function of `outercore.analytics`, such as `"pagerank"`.
+            progress: called now and then as `progress(phase, done, total, unit)`.
+            options: those of the function, such as `damping=0.85`.
+
+        Raises:
+            InvalidError: an unknown algorithm or option, a value out of range; it failed later.
+            UnsupportedError: the server takes no analyses, or not with this token.
+            BudgetError: too many analyses wait.
+            DeviceError: no connection.
+        """
+        body = {"algorithm": algorithm, **{key: _plain(value) for key, value in options.items()}}
+        path = "/graph/analyses"
+        path = f"{path}/{self._ask('POST', path, body)['id']}"
+        try:
+            found = self._awaited(path, progress)
+            content = self._content(f"{path}/values")
+        finally:
+            self._send("DELETE", path, None, is_read=False)
+        values = np.load(BytesIO(content), allow_pickle=False)
+        return Analysis(values, found.get("facts", {}), found["lsn"])
+
+    def _awaited(
+        self, path: str, progress: Callable[[str, int, int, str], None] | None
+    ) -> dict[str, Any]:
+        """An analysis once it has ended."""
+        pause_s = 0.01
+        while True:
+            found: dict[str, Any] = self._ask("GET", path, is_read=True)
+            if found["state"] == "done":
+                return found
+            if found["state"] == "failed":
+                raise InvalidError(f"{path}: {found['error']}")
+            if progress is not None and "progress" in found:
+                progress(*(found["progress"][key] for key in ("phase", "done", "total", "unit")))
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+
     def graph(self) -> dict[str, Any]:
         """Size and state of the graph, `lsn` of the last durable update among them."""
         described: dict[str, Any] = self._ask("GET", "/graph", is_read=True)
@@ -265,13 +332,11 @@ class Client:
         """The JSON of an answer."""
         text = None if body is None else json.dumps(body).encode()
         status, content = self._send(method, path, text, is_read=is_read)
-        try:
-            answer = json.loads(content)
-        except ValueError:
-            answer = {"error": content[:200].decode(errors="replace") or "no reason was given"}
-        if status == 200:
-            return answer
-        raise _ERRORS.get(status, InternalError)(f"{path}: status {status}: {answer['error']}")
+        return json.loads(_granted(path, status, content))
+
+    def _content(self, path: str) -> bytes:
+        """An answer that is no JSON."""
+        return _granted(path, *self._send("GET", path, None, is_read=True))
 
     def _send(
         self, method: str, path: str, body: bytes | None, *, is_read: bool
@@ -297,6 +362,17 @@ class Client:
         self._connection.request(method, self._path + path, body, {**self._headers, **kind})
         answer = self._connection.getresponse()
         return answer.status, answer.read()
+
+
+def _granted(path: str, status: int, content: bytes) -> bytes:
+    """The content of an answer that is no refusal."""
+    if 200 <= status < 300:
+        return content
+    try:
+        reason = json.loads(content)["error"]
+    except (ValueError, TypeError, KeyError):
+        reason = content[:200].decode(errors="replace") or "no reason was given"
+    raise _ERRORS.get(status, InternalError)(f"{path}: status {status}: {reason}")
 
 
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:

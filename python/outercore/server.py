@@ -33,6 +33,8 @@ class ServerConfig:
     """Port for gRPC, 0 for a free one; none without it."""
     updates: bool = False
     """Whether clients may change the graph. The data set is held by this server then."""
+    analyses: str | int | None = None
+    """Budget for algorithms over the whole graph, beside `memory`; none are taken without it."""
     precision: Literal["float32", "int8"] = "float32"
     """The numbers in which the network is computed. int8 is compared with float32 at the start."""
     most_loss: float = 0.5
@@ -58,7 +60,8 @@ class ServerConfig:
     def native(self) -> str:
         """As the core reads it."""
         states = parse_size(self.states, "states") if self.states else self.states
-        sizes = {"memory": parse_size(self.memory), "states": states}
+        analyses = None if self.analyses is None else parse_size(self.analyses, "analyses")
+        sizes = {"memory": parse_size(self.memory), "states": states, "analyses": analyses}
         return json.dumps({**self.__dict__, **sizes}, default=os.fspath)
 
 

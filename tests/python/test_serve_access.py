@@ -109,7 +109,9 @@ def test_a_token_allows_what_its_scope_says(server: Server) -> None:
         assert reader.predict([1, 2]).lsn == 0
         assert reader.graph()["lsn"] == 0
         for refused in (lambda: reader.add_edge(1, 2), reader.compact):
-            with pytest.raises(UnsupportedError, match="status 403: this token may not"):
+            with pytest.raises(
+                UnsupportedError, match="status 403: this token is for reading alone"
+            ):
                 refused()
         written = writer.add_edge(1, 2)
         assert writer.predict([1, 2], min_lsn=written.lsn).lsn == written.lsn

@@ -77,14 +77,19 @@ pub enum Algorithm {
     /// [`pagerank`](crate::algorithms::pagerank).
     Pagerank {
         /// Share that follows the arcs.
+        #[serde(default = "damping")]
         damping: f64,
         /// Iterations at most.
+        #[serde(default = "max_iterations")]
         max_iterations: u32,
         /// Largest change of a result at rest.
+        #[serde(default = "tolerance")]
         tolerance: f64,
         /// Edge array by which ranks are shared out.
+        #[serde(default)]
         weights: Option<String>,
         /// Against the arcs.
+        #[serde(default)]
         reverse: bool,
     },
     /// [`bfs`](crate::algorithms::bfs).
@@ -92,6 +97,7 @@ pub enum Algorithm {
         /// Where it begins.
         source: Source,
         /// Which way.
+        #[serde(default, alias = "direction")]
         flow: FlowName,
         /// Levels at most.
         #[serde(default)]
@@ -105,8 +111,10 @@ pub enum Algorithm {
         /// Where paths begin.
         source: Source,
         /// Edge array of lengths.
+        #[serde(default)]
         weights: Option<String>,
         /// Which way.
+        #[serde(default, alias = "direction")]
         flow: FlowName,
         /// The longest paths.
         #[serde(default)]
@@ -122,44 +130,58 @@ pub enum Algorithm {
     /// [`radii`](crate::algorithms::radii).
     Radii {
         /// Nodes to search from.
+        #[serde(default = "radii_sources")]
         sources: u32,
         /// Of their draw.
+        #[serde(default)]
         seed: u64,
         /// Which way.
+        #[serde(default, alias = "direction")]
         flow: FlowName,
     },
     /// [`betweenness`](crate::algorithms::betweenness).
     Betweenness {
         /// Nodes from which paths are counted; all by default.
+        #[serde(default)]
         sources: Option<Vec<u64>>,
         /// So many nodes instead.
+        #[serde(default)]
         samples: Option<u32>,
         /// Of their draw.
+        #[serde(default)]
         seed: u64,
         /// Edge array of lengths.
         #[serde(default)]
         weights: Option<String>,
         /// Divided by the number of pairs.
+        #[serde(default = "yes")]
         normalized: bool,
     },
     /// [`closeness`](crate::algorithms::closeness).
     Closeness {
         /// Nodes whose closeness is wanted; all by default.
+        #[serde(default)]
         nodes: Option<Vec<u64>>,
         /// Which way.
+        #[serde(default = "inwards", alias = "direction")]
         flow: FlowName,
         /// Times the share of nodes reached.
+        #[serde(default = "yes")]
         improved: bool,
     },
     /// [`hits`](crate::algorithms::hits).
     Hits {
         /// Iterations at most.
+        #[serde(default = "max_iterations")]
         max_iterations: u32,
         /// Largest change of a result at rest.
+        #[serde(default = "hits_tolerance")]
         tolerance: f64,
         /// Edge array by which arcs count.
+        #[serde(default)]
         weights: Option<String>,
         /// Hubs or authorities.
+        #[serde(default)]
         score: Score,
     },
     /// [`kcore`](crate::algorithms::kcore).
@@ -167,13 +189,16 @@ pub enum Algorithm {
     /// [`label_propagation`](crate::algorithms::label_propagation).
     LabelPropagation {
         /// Iterations at most.
+        #[serde(default = "label_iterations")]
         max_iterations: u32,
     },
     /// [`louvain`](crate::algorithms::louvain).
     Louvain {
         /// How small communities are.
+        #[serde(default = "resolution")]
         resolution: f64,
         /// Edge array by which edges count.
+        #[serde(default)]
         weights: Option<String>,
     },
     /// [`triangles`](crate::algorithms::triangles).
@@ -183,8 +208,47 @@ pub enum Algorithm {
     /// [`degrees`](crate::algorithms::degrees).
     Degrees {
         /// Which.
+        #[serde(default)]
         which: DegreeName,
     },
+}
+
+// What options are where they are left out; `outercore.analytics` has the same.
+
+fn damping() -> f64 {
+    0.85
+}
+
+fn max_iterations() -> u32 {
+    100
+}
+
+fn tolerance() -> f64 {
+    1e-6
+}
+
+fn hits_tolerance() -> f64 {
+    1e-8
+}
+
+fn label_iterations() -> u32 {
+    10
+}
+
+fn resolution() -> f64 {
+    1.0
+}
+
+fn radii_sources() -> u32 {
+    64
+}
+
+fn inwards() -> FlowName {
+    FlowName::In
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Algorithm {

@@ -26,6 +26,26 @@ pub enum Values {
     File(ResultFile),
 }
 
+impl Values {
+    /// The values as a file in `directory`, which needs no memory.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn into_file(self, directory: &Path) -> Result<ResultFile> {
+        let (dtype, bytes): (_, &[u8]) = match &self {
+            Self::File(file) => return Ok(file.clone()),
+            Self::I32(values) => (i32::DTYPE, bytemuck::cast_slice(values)),
+            Self::I64(values) => (i64::DTYPE, bytemuck::cast_slice(values)),
+            Self::F64(values) => (f64::DTYPE, bytemuck::cast_slice(values)),
+        };
+        let len = bytes.len() as u64 / dtype.size() as u64;
+        let mut unnamed = RealDisk.create_unnamed(directory)?;
+        unnamed.file.write_all(&NpyHeader::encode(dtype, &[len]))?;
+        unnamed.file.write_all(bytes)?;
+        Ok(ResultFile { file: Arc::new(unnamed.into_handle()), dtype, len })
+    }
+}
+
 /// A result as an `.npy` that has no name and is gone when nobody has it open.
 #[derive(Clone, Debug)]
 pub struct ResultFile {

@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub enum Access {
     /// Predictions, metadata and metrics.
     Read,
-    /// Those, and changes of the graph.
+    /// Those, changes of the graph, and analyses.
     Update,
 }
 
@@ -90,7 +90,7 @@ impl Tokens {
                 Err(Refusal::new(StatusCode::UNAUTHORIZED, text))
             }
             Some(&allowed) if allowed < needed => {
-                Err(Refusal::new(StatusCode::FORBIDDEN, "this token may not change the graph"))
+                Err(Refusal::new(StatusCode::FORBIDDEN, "this token is for reading alone"))
             }
             Some(_) => Ok(()),
         }

@@ -30,6 +30,8 @@ pub struct ServerConfig {
     pub grpc_port: Option<u16>,
     /// Whether clients may change the graph.
     pub updates: bool,
+    /// Budget for analyses of the graph, beside `memory`; none are taken without it.
+    pub analyses: Option<Bytes>,
     /// The numbers in which the network is computed.
     pub precision: Precision,
     /// Most points that int8 may lose beside float32; it is refused where it loses more.
@@ -65,6 +67,7 @@ impl Default for ServerConfig {
             port: 8100,
             grpc_port: None,
             updates: false,
+            analyses: None,
             precision: Precision::Float32,
             most_loss: 0.5,
             memory: Bytes::gib(1),

@@ -12,7 +12,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
@@ -27,7 +27,7 @@ use crate::openapi::{
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
-use crate::{binary, graph_http};
+use crate::{analyses_http, binary, graph_http};
 
 /// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -43,10 +43,15 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi))
         .route("/graph", get(graph_http::graph))
+        .route("/graph/analyses", get(analyses_http::all))
+        .route("/graph/analyses/{id}", get(analyses_http::one))
+        .route("/graph/analyses/{id}/values", get(analyses_http::values))
         .route_layer(needs(Access::Read));
     let updates = Router::new()
         .route("/graph/updates", post(graph_http::update))
         .route("/graph/compact", post(graph_http::compact))
+        .route("/graph/analyses", post(analyses_http::start))
+        .route("/graph/analyses/{id}", delete(analyses_http::remove))
         .route_layer(needs(Access::Update));
     // Whoever watches over a service asks these two without a token.
     Router::new()

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod analyses;
+mod analyses_http;
 mod arrays;
 mod binary;
 mod comparison;

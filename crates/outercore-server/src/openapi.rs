@@ -6,7 +6,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{OpenApi as Description, Required};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi, ToSchema};
 
-use crate::{graph_http, http};
+use crate::{analyses_http, graph_http, http};
 
 /// The path below which everything is about a model.
 const MODEL: &str = "/v2/models/{model}";
@@ -26,7 +26,8 @@ pub fn description(has_tokens: bool) -> Description {
         description.components.get_or_insert_default().add_security_scheme(BEARER, scheme);
         let needed = || vec![SecurityRequirement::new(BEARER, [""; 0])];
         for (path, item) in &mut description.paths.paths {
-            for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            for operation in [&mut item.get, &mut item.post, &mut item.delete].into_iter().flatten()
+            {
                 operation.security = (!FREE.contains(&path.as_str())).then(needed);
             }
         }
@@ -52,7 +53,12 @@ pub fn description(has_tokens: bool) -> Description {
         http::openapi,
         graph_http::graph,
         graph_http::update,
-        graph_http::compact
+        graph_http::compact,
+        analyses_http::start,
+        analyses_http::all,
+        analyses_http::one,
+        analyses_http::remove,
+        analyses_http::values
     ),
     modifiers(&Versions)
 )]

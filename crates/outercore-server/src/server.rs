@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Tokens;
+use crate::analyses::{Analyses, Analyst, Resources};
 use crate::arrays::Opened;
 use crate::comparison::Comparison;
 use crate::config::ServerConfig;
@@ -77,6 +78,7 @@ pub struct Server {
     stop: Stop,
     connections: JoinHandle<()>,
     predictor: Predictor,
+    analyses: Option<(Analyses, Analyst)>,
 }
 
 impl Server {
@@ -153,6 +155,13 @@ impl Server {
         let (predictor, queue) =
             Predictor::start(Arc::clone(&graph), opened, model, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
+        let analyses = config.analyses.map(|memory| {
+            let threads = Some(config.threads).filter(|&threads| threads > 0);
+            let (analyses, resources) = (Analyses::default(), Resources { memory, threads });
+            let thread = analyses.start(Arc::clone(&graph), resources, failures.clone())?;
+            Ok::<_, Error>((analyses, thread))
+        });
+        let (analyses, analyst) = analyses.transpose()?.unzip();
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();
         let shared = |queue: Queue, stopping| Shared {
@@ -166,6 +175,7 @@ impl Server {
             graph,
             most_nodes,
             deadline,
+            analyses: analyses.clone(),
             queue,
             failures,
             bodies: Semaphore::new(BODIES),
@@ -203,6 +213,7 @@ impl Server {
             stop,
             connections,
             predictor,
+            analyses: analyses.zip(analyst),
         })
     }
 
@@ -252,6 +263,10 @@ impl Server {
     /// The error by which it ended before.
     pub fn close(self) -> Result<()> {
         self.stop.stop();
+        if let Some((analyses, analyst)) = self.analyses {
+            analyses.close();
+            analyst.join().map_err(|_| Error::internal("the analysing thread panicked"))?;
+        }
         self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()
     }

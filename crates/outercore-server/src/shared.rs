@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::access::{Access, Tokens};
+use crate::analyses::Analyses;
 use crate::compute::{PREDICTION, PROBABILITY, SCORE};
 use crate::graph::Graph;
 use crate::limits::Limits;
@@ -47,6 +48,8 @@ pub struct Shared {
     pub most_nodes: u64,
     /// Longest time for a request.
     pub deadline: Duration,
+    /// Algorithms over the graph, where any are taken.
+    pub analyses: Option<Analyses>,
     /// Where questions go.
     pub queue: Queue,
     /// What the operator is told.

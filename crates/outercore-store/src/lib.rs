@@ -14,10 +14,12 @@ pub mod editor;
 pub mod generate;
 mod hold;
 pub mod import;
+mod linked;
 pub mod npy;
 mod offsets;
 pub mod paged;
 pub mod resident;
 pub mod topology;
 
+pub use linked::LinkedDataSet;
 pub use topology::{Extent, Topology};

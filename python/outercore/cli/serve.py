@@ -27,6 +27,13 @@ def serve(
     updates: Annotated[
         bool, typer.Option("--updates", help="Let clients change the graph.")
     ] = False,
+    analyses: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory for algorithms over the graph, beside --memory; none without.",
+            show_default=False,
+        ),
+    ] = None,
     precision: Annotated[
         str, typer.Option(help="Numbers of the network: `float32` or `int8`.")
     ] = "float32",
@@ -82,6 +89,7 @@ def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         updates=updates,
+        analyses=analyses,
         precision=precision,  # type: ignore[arg-type]
         most_loss=most_loss,
         memory=memory,

@@ -10,10 +10,11 @@ use crate::program::{Degree, Flow, Passes};
 use crate::state::{PerNode, Table, Traffic};
 
 /// Which arcs to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DegreeName {
     /// Those that end at a node.
+    #[default]
     In,
     /// Those that start at a node.
     Out,

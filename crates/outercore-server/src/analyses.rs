@@ -1,0 +1,357 @@
+//! Analyses: algorithms over the whole graph, in the background, one at a time.
+//!
+//! **Source** GLIST, table 3: `GraphAnalysis` and `GetAnalysisResult`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use outercore_analytics::{Algorithm, Inputs, Outcome, ResultFile, RunConfig};
+use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_store::LinkedDataSet;
+use outercore_store::dataset::DataSet;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::graph::Graph;
+use crate::predictor::Failures;
+use crate::refusal::Refusal;
+
+/// Analyses that may wait; more are refused.
+const MOST_WAITING: usize = 8;
+
+/// Analyses that are remembered once they have ended, and their results; older ones are forgotten.
+const MOST_ENDED: usize = 16;
+
+/// How often arrays are linked that are replaced meanwhile.
+const ATTEMPTS: usize = 3;
+
+/// How far an analysis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Others are computed before it.
+    Waiting,
+    /// It is computed.
+    Running,
+    /// It has a result.
+    Done,
+    /// It has none; `error` says why.
+    Failed,
+}
+
+/// An analysis, for clients.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Analysis {
+    /// What it is called.
+    id: u64,
+    /// The algorithm with all its options.
+    #[schema(value_type = Object)]
+    request: Algorithm,
+    state: State,
+    /// Number of the last update that the result has seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lsn: Option<u64>,
+    /// Of the phase that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
+    /// How long it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    /// What is worth saying beside the values, such as iterations or components.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object)]
+    facts: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// How far a phase is.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Progress {
+    phase: String,
+    done: u64,
+    total: u64,
+    unit: String,
+}
+
+struct Job {
+    shown: Analysis,
+    stop: Arc<AtomicBool>,
+    values: Option<ResultFile>,
+}
+
+#[derive(Default)]
+struct Jobs {
+    last: u64,
+    all: BTreeMap<u64, Job>,
+    is_closed: bool,
+}
+
+impl Jobs {
+    fn count(&self, state: State) -> usize {
+        self.all.values().filter(|job| job.shown.state == state).count()
+    }
+
+    /// Forgets the oldest ones that have ended, but for so many.
+    fn forget_old(&mut self) {
+        let has_ended = |job: &Job| matches!(job.shown.state, State::Done | State::Failed);
+        let ended: Vec<u64> =
+            self.all.iter().filter(|(_, job)| has_ended(job)).map(|(&id, _)| id).collect();
+        for id in ended.iter().take(ended.len().saturating_sub(MOST_ENDED)) {
+            self.all.remove(id);
+        }
+    }
+}
+
+/// What an analysis may use.
+#[derive(Clone, Debug)]
+pub struct Resources {
+    /// Its budget, the result included.
+    pub memory: Bytes,
+    /// Threads that compute; `None` means one a core.
+    pub threads: Option<usize>,
+}
+
+/// The analyses of a server.
+#[derive(Clone, Default)]
+pub struct Analyses {
+    jobs: Arc<(Mutex<Jobs>, Condvar)>,
+}
+
+/// The thread that computes them, which ends with [`Analyses::close`].
+pub type Analyst = JoinHandle<()>;
+
+impl Analyses {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread; what a killed process has left cannot be removed.
+    pub fn start(
+        &self,
+        graph: Arc<Graph>,
+        resources: Resources,
+        failures: Failures,
+    ) -> Result<Analyst> {
+        if let Graph::Live(_) = &*graph {
+            // Nobody else links arrays of a data set that this process holds.
+            LinkedDataSet::remove_left(graph.view().data_set().root())?;
+        }
+        let analyses = self.clone();
+        let thread = std::thread::Builder::new().name("outercore-analyse".into());
+        Ok(thread.spawn(move || {
+            while let Some((id, algorithm, stop)) = analyses.next() {
+                let began = Instant::now();
+                let keep_going = || match stop.load(Ordering::Relaxed) {
+                    true => Err(Error::new(ErrorKind::Interrupted, "cancelled")),
+                    false => Ok(()),
+                };
+                let done =
+                    compute(&graph, &algorithm, &resources, &mut |phase, done, total, unit| {
+                        let (phase, unit) = (phase.to_owned(), unit.to_owned());
+                        analyses.note(id, Progress { phase, done, total, unit });
+                        keep_going()
+                    });
+                analyses.end(id, began, done, &failures);
+            }
+        })?)
+    }
+
+    /// Takes an analysis and returns it as it waits.
+    ///
+    /// # Errors
+    /// Too many wait; the server is stopping.
+    pub fn submit(&self, request: Algorithm) -> Result<Analysis, Refusal> {
+        let mut jobs = self.jobs();
+        if jobs.is_closed {
+            return Err(Refusal::stopping());
+        }
+        if jobs.count(State::Waiting) >= MOST_WAITING {
+            return Err(Refusal::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many analyses are waiting; ask again later",
+            ));
+        }
+        jobs.last += 1;
+        let shown = Analysis {
+            id: jobs.last,
+            request,
+            state: State::Waiting,
+            lsn: None,
+            progress: None,
+            seconds: None,
+            facts: Map::new(),
+            error: None,
+        };
+        let job = Job { shown: shown.clone(), stop: Arc::default(), values: None };
+        jobs.all.insert(shown.id, job);
+        self.jobs.1.notify_one();
+        Ok(shown)
+    }
+
+    /// All that are remembered, the oldest first.
+    pub fn all(&self) -> Vec<Analysis> {
+        self.jobs().all.values().map(|job| job.shown.clone()).collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// There is none of this id.
+    pub fn one(&self, id: u64) -> Result<Analysis, Refusal> {
+        self.jobs().all.get(&id).map(|job| job.shown.clone()).ok_or_else(|| unknown(id))
+    }
+
+    /// The result of one of them.
+    ///
+    /// # Errors
+    /// There is none of this id, or it has no result.
+    pub fn values(&self, id: u64) -> Result<ResultFile, Refusal> {
+        let jobs = self.jobs();
+        let job = jobs.all.get(&id).ok_or_else(|| unknown(id))?;
+        job.values.clone().ok_or_else(|| {
+            let text = match job.shown.state {
+                State::Failed => format!("analysis {id} has failed"),
+                _ => format!("analysis {id} has not ended"),
+            };
+            Refusal::new(StatusCode::CONFLICT, text)
+        })
+    }
+
+    /// Ends one of them and forgets it.
+    ///
+    /// # Errors
+    /// There is none of this id.
+    pub fn remove(&self, id: u64) -> Result<(), Refusal> {
+        let job = self.jobs().all.remove(&id).ok_or_else(|| unknown(id))?;
+        job.stop.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends all of them.
+    pub fn close(&self) {
+        let mut jobs = self.jobs();
+        jobs.is_closed = true;
+        for job in jobs.all.values() {
+            job.stop.store(true, Ordering::Relaxed);
+        }
+        self.jobs.1.notify_all();
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next one; `None` once all is closed.
+    fn next(&self) -> Option<(u64, Algorithm, Arc<AtomicBool>)> {
+        let mut jobs = self.jobs();
+        loop {
+            if jobs.is_closed {
+                return None;
+            }
+            let next = jobs.all.values_mut().find(|job| job.shown.state == State::Waiting);
+            if let Some(job) = next {
+                job.shown.state = State::Running;
+                return Some((job.shown.id, job.shown.request.clone(), Arc::clone(&job.stop)));
+            }
+            jobs = self.jobs.1.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn note(&self, id: u64, progress: Progress) {
+        if let Some(job) = self.jobs().all.get_mut(&id) {
+            job.shown.progress = Some(progress);
+        }
+    }
+
+    fn end(&self, id: u64, began: Instant, done: Result<Computed>, failures: &Failures) {
+        let mut jobs = self.jobs();
+        // One that was cancelled is not there any more.
+        let Some(job) = jobs.all.get_mut(&id) else { return };
+        let shown = &mut job.shown;
+        shown.progress = None;
+        shown.seconds = Some(began.elapsed().as_secs_f64());
+        match done {
+            Ok(Computed { lsn, values, facts }) => {
+                (shown.state, shown.lsn, shown.facts) = (State::Done, Some(lsn), facts);
+                job.values = Some(values);
+            }
+            Err(error) => {
+                shown.state = State::Failed;
+                shown.error = Some(told(&error, failures));
+            }
+        }
+        jobs.forget_old();
+    }
+}
+
+/// What a client is told of a failure; what only the operator can mend goes to the operator.
+fn told(error: &Error, failures: &Failures) -> String {
+    match error.kind() {
+        ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Unsupported => error.one_line(),
+        ErrorKind::Interrupted => "the server is stopping".into(),
+        kind => {
+            failures.note(error);
+            match kind {
+                ErrorKind::Budget => "the server's --analyses is too small for it",
+                ErrorKind::NoSpace => "the server's disk is full",
+                _ => "the server failed; it has told its operator why",
+            }
+            .into()
+        }
+    }
+}
+
+fn unknown(id: u64) -> Refusal {
+    Refusal::unknown(format!("no analysis {id}; see `/graph/analyses`"))
+}
+
+/// What came of an analysis.
+struct Computed {
+    lsn: u64,
+    values: ResultFile,
+    facts: Map<String, Value>,
+}
+
+fn compute(
+    graph: &Graph,
+    algorithm: &Algorithm,
+    resources: &Resources,
+    on_progress: &mut dyn FnMut(&str, u64, u64, &str) -> Result<()>,
+) -> Result<Computed> {
+    on_progress("waiting", 0, 0, "")?;
+    let config =
+        RunConfig { memory: resources.memory, threads: resources.threads, ..RunConfig::default() };
+    let run = |data_set: &DataSet, on_progress: &mut dyn FnMut(&str, u64, u64, &str) -> _| {
+        let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+        let inputs = Inputs::default();
+        let outcome = outercore_analytics::run(data_set, algorithm, inputs, &config, on_progress)?;
+        let Outcome { values, facts, .. } = outcome;
+        // The budget of the next one begins with nothing.
+        let values = values.into_file(data_set.root())?;
+        Ok(Computed { lsn, values, facts })
+    };
+    match graph {
+        Graph::Fixed(_) => run(graph.view().data_set(), on_progress),
+        Graph::Live(_) => run(linked(graph)?.data_set(), on_progress),
+    }
+}
+
+/// The graph as it is now, in files that stay while it changes.
+fn linked(graph: &Graph) -> Result<LinkedDataSet> {
+    let Graph::Live(live) = graph else { return Err(Error::internal("a graph that stays")) };
+    let mut attempt = 1;
+    loop {
+        live.fold()?;
+        let root = graph.view().data_set().root().to_owned();
+        match DataSet::open(&root).and_then(|data_set| LinkedDataSet::new(&data_set, "analysis")) {
+            // Its arrays were replaced by newer ones before they were linked.
+            Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
+            made => return made,
+        }
+    }
+}

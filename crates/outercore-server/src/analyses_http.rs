@@ -1,0 +1,217 @@
+//! Routes of analyses.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use outercore_analytics::{Algorithm, ResultFile};
+use outercore_core::Error;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::{IntoParams, IntoResponses, ToSchema};
+
+use crate::analyses::{Analyses, Analysis};
+use crate::http::read_body;
+use crate::openapi::{AnyRefusal, BodyRefusal, Failure, WorkRefusal};
+use crate::refusal::Refusal;
+use crate::shared::Shared;
+
+/// Longest body of a request.
+const MOST_BODY: usize = 1 << 20;
+
+/// Bytes of a result that are read at a time, and how many of these wait for the client.
+const CHUNK: usize = 256 << 10;
+const AHEAD: usize = 4;
+
+/// An algorithm, and beside it its options, which are called as those of `outercore.analytics`.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub struct AnalysisRequest {
+    /// Its name, such as `pagerank`.
+    algorithm: String,
+}
+
+/// An analysis in a path.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "a description")]
+pub struct Id {
+    /// Its id.
+    id: u64,
+}
+
+/// Analyses that the server remembers.
+#[derive(serde::Serialize, ToSchema)]
+pub struct AnalysesAnswer {
+    /// The oldest first.
+    analyses: Vec<Analysis>,
+}
+
+/// Refusals of analyses.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "a description")]
+pub enum AnalysisRefusal {
+    /// The server takes no analyses, or not with this token
+    #[response(status = 403)]
+    None(#[to_schema] Failure),
+    /// No such analysis
+    #[response(status = 404)]
+    Unknown(#[to_schema] Failure),
+}
+
+/// Refusals of requests for a result.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "a description")]
+pub enum ValuesRefusal {
+    /// The analysis has no result, or not yet
+    #[response(status = 409)]
+    None(#[to_schema] Failure),
+}
+
+type Wanted = Result<Path<u64>, PathRejection>;
+
+fn id_of(path: Wanted) -> Result<u64, Refusal> {
+    let Path(id) = path.map_err(|_| Refusal::unknown("no analysis of this id"))?;
+    Ok(id)
+}
+
+fn analyses(shared: &Shared) -> Result<&Analyses, Refusal> {
+    shared.analyses.as_ref().ok_or_else(|| {
+        let text = "this server takes no analyses; start it with --analyses";
+        Refusal::new(StatusCode::FORBIDDEN, text)
+    })
+}
+
+/// Starts an analysis of the graph as it is now.
+#[utoipa::path(
+    post,
+    path = "/graph/analyses",
+    tag = "graph",
+    request_body(content = AnalysisRequest, example = json!({
+        "algorithm": "pagerank", "damping": 0.85
+    })),
+    responses(
+        (status = 202, body = Analysis, description = "It waits"),
+        AnyRefusal,
+        BodyRefusal,
+        AnalysisRefusal,
+        WorkRefusal
+    )
+)]
+pub async fn start(
+    State(shared): State<Arc<Shared>>,
+    body: Body,
+) -> Result<(StatusCode, Json<Analysis>), Refusal> {
+    let analyses = analyses(&shared)?;
+    let algorithm = {
+        let _place = shared.place_for_body().await?;
+        let body = read_body(shared.limits.body, body, MOST_BODY).await?;
+        serde_json::from_slice::<Algorithm>(&body)
+            .map_err(|error| Refusal::wrong(format!("the body is no analysis: {error}")))?
+    };
+    let nodes = shared.graph.view().num_nodes();
+    algorithm.validate(nodes).map_err(|error| Refusal::wrong(error.one_line()))?;
+    Ok((StatusCode::ACCEPTED, Json(analyses.submit(algorithm)?)))
+}
+
+/// The analyses that the server remembers.
+#[utoipa::path(
+    get,
+    path = "/graph/analyses",
+    tag = "graph",
+    responses((status = 200, body = AnalysesAnswer), AnyRefusal, AnalysisRefusal)
+)]
+pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Json<AnalysesAnswer>, Refusal> {
+    Ok(Json(AnalysesAnswer { analyses: analyses(&shared)?.all() }))
+}
+
+/// How far an analysis is, and what came of it.
+#[utoipa::path(
+    get,
+    path = "/graph/analyses/{id}",
+    tag = "graph",
+    params(Id),
+    responses((status = 200, body = Analysis), AnyRefusal, AnalysisRefusal)
+)]
+pub async fn one(
+    State(shared): State<Arc<Shared>>,
+    path: Wanted,
+) -> Result<Json<Analysis>, Refusal> {
+    Ok(Json(analyses(&shared)?.one(id_of(path)?)?))
+}
+
+/// Ends an analysis and forgets it.
+#[utoipa::path(
+    delete,
+    path = "/graph/analyses/{id}",
+    tag = "graph",
+    params(Id),
+    responses((status = 204, description = "It is gone"), AnyRefusal, AnalysisRefusal)
+)]
+pub async fn remove(
+    State(shared): State<Arc<Shared>>,
+    path: Wanted,
+) -> Result<StatusCode, Refusal> {
+    analyses(&shared)?.remove(id_of(path)?)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The result of an analysis: one value a node, by node id, as NumPy's `.npy`.
+#[utoipa::path(
+    get,
+    path = "/graph/analyses/{id}/values",
+    tag = "graph",
+    params(Id),
+    responses(
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        AnyRefusal,
+        AnalysisRefusal,
+        ValuesRefusal
+    )
+)]
+pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<Response, Refusal> {
+    let values = analyses(&shared)?.values(id_of(path)?)?;
+    let file = std::fs::File::open(values.path());
+    let length = file.as_ref().map_err(|error| Error::from(std::io::Error::from(error.kind())));
+    let length = length.and_then(|file| Ok(file.metadata()?.len()));
+    let (Ok(file), Ok(length)) = (file, length) else {
+        return Err(Refusal::failed());
+    };
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || read_all(file, &values, &sender));
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_LENGTH, length.to_string()),
+    ];
+    Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
+}
+
+/// Reads a file as fast as the client takes it, or until the client has gone.
+fn read_all(
+    mut file: std::fs::File,
+    _values: &ResultFile,
+    sender: &mpsc::Sender<std::io::Result<Bytes>>,
+) {
+    loop {
+        let mut chunk = vec![0; CHUNK];
+        let read = file.read(&mut chunk);
+        let is_last = !matches!(read, Ok(1..));
+        let sent = match read {
+            Ok(0) => return,
+            Ok(bytes) => {
+                chunk.truncate(bytes);
+                sender.blocking_send(Ok(chunk.into()))
+            }
+            Err(error) => sender.blocking_send(Err(error)),
+        };
+        if is_last || sent.is_err() {
+            return;
+        }
+    }
+}
