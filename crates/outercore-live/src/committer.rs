@@ -8,7 +8,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_format::Update;
 use outercore_io::{Disk, FileLock};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::{Applied, Delta};
+use outercore_store::delta::{Applied, Delta, Replaced};
 use outercore_store::paged::PagedTopology;
 
 use crate::fold::{KeepGoing, enable, fold};
@@ -32,8 +32,11 @@ pub struct Ack {
 /// A snapshot of a live graph: arrays, and what has changed since they were written.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Counts how often the arrays beneath were exchanged; a reader opens them anew then.
+    /// Counts how often the arrays beneath were exchanged.
     pub generation: u64,
+    /// What the last exchange has replaced in them, and perhaps more that the delta replaces still. A
+    /// reader of the arrays before needs no other part of them anew.
+    pub replaced: Arc<Replaced>,
     /// The arrays.
     pub data_set: DataSet,
     /// The changes.
@@ -80,7 +83,8 @@ impl<'a> Committer<'a> {
         let base = base_topology(&data_set)?;
         let (delta, recovered) = replay(&data_set, &base)?;
         let log = LogWriter::open(disk, root, id, &recovered)?;
-        let snapshot = Arc::new(Snapshot { generation: 0, data_set, delta });
+        let snapshot =
+            Arc::new(Snapshot { generation: 0, replaced: Arc::default(), data_set, delta });
         Ok(Self {
             disk,
             root: root.to_owned(),
@@ -146,12 +150,8 @@ impl<'a> Committer<'a> {
         self.trouble = committed.as_ref().err().map(Error::to_string);
         match committed {
             Ok(()) => {
-                let Snapshot { generation, data_set, .. } = &*self.snapshot;
-                self.snapshot = Arc::new(Snapshot {
-                    generation: *generation,
-                    data_set: data_set.clone(),
-                    delta: state,
-                });
+                self.snapshot =
+                    Arc::new(Snapshot { delta: state, ..Snapshot::clone(&self.snapshot) });
                 done
             }
             Err(error) => done.into_iter().map(|one| one.and(Err(error.clone()))).collect(),
@@ -187,10 +187,12 @@ impl<'a> Committer<'a> {
     /// Those of opening them; the committer is as before then.
     pub fn rebase(&mut self, data_set: DataSet) -> Result<()> {
         let base = base_topology(&data_set)?;
-        let delta = self.snapshot.delta.since(&data_set)?;
-        let generation = self.snapshot.generation + 1;
+        let before = &self.snapshot;
+        let delta = before.delta.since(&data_set)?;
+        let generation = before.generation + 1;
+        let replaced = Arc::new(before.delta.replaced());
         self.base = base;
-        self.snapshot = Arc::new(Snapshot { generation, data_set, delta });
+        self.snapshot = Arc::new(Snapshot { generation, replaced, data_set, delta });
         Ok(())
     }
 

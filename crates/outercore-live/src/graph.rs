@@ -37,16 +37,15 @@ pub struct LiveConfig {
     pub log: Bytes,
     /// Writes that may wait; more are refused.
     pub queue: usize,
-    /// Least time between two exchanges of the arrays beneath the graph. Readers open them anew,
-    /// and would do nothing else if writers alone said when. Until then writes are refused where
-    /// changes have no room.
-    pub rest: Duration,
+    /// Least time between two exchanges of the arrays beneath the graph, in times of what the last
+    /// fold took: writers alone must not say how often all of the topology is written. Until then
+    /// writes are refused where changes have no room.
+    pub rest: u32,
 }
 
 impl Default for LiveConfig {
     fn default() -> Self {
-        let rest = Duration::from_secs(60);
-        Self { memory: Bytes::mib(128), log: Bytes::mib(256), queue: 4096, rest }
+        Self { memory: Bytes::mib(128), log: Bytes::mib(256), queue: 4096, rest: 4 }
     }
 }
 
@@ -338,7 +337,8 @@ fn write_together(
 /// The folding thread.
 fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
     let mut not_before = Instant::now();
-    let mut exchanged: Option<Instant> = None;
+    // When, and how long it took.
+    let mut exchanged: Option<(Instant, Duration)> = None;
     loop {
         let waiting = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut waiting, _) = shared
@@ -354,7 +354,8 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         drop(waiting);
         let asked = requests(&shared.root);
         let status = shared.status().clone();
-        let has_rested = exchanged.is_none_or(|when| when.elapsed() >= shared.config.rest);
+        let has_rested =
+            exchanged.is_none_or(|(when, took)| when.elapsed() >= took * shared.config.rest);
         let is_large = has_rested && status.memory.0 > shared.config.memory.0 / 2;
         let is_due = is_large || (status.log > shared.config.log && status.lsn > status.folded);
         let is_asked = !replies.is_empty() || !asked.is_empty();
@@ -372,7 +373,7 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
                 status.folds += 1;
                 status.fold_failure = None;
                 if is_large || rebase {
-                    exchanged = Some(Instant::now());
+                    exchanged = Some((Instant::now(), began.elapsed()));
                 }
             }
             Err(error) => {

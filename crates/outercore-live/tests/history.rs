@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use outercore_core::{Bytes, ErrorKind, Stream};
 use outercore_format::{Rows, Update, keys};
@@ -101,8 +100,7 @@ fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
     model.write(directory.path());
     let graphs = model.graphs.clone().unwrap();
     // So little memory that nearly every look folds, and the arrays beneath are exchanged.
-    let config =
-        LiveConfig { memory: Bytes(1500), log: Bytes(1 << 30), queue: 64, rest: Duration::ZERO };
+    let config = LiveConfig { memory: Bytes(1500), log: Bytes(1 << 30), queue: 64, rest: 0 };
     let graph = LiveGraph::open(directory.path(), config, Arc::new(Unwatched)).unwrap();
     let writes: Mutex<BTreeMap<u64, (u64, Change)>> = Mutex::default();
     let seen: Mutex<Vec<Seen>> = Mutex::default();

@@ -34,8 +34,7 @@ fn add_edge(source: u64, target: u64) -> Update {
 /// Writes until it is killed, and tells of each acknowledged edge: number, id, ends.
 fn write_for_ever(root: &Path) {
     // A short log, so that it folds again and again.
-    let config =
-        LiveConfig { memory: Bytes::mib(1), log: Bytes::kib(2), queue: 64, rest: Duration::ZERO };
+    let config = LiveConfig { memory: Bytes::mib(1), log: Bytes::kib(2), queue: 64, rest: 0 };
     let graph = LiveGraph::open(root, config, Arc::new(Unwatched)).unwrap();
     let nodes = graph.snapshot().delta.num_nodes();
     println!("ready");

@@ -100,6 +100,35 @@ impl Fetcher {
         Ok(())
     }
 
+    /// Goes on with the rows of another file, of which only those of the nodes `replaced`, ascending,
+    /// differ from the rows of the file before. What slots hold stays there. The engine before is let
+    /// go before `open` opens another one.
+    ///
+    /// **Cost** reads those of the differing rows that slots hold.
+    ///
+    /// # Errors
+    /// Those of `open`; failed reads.
+    pub fn follow(
+        self,
+        open: impl FnOnce() -> Result<Engine>,
+        source: RowSource,
+        replaced: &[u64],
+    ) -> Result<Self> {
+        drop(self.engine);
+        let mut engine = open()?;
+        let file = engine.register(&source.path)?;
+        let layout = source.layout(engine.file_len(file));
+        let mut new = Self { engine, file, source, layout, ..self };
+        let mut held = Vec::new();
+        new.constant.split(replaced, |at, slot| held.push((replaced[at], slot)), &mut Vec::new());
+        let in_cache = new.dynamic.entries().filter(|(row, _)| replaced.binary_search(row).is_ok());
+        held.extend(in_cache.map(|(row, slot)| (row, new.split.constant_slots + slot)));
+        held.sort_unstable();
+        let (rows, slots) = held.into_iter().unzip();
+        new.read_rows(rows, slots)?;
+        Ok(new)
+    }
+
     /// Tells the policy what is coming; groups are announced in the order in which they are fetched.
     pub fn announce(&mut self, group: Group) -> Announced {
         let mut slots = vec![0; group.rows.len()];

@@ -271,7 +271,8 @@ fn input_bytes(input: &Input) -> u64 {
     }
 }
 
-fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<TopologySize> {
+/// Sizes of the arrays of a topology.
+pub fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<TopologySize> {
     let bytes = |key: &str| -> Result<Bytes> {
         let array = dataset.array(key)?;
         Ok(Bytes(array.shape.iter().product::<u64>() * array.dtype.size() as u64))
@@ -291,7 +292,8 @@ fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<TopologySiz
     })
 }
 
-fn open_topology(
+/// Opens or loads a topology as the plan says.
+pub fn open_topology(
     dataset: &DataSet,
     config: &LoaderConfig,
     plan: TopologyPlan,

@@ -1,10 +1,12 @@
 //! Neighbourhoods on request: any nodes, at any time, instead of the batches of an epoch.
 
+mod follow;
+
 use std::sync::Arc;
 
 use outercore_cache::Policy;
 use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream, mix};
-use outercore_io::{Engine, EngineConfig};
+use outercore_io::{CostModel, Engine, EngineConfig};
 use outercore_layout::{Precision, choose};
 use outercore_sample::{SampledBatch, Seeds, sample_unknown_on};
 use outercore_store::Topology;
@@ -95,6 +97,8 @@ pub struct RequestConfig {
     pub memory: Bytes,
     /// Part of it that the caller uses itself.
     pub reserved: Bytes,
+    /// Part of it that is kept free for a graph that grows; see [`Requests::follow`].
+    pub growth: Bytes,
     /// Threads; 0 means one per core.
     pub threads: usize,
     /// What requests share.
@@ -147,6 +151,17 @@ pub struct Requests {
     notice: Option<String>,
     next_group: u64,
     counters: RequestCounters,
+    opened: Opened,
+}
+
+/// How arrays were opened, to open others in the same way.
+struct Opened {
+    features: Option<Features>,
+    loader: LoaderConfig,
+    reading: EngineConfig,
+    cost: CostModel,
+    /// What grows with the graph may take so much.
+    most: Bytes,
 }
 
 impl Requests {
@@ -182,7 +197,7 @@ impl Requests {
             edge_ids: false,
             features: config.features.as_ref().map(|features| features.key.clone()),
             memory: config.memory,
-            reserved: Bytes(degree_bytes + config.reserved.0),
+            reserved: Bytes(degree_bytes + config.reserved.0 + config.growth.0),
             threads: config.threads,
             policy: Policy::Lru,
             ..LoaderConfig::default()
@@ -194,7 +209,8 @@ impl Requests {
         };
         let input = Input::All(nodes);
         let prepared = prepare(dataset, source, input, &loader, None, &mut |_, _| Ok(()))?;
-        let Prepared { sampling, plan, source, constant, cost, engine, .. } = prepared;
+        let Prepared { sampling, plan, source, constant, cost, engine, array_reading, .. } =
+            prepared;
         let fetcher = match (source.clone(), engine) {
             (Some(source), Some(engine)) => {
                 let mut fetcher = Fetcher::open(engine, source, cost, Policy::Lru, &plan)?;
@@ -203,6 +219,14 @@ impl Requests {
             }
             _ => None,
         };
+        let held = follow::memory(dataset, &loader, &plan, source.as_ref(), degree_bytes)?;
+        let opened = Opened {
+            features: config.features.clone(),
+            reading: array_reading,
+            cost,
+            most: Bytes(held + config.growth.0),
+            loader,
+        };
         Ok(Self {
             most_nodes: config.most_nodes,
             sharing: config.sharing,
@@ -210,10 +234,11 @@ impl Requests {
             fetcher,
             plan,
             degrees,
-            features: loader.features.zip(source),
+            features: opened.loader.features.clone().zip(source),
             notice,
             next_group: 0,
             counters: RequestCounters::default(),
+            opened,
         })
     }
 

@@ -79,6 +79,18 @@ impl Sampling {
         })
     }
 
+    /// The same over another topology, which `open` opens once the one before is let go: both are
+    /// never in memory together. Seeds and batches of epochs stay those of the one before.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn over(self, open: impl FnOnce() -> Result<Arc<dyn Topology>>) -> Result<Self> {
+        let Self { topology, input, pool, config, share, shuffle, seed, wants_rows, shelf } = self;
+        drop(topology);
+        let topology = open()?;
+        Ok(Self { topology, input, pool, config, share, shuffle, seed, wants_rows, shelf })
+    }
+
     /// How neighbours are drawn.
     pub fn config(&self) -> &SampleConfig {
         &self.config

@@ -29,6 +29,7 @@ fn config(precision: Precision, memory: Bytes) -> RequestConfig {
         degrees: Degrees::None,
         memory,
         reserved: Bytes(0),
+        growth: Bytes(0),
         threads: 2,
         sharing: Sharing::default(),
     }

@@ -5,6 +5,7 @@ mod common;
 use std::sync::Mutex;
 
 use outercore_core::{Bytes, ErrorKind, Stream};
+use outercore_format::Update;
 use outercore_io::{CostModel, EngineConfig};
 use outercore_pipeline::{Ask, Degrees, Features, Precision, RequestConfig, Requests, Sharing};
 use outercore_store::dataset::DataSet;
@@ -21,6 +22,7 @@ fn config(memory: Bytes) -> RequestConfig {
         degrees: Degrees::None,
         memory,
         reserved: Bytes(0),
+        growth: Bytes(0),
         threads: 2,
         sharing: Sharing::default(),
     }
@@ -157,5 +159,84 @@ fn a_changed_graph_answers_as_one_that_was_written_so() {
             let found = answered_with(&mut live, Some(&empty), seed, early);
             assert_eq!(found, answered_with(&mut live, None, seed, early));
         }
+    }
+}
+
+#[test]
+fn a_reader_that_follows_exchanges_answers_as_one_that_is_opened_anew() {
+    // Rows and topology on disk; rows on disk; all in memory, where no slot is left for a new node.
+    for (memory, degrees, holds) in [
+        (Bytes::mib(6), Degrees::None, (false, false)),
+        (Bytes::mib(10), Degrees::WithLoops, (true, false)),
+        (Bytes::mib(10), Degrees::WithoutLoops, (true, false)),
+        (Bytes::mib(64), Degrees::WithoutLoops, (true, true)),
+    ] {
+        let mut model = LiveModel::random(300_000, 200_000, degrees == Degrees::None, 3);
+        let wanted = RequestConfig { degrees, growth: Bytes::kib(64), ..config(memory) };
+        let mut directory = tempfile::tempdir().unwrap();
+        let mut dataset = model.write(directory.path());
+        let mut requests = Requests::open(&dataset, &wanted).unwrap();
+        let plan = requests.plan();
+        assert_eq!((plan.topology.resident, plan.holds_all_rows()), holds);
+        let mut draws = Stream::new(5, 1).uniform(0, 0, 0);
+        for round in 0..3 {
+            let base = paged(&dataset);
+            let mut delta = Delta::new(&dataset).unwrap();
+            for lsn in 1..=200 {
+                let update = model.draw(&mut draws);
+                let mut next = delta.clone();
+                let adds = matches!(update, Update::AddNode { .. });
+                if !(adds && holds.1)
+                    && next.apply(lsn, std::slice::from_ref(&update), &base).is_ok()
+                {
+                    assert!(model.apply(&update));
+                    delta = next;
+                }
+            }
+            let replaced = delta.replaced();
+            let rows = &replaced.rows["nodes/node/x"];
+            let lists = replaced.lists.iter().map(|list| list.node);
+            let changed: Vec<u64> = rows.iter().copied().chain(lists).collect();
+            let asked: Vec<Vec<u64>> = changed.chunks(8).map(<[u64]>::to_vec).collect();
+            // So that old rows of nodes that change are in memory.
+            let there: Vec<Vec<u64>> = asked
+                .iter()
+                .map(|nodes| nodes.iter().map(|node| node % dataset.num_nodes()).collect())
+                .collect();
+            answered(&mut requests, round, &there);
+            let after = tempfile::tempdir().unwrap();
+            dataset = model.write(after.path());
+            requests = requests.follow(&dataset, &replaced).unwrap().expect("it has room");
+            // Nothing of the arrays before is looked at.
+            drop(std::mem::replace(&mut directory, after));
+            let before = requests.counters();
+            let found = answered(&mut requests, round, &there);
+            let counters = requests.counters();
+            let read = counters.rows - before.rows;
+            assert!(counters.rows_in_memory - before.rows_in_memory > read / 2, "round {round}");
+            let mut anew = Requests::open(&dataset, &wanted).unwrap();
+            assert_eq!(found, answered(&mut anew, round, &there), "round {round}");
+            let found = answered(&mut requests, round, &asked);
+            assert_eq!(found, answered(&mut anew, round, &asked), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_graph_that_outgrows_its_part_of_the_budget_is_opened_anew() {
+    let [before, after] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut model = LiveModel::random(1000, 3000, false, 1);
+    let dataset = model.write(before.path());
+    model.next_edge = 4000;
+    for id in 3000..4000 {
+        model.edges.insert(id, (id % 1000, 7));
+        model.weights.push(0.0);
+    }
+    let grown = model.write(after.path());
+    for (growth, fits) in [(Bytes(3999), false), (Bytes(4000), true)] {
+        let wanted = RequestConfig { growth, ..config(Bytes::mib(8)) };
+        let requests = Requests::open(&dataset, &wanted).unwrap();
+        let followed = requests.follow(&grown, &Delta::new(&dataset).unwrap().replaced()).unwrap();
+        assert_eq!(followed.is_some(), fits, "{growth}");
     }
 }

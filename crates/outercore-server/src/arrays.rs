@@ -97,19 +97,24 @@ pub struct OpenArrays {
 }
 
 impl OpenArrays {
-    /// The reader of the arrays of `view`. Others are let go before they are opened, so that both
-    /// are never in memory together.
+    /// The reader of the arrays of `view`. One that is an exchange of the arrays behind follows it;
+    /// one that cannot is let go before another is opened, so that both are never in memory together.
     ///
     /// # Errors
-    /// As [`Requests::open`].
+    /// As [`Requests::open`] and [`Requests::follow`].
     pub fn of(&mut self, view: &View<'_>) -> Result<&mut Requests> {
-        if self.generation != view.generation() {
-            self.requests = None;
+        let generation = view.generation();
+        if self.generation != generation
+            && let Some(before) = self.requests.take()
+            && let Some(replaced) = view.replaced()
+            && self.generation + 1 == generation
+        {
+            self.requests = before.follow(view.data_set(), replaced)?;
         }
         if self.requests.is_none() {
             self.requests = Some(Requests::open(view.data_set(), &self.wanted)?);
-            self.generation = view.generation();
         }
+        self.generation = generation;
         self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
     }
 

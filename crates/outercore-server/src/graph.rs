@@ -6,7 +6,7 @@ use std::sync::Arc;
 use outercore_core::{Bytes, NodeId, Result};
 use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, WRITER_MEMORY};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::{Delta, Graphs, removed_nodes};
+use outercore_store::delta::{Delta, Graphs, Replaced, removed_nodes};
 
 use crate::config::ServerConfig;
 use crate::live_metrics::LiveMetrics;
@@ -15,6 +15,9 @@ use crate::refusal::Refusal;
 
 /// Part of the budget for changes of the graph.
 const CHANGES: u64 = 8;
+
+/// Part of the budget that the arrays may grow by.
+const GROWTH: u64 = 64;
 
 /// Updates that may wait.
 const WRITES: usize = 4096;
@@ -61,6 +64,12 @@ impl Graph {
         let removed = removed_nodes(&data_set)?;
         let graphs = Graphs::open(&data_set, &removed)?;
         Ok(Self::Fixed(FixedGraph { data_set, removed, graphs }))
+    }
+
+    /// Part of the budget that is kept free for the graph to grow, so that a reader need not be opened
+    /// anew each time.
+    pub fn growth(config: &ServerConfig) -> Bytes {
+        Bytes(if config.updates { config.memory.0 / GROWTH } else { 0 })
     }
 
     /// Part of the budget for changes and for writing them.
@@ -119,6 +128,14 @@ impl View<'_> {
         match self {
             Self::Fixed(_) => 0,
             Self::Live(snapshot) => snapshot.generation,
+        }
+    }
+
+    /// What the last exchange of the arrays has replaced; `None` where there was none.
+    pub fn replaced(&self) -> Option<&Replaced> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Live(snapshot) => Some(&snapshot.replaced),
         }
     }
 

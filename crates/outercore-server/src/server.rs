@@ -127,6 +127,7 @@ impl Server {
             },
             memory: config.memory,
             reserved,
+            growth: Graph::growth(config),
             threads: config.threads,
             sharing: Sharing { reorder: config.reorder, group: config.group },
         };

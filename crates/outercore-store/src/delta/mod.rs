@@ -75,6 +75,27 @@ struct Changed<T> {
     lsn: u64,
 }
 
+/// Which parts of the arrays a delta replaces: what a reader of the arrays has to look at again once
+/// the delta is in them. Far smaller than the delta.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replaced {
+    /// Nodes whose in-edges it replaces, ascending, with how many there are then.
+    pub lists: Vec<ReplacedList>,
+    /// Nodes whose rows it replaces, ascending, by the key of the array.
+    pub rows: BTreeMap<String, Vec<NodeId>>,
+}
+
+/// In-edges that a delta replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplacedList {
+    /// The node.
+    pub node: NodeId,
+    /// Its in-edges.
+    pub degree: u32,
+    /// Those from itself.
+    pub loops: u32,
+}
+
 /// What an update has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -256,6 +277,20 @@ impl Delta {
     /// The nodes whose row of an array has changed, ascending.
     pub fn changed_rows(&self, key: &str) -> Vec<NodeId> {
         self.node_rows.get(key).map_or_else(Vec::new, |rows| sorted(rows.keys()))
+    }
+
+    /// Which parts of the arrays it replaces.
+    pub fn replaced(&self) -> Replaced {
+        let lists = self.changed_lists().into_iter().map(|node| {
+            let list = self.list(node);
+            // A position names its edge in 31 bits.
+            let degree = list.map_or(0, List::len) as u32;
+            let loops = list.map_or(0, |list| list.count(node)) as u32;
+            ReplacedList { node, degree, loops }
+        });
+        let rows = self.node_rows.iter().filter(|(_, rows)| !rows.is_empty());
+        let rows = rows.map(|(key, rows)| (key.clone(), sorted(rows.keys())));
+        Replaced { lists: lists.collect(), rows: rows.collect() }
     }
 
     /// The removed nodes, ascending.
