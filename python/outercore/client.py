@@ -137,37 +137,55 @@ class Client:
 
     def predict(
         self,
-        ids: ArrayLike,
+        ids: ArrayLike | None = None,
         *,
+        x: ArrayLike | None = None,
+        edge_index: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
         seed: int = 0,
         min_lsn: int = 0,
         deadline_ms: int | None = None,
     ) -> Prediction:
         """What the model says of nodes, edges or graphs, whichever it was trained on.
 
+        With `x`, `edge_index` or `batch` the request brings nodes along that the graph does not
+        have. They are part of it for this prediction alone. In `edge_index` and in `ids`, `-1 - k`
+        is the k-th of them, in NumPy `~k`; of a model of graphs `edge_index` has places from 0.
+
         Args:
-            ids: of nodes or graphs; of edges pairs of nodes, n x 2.
+            ids: of nodes or graphs; of edges pairs of nodes, n x 2. Without them the prediction is
+                of the nodes or graphs that the request brings along.
+            x: features of new nodes, a row each.
+            edge_index: sources and targets of new edges, 2 x m, each with a new node at one end.
+            batch: graph of each new node, ascending from 0; one graph without it.
             seed: of the sampler; with the same seed and graph the answer is the same to the bit.
             min_lsn: number of an update that the answer has to have seen.
             deadline_ms: how long the answer may take; the server's own limit where absent.
 
         Raises:
             NotFoundError: no such model, or a removed node.
-            InvalidError: a node out of range, or a graph that is older than `min_lsn`.
+            InvalidError: a node out of range, tensors of another shape or type than the model's, or
+                a graph that is older than `min_lsn`.
             BudgetError: too many requests wait.
             DeviceError: the deadline passed; no connection.
         """
-        ids = np.asarray(ids)
-        if not np.issubdtype(ids.dtype, np.integer):
-            raise InvalidError(f"ids: expected whole numbers, found {ids.dtype} {ids.shape}")
+        given = {"ids": ids, "x": x, "edge_index": edge_index, "batch": batch}
+        tensors = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        for name, tensor in tensors.items():
+            if name != "x" and not np.issubdtype(tensor.dtype, np.integer):
+                raise InvalidError(
+                    f"{name}: expected whole numbers, found {tensor.dtype} {tensor.shape}"
+                )
         path = f"/v2/models/{quote(self._model, safe='')}"
         if self._input is None:
             self._input = self._ask("GET", path, is_read=True)["inputs"][0]["name"]
         parameters = {"seed": seed, "min_lsn": min_lsn, "deadline_ms": deadline_ms}
-        tensor = {"name": self._input, "datatype": "INT64", "shape": list(ids.shape)}
         body = {
             "parameters": {key: value for key, value in parameters.items() if value is not None},
-            "inputs": [{**tensor, "data": ids.tolist()}],
+            "inputs": [
+                _tensor(self._input if name == "ids" else name, tensor)
+                for name, tensor in tensors.items()
+            ],
         }
         answer = self._ask("POST", f"{path}/infer", body, is_read=True)
         return Prediction(
@@ -378,6 +396,17 @@ def _granted(path: str, status: int, content: bytes) -> bytes:
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:
     """The tensor of an answer."""
     return np.array(output["data"], _DTYPES[output["datatype"]]).reshape(output["shape"])
+
+
+def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
+    """A tensor of a request."""
+    datatype = "INT64" if np.issubdtype(values.dtype, np.integer) else "FP32"
+    return {
+        "name": name,
+        "datatype": datatype,
+        "shape": list(values.shape),
+        "data": values.ravel().tolist(),
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -169,7 +169,7 @@ def test_the_model_and_the_server_describe_themselves(server: Server) -> None:
         ("/v2/models/sage/infer", question([0] * 257), 400, "257 nodes"),
         ("/v2/models/sage/infer", question([0], fanout=3), 400, "parameter `fanout`"),
         ("/v2/models/sage/infer", question([0], deadline_ms=0), 504, "the deadline passed"),
-        ("/v2/models/sage/infer", b" " * 73729, 413, "longer than 73728 bytes"),
+        ("/v2/models/sage/infer", b" " * 671745, 413, "longer than 671744 bytes"),
     ],
 )
 def test_a_wrong_request_is_told_why(

@@ -236,7 +236,7 @@ pub(crate) fn fold_snapshot(
 ///
 /// # Errors
 /// `Invalid`: a node that no update before the reference adds.
-fn resolve(updates: &mut [Update], first: u64) -> Result<()> {
+pub fn resolve(updates: &mut [Update], first: u64) -> Result<()> {
     let mut added = 0;
     for update in updates {
         let put = |node: &mut u64| match node.checked_sub(NEW_NODE) {

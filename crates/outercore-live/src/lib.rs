@@ -13,7 +13,7 @@ mod log;
 mod open;
 mod watch;
 
-pub use committer::{Ack, Committer, NEW_NODE, Snapshot};
+pub use committer::{Ack, Committer, NEW_NODE, Snapshot, resolve};
 pub use fold::KeepGoing;
 pub use graph::{LiveConfig, LiveGraph, LiveStatus};
 pub use open::{WRITER_MEMORY, open, verify};

@@ -247,6 +247,11 @@ impl Requests {
         &self.plan
     }
 
+    /// The graph of the arrays.
+    pub fn topology(&self) -> &dyn Topology {
+        &*self.sampling.topology
+    }
+
     /// Features of a node.
     pub fn width(&self) -> usize {
         self.features.as_ref().map_or(0, |(_, source)| source.width)

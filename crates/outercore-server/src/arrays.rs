@@ -118,6 +118,11 @@ impl OpenArrays {
         self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
     }
 
+    /// Key of the features that are read.
+    pub fn features(&self) -> Option<&str> {
+        self.wanted.features.as_ref().map(|features| features.key.as_str())
+    }
+
     /// Most nodes of a request.
     pub fn most_nodes(&self) -> u64 {
         self.wanted.most_nodes

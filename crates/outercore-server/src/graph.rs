@@ -1,7 +1,7 @@
 //! The graph that questions are about: as it lies on disk, or as it changes.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use outercore_core::{Bytes, NodeId, Result};
 use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, WRITER_MEMORY};
@@ -25,7 +25,7 @@ const WRITES: usize = 4096;
 /// A graph that is served.
 pub enum Graph {
     /// It stays as it is.
-    Fixed(FixedGraph),
+    Fixed(Box<FixedGraph>),
     /// It takes updates.
     Live(Arc<LiveGraph>),
 }
@@ -37,6 +37,8 @@ pub struct FixedGraph {
     removed: Vec<NodeId>,
     /// Those of a data set of many.
     graphs: Option<Graphs>,
+    /// No changes at all, once a request needs to add some of its own.
+    unchanged: OnceLock<Delta>,
 }
 
 /// The graph at one moment.
@@ -63,7 +65,8 @@ impl Graph {
         let data_set = outercore_live::open(root, &|| Ok(()))?;
         let removed = removed_nodes(&data_set)?;
         let graphs = Graphs::open(&data_set, &removed)?;
-        Ok(Self::Fixed(FixedGraph { data_set, removed, graphs }))
+        let unchanged = OnceLock::new();
+        Ok(Self::Fixed(Box::new(FixedGraph { data_set, removed, graphs, unchanged })))
     }
 
     /// Part of the budget that is kept free for the graph to grow, so that a reader need not be opened
@@ -120,6 +123,23 @@ impl View<'_> {
         match self {
             Self::Fixed(_) => None,
             Self::Live(snapshot) => Some(&snapshot.delta),
+        }
+    }
+
+    /// What has changed since the arrays were written, to add to a copy of it.
+    ///
+    /// # Errors
+    /// `Unsupported`: a graph that can take no changes.
+    pub fn changes(&self) -> Result<&Delta> {
+        match self {
+            Self::Live(snapshot) => Ok(&snapshot.delta),
+            Self::Fixed(graph) => match graph.unchanged.get() {
+                Some(unchanged) => Ok(unchanged),
+                None => {
+                    let unchanged = Delta::new(&graph.data_set)?;
+                    Ok(graph.unchanged.get_or_init(|| unchanged))
+                }
+            },
         }
     }
 
@@ -180,11 +200,15 @@ impl View<'_> {
         }
     }
 
-    /// Checks what a question asks about, and enters the nodes that its graphs have now.
+    /// Checks what a question asks about, and enters the nodes that its graphs have now. What a
+    /// question brings along is checked when it is answered.
     ///
     /// # Errors
     /// A node or a graph that there never was, or that was removed; graphs of more than `most_nodes`.
     pub fn settle(&self, question: &mut Question, most_nodes: u64) -> Result<(), Refusal> {
+        if question.inline.is_some() {
+            return Ok(());
+        }
         let Asked::Graphs { graphs: ids, sizes } = &mut question.asked else {
             return self.require(&question.nodes);
         };

@@ -380,6 +380,7 @@ mod tests {
                 num_nodes: 10,
                 num_graphs: 0,
                 most_nodes: 4,
+                features: None,
                 outputs: &[],
             };
             request.question(&scope).unwrap().deadline_ms

@@ -21,6 +21,7 @@ mod graph;
 mod graph_http;
 mod grpc;
 mod http;
+mod inline;
 mod limits;
 mod live_metrics;
 mod loss;

@@ -169,6 +169,7 @@ impl Work {
         let view = self.view(&graph);
         let mut by_seed: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
         let most_nodes = self.requests.most_nodes();
+        let mut alone = Vec::new();
         for mut job in window {
             self.metrics.stage(Stage::Wait, now - job.asked);
             if job.until <= now {
@@ -176,14 +177,65 @@ impl Work {
             } else if let Err(refusal) = view.settle(&mut job.question, most_nodes) {
                 // What it is about may have changed while it waited.
                 drop(job.reply.send(Err(refusal)));
-            } else if !job.reply.is_closed() {
-                // Else its client has gone.
+            } else if job.reply.is_closed() {
+                // Its client has gone.
+            } else if job.question.inline.is_some() {
+                alone.push(job);
+            } else {
                 by_seed.entry(job.question.seed).or_default().push(job);
             }
+        }
+        for job in alone {
+            let answer = self.answer_alone(&view, job.question);
+            drop(job.reply.send(answer));
         }
         for (seed, jobs) in by_seed {
             self.answer_together(&view, seed, jobs);
         }
+    }
+
+    /// Answers a question that brings a part of the graph along.
+    fn answer_alone(
+        &mut self,
+        view: &View<'_>,
+        mut question: Question,
+    ) -> Result<Prediction, Refusal> {
+        let began = Instant::now();
+        let features = self.requests.features().map(str::to_owned);
+        let requests = self.requests.of(view);
+        let requests = requests.map_err(|error| refuse(&self.failures, &error))?;
+        let inline = question.inline.take().unwrap_or_default();
+        let with = view
+            .changes()
+            .and_then(|delta| {
+                let (base, features) = (requests.topology(), features.as_deref());
+                inline.enter(delta, base, features, &mut question)
+            })
+            .map_err(|error| match error.kind() {
+                ErrorKind::Invalid | ErrorKind::NotFound => Refusal::of_lookup(&error),
+                ErrorKind::Unsupported => Refusal::wrong(error.one_line()),
+                _ => refuse(&self.failures, &error),
+            })?;
+        let answer = Mutex::new(None);
+        let (model, metrics) = (&self.model, &self.metrics);
+        let before = requests.counters();
+        // Of states that are kept, none may depend on what is not there for others.
+        let nodes = vec![question.nodes];
+        let ask =
+            Ask { delta: Some(&with), seed: question.seed, requests: nodes, is_known: &|_| false };
+        let answered = requests.answer(ask, &|_, found| {
+            let read = Instant::now();
+            let frontier = Frontier::default();
+            let (prediction, _) = predict(model, found, &frontier, &question.asked, view.lsn())?;
+            metrics.stage(Stage::Read, read - began);
+            metrics.stage(Stage::Compute, read.elapsed());
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(prediction);
+            Ok(())
+        });
+        metrics.reads(&before, &requests.counters());
+        answered.map_err(|error| refuse(&self.failures, &error))?;
+        let answer = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        answer.ok_or_else(Refusal::failed)
     }
 
     /// The graph as it is now, with its arrays open. Where they cannot be opened the answers say so.
@@ -246,7 +298,9 @@ impl Work {
         for (job, answer) in jobs.into_iter().zip(answers) {
             match answer {
                 // The client may have gone meanwhile.
-                Some(answer) => drop(job.reply.send(answer.map_err(|error| self.refuse(&error)))),
+                Some(answer) => {
+                    drop(job.reply.send(answer.map_err(|error| refuse(&self.failures, &error))))
+                }
                 None => left.push(job),
             }
         }
@@ -254,7 +308,7 @@ impl Work {
         if left.len() == 1
             && let Some(job) = left.pop()
         {
-            drop(job.reply.send(Err(self.refuse(&error))));
+            drop(job.reply.send(Err(refuse(&self.failures, &error))));
             return;
         }
         // One of several failed: each on its own, so that the others do not pay for it.
@@ -264,11 +318,10 @@ impl Work {
     }
 }
 
-impl Work {
-    fn refuse(&self, error: &Error) -> Refusal {
-        self.failures.note(error);
-        Refusal::of(error)
-    }
+/// What a client is told of an error, which its operator is told as well.
+fn refuse(failures: &Failures, error: &Error) -> Refusal {
+    failures.note(error);
+    Refusal::of(error)
 }
 
 #[cfg(test)]

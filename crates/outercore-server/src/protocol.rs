@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 
 use outercore_core::NodeId;
+use outercore_live::NEW_NODE;
+use outercore_store::delta::ArrayShape;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::compute::Prediction;
+use crate::inline::{self, Inline};
 use crate::refusal::Refusal;
 
 /// What a model predicts something of.
@@ -51,6 +54,8 @@ pub struct Scope<'a> {
     pub num_graphs: u64,
     /// Most nodes of a request, or graphs.
     pub most_nodes: u64,
+    /// Rows of the features that the model reads; `None` where it reads none.
+    pub features: Option<ArrayShape>,
     /// Names of the outputs.
     pub outputs: &'a [&'a str],
 }
@@ -75,13 +80,17 @@ pub struct InferRequest {
     outputs: Vec<WantedOutput>,
 }
 
+/// A tensor of a request.
 #[derive(Debug, Deserialize, ToSchema)]
-struct Input {
-    name: String,
+pub struct Input {
+    /// What it is.
+    pub name: String,
     datatype: String,
-    shape: Vec<i64>,
+    /// Its extents.
+    pub shape: Vec<i64>,
+    /// Its values, flat or as lists in lists.
     #[schema(value_type = Vec<Value>)]
-    data: Value,
+    pub data: Value,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -97,6 +106,8 @@ pub struct Question {
     pub nodes: Vec<NodeId>,
     /// What is made of them.
     pub asked: Asked,
+    /// What the request brings along; `NEW_NODE + k` in `nodes` is the k-th new node.
+    pub inline: Option<Inline>,
     /// Seed of the sampler.
     pub seed: u64,
     /// Number of the oldest update that the answer must have seen.
@@ -132,24 +143,11 @@ impl InferRequest {
     /// node out of range, too many of them, an unknown parameter.
     pub fn question(&self, scope: &Scope<'_>) -> Result<Question, Refusal> {
         let (name, outputs) = (scope.subject.input(), scope.outputs);
-        let [input] = &self.inputs[..] else {
-            return Err(Refusal::wrong(format!(
-                "inputs: expected one, `{name}`, found {}",
-                self.inputs.len()
-            )));
-        };
-        if input.name != name {
-            return Err(Refusal::wrong(format!("input `{}`: expected `{name}`", cut(&input.name))));
-        }
-        if !ID_TYPES.contains(&input.datatype.as_str()) {
-            return Err(Refusal::wrong(format!(
-                "{name}: datatype {}, expected INT64",
-                cut(&input.datatype)
-            )));
-        }
-        let (nodes, asked) = input.asked(scope)?;
+        let (nodes, asked, inline) = self.asked(scope)?;
         let (count, what) = match &asked {
-            Asked::Graphs { graphs, .. } => (graphs.len(), "graphs"),
+            Asked::Graphs { graphs, .. } => {
+                (graphs.len() + inline.as_ref().map_or(0, Inline::num_graphs), "graphs")
+            }
             _ => (nodes.len(), "nodes"),
         };
         if count == 0 || count as u64 > scope.most_nodes {
@@ -177,6 +175,7 @@ impl InferRequest {
         let mut question = Question {
             nodes,
             asked,
+            inline,
             outputs: self.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
             ..Question::default()
         };
@@ -203,9 +202,77 @@ impl InferRequest {
     }
 }
 
+impl InferRequest {
+    /// The nodes to compute, what is asked of them, and what the request brings along.
+    fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked, Option<Inline>), Refusal> {
+        let name = scope.subject.input();
+        let brought = [inline::FEATURES, inline::EDGES, inline::GRAPHS];
+        let mut is_inline = false;
+        for (place, input) in self.inputs.iter().enumerate() {
+            is_inline |= brought.contains(&input.name.as_str());
+            if input.name != name && !brought.contains(&input.name.as_str()) {
+                let found = cut(&input.name);
+                return Err(Refusal::wrong(format!("input `{found}`: expected `{name}`")));
+            }
+            if self.inputs[..place].iter().any(|other| other.name == input.name) {
+                return Err(Refusal::wrong(format!("input `{}`: found twice", input.name)));
+            }
+        }
+        let ids = self.inputs.iter().find(|input| input.name == name);
+        let (mut nodes, asked) = match ids {
+            Some(_) if is_inline && scope.subject == Subject::Graphs => {
+                let text =
+                    format!("{name}: not together with graphs that the request brings along");
+                return Err(Refusal::wrong(text));
+            }
+            Some(input) => input.asked(scope, is_inline)?,
+            None if is_inline && scope.subject == Subject::Nodes => (Vec::new(), Asked::Nodes),
+            None if is_inline && scope.subject == Subject::Graphs => {
+                (Vec::new(), Asked::Graphs { graphs: Vec::new(), sizes: Vec::new() })
+            }
+            None => {
+                return Err(Refusal::wrong(format!(
+                    "inputs: expected one, `{name}`, found {}",
+                    self.inputs.len()
+                )));
+            }
+        };
+        if !is_inline {
+            return Ok((nodes, asked, None));
+        }
+        let named = nodes.iter().filter_map(|node| node.checked_sub(NEW_NODE)).max();
+        let named = named.map_or(0, |new| new + 1);
+        let inline = Inline::read(&self.inputs, scope, named)?;
+        if named > inline.num_nodes() {
+            return Err(Refusal::wrong(format!(
+                "{name}: -{named}, the request brings {} nodes along",
+                inline.num_nodes()
+            )));
+        }
+        if ids.is_none() {
+            nodes = (NEW_NODE..NEW_NODE + inline.num_nodes()).collect();
+        }
+        Ok((nodes, asked, Some(inline)))
+    }
+}
+
 impl Input {
-    /// The nodes to compute, and what is asked of them.
-    fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked), Refusal> {
+    /// Checks that it is of a type that holds ids.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn require_ids(&self) -> Result<(), Refusal> {
+        if ID_TYPES.contains(&self.datatype.as_str()) {
+            return Ok(());
+        }
+        let (name, found) = (cut(&self.name), cut(&self.datatype));
+        Err(Refusal::wrong(format!("{name}: datatype {found}, expected INT64")))
+    }
+
+    /// The nodes to compute, and what is asked of them. Numbers below 0 are new nodes where the
+    /// request brings some along.
+    fn asked(&self, scope: &Scope<'_>, is_inline: bool) -> Result<(Vec<NodeId>, Asked), Refusal> {
+        self.require_ids()?;
         let name = scope.subject.input();
         let (what, below) = match scope.subject {
             Subject::Nodes | Subject::Edges => ("a node", scope.num_nodes),
@@ -213,7 +280,9 @@ impl Input {
         };
         let mut ids = Vec::new();
         flatten(&self.data, &mut |value| {
-            let id = value.as_u64().filter(|&id| id < below).ok_or_else(|| {
+            let new = value.as_i64().filter(|&id| is_inline && id < 0);
+            let new = new.map(|id| NEW_NODE + (-1 - id) as u64);
+            let id = value.as_u64().filter(|&id| id < below).or(new).ok_or_else(|| {
                 let found = cut(&value.to_string());
                 Refusal::wrong(format!("{name}: {found}, expected {what} below {below}"))
             })?;
@@ -267,12 +336,12 @@ fn ends(ids: &[NodeId]) -> (Vec<NodeId>, Vec<(u32, u32)>) {
 }
 
 /// The beginning of what a client wrote.
-fn cut(text: &str) -> String {
+pub fn cut(text: &str) -> String {
     text.chars().take(MOST_ECHOED).collect()
 }
 
 /// Tensors may be written flat, or as lists in lists.
-fn flatten(
+pub fn flatten(
     data: &Value,
     take: &mut impl FnMut(&Value) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
@@ -355,6 +424,7 @@ mod tests {
             num_nodes: 10,
             num_graphs: 3,
             most_nodes: 4,
+            features: Some(ArrayShape { dtype: outercore_format::DType::F32, columns: 2 }),
             outputs: &OUTPUTS,
         })
     }
@@ -378,6 +448,7 @@ mod tests {
             let expected = Question {
                 nodes: vec![7, 9],
                 asked: Asked::Nodes,
+                inline: None,
                 seed: 5,
                 min_lsn: 3,
                 deadline_ms: Some(20),

@@ -11,6 +11,7 @@ use outercore_format::keys;
 use outercore_infer::{Head, Model, Precision};
 use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Sharing};
 use outercore_store::dataset::DataSet;
+use outercore_store::delta::ArrayShape;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -115,6 +116,11 @@ impl Server {
         let most_nodes = most_nodes(&view, subject, config)?;
         let reserved = Bytes(weights.0 + Graph::reserved(config).0);
         let features = features_of(dataset, &model)?;
+        let shape = |key: &String| {
+            let array = dataset.array(key)?;
+            Ok::<_, Error>(ArrayShape { dtype: array.dtype, columns: array.row_elements() })
+        };
+        let feature_rows = features.as_ref().map(shape).transpose()?;
         let wanted = RequestConfig {
             features: features.map(|key| Features { key, precision: storage_of(config.precision) }),
             fan_outs: manifest.input.fanout.clone(),
@@ -173,6 +179,7 @@ impl Server {
             outputs,
             task,
             subject,
+            features: feature_rows,
             graph,
             most_nodes,
             deadline,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use outercore_infer::{Precision, TaskKind};
-use outercore_store::delta::Graphs;
+use outercore_store::delta::{ArrayShape, Graphs};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -13,6 +13,7 @@ use crate::access::{Access, Tokens};
 use crate::analyses::Analyses;
 use crate::compute::{PREDICTION, PROBABILITY, SCORE};
 use crate::graph::Graph;
+use crate::inline::{self, most_edges};
 use crate::limits::Limits;
 use crate::loss::Loss;
 use crate::metrics::{Metrics, Stage};
@@ -23,8 +24,11 @@ use crate::refusal::Refusal;
 /// Longest body without its ids.
 const MOST_BODY: usize = 64 << 10;
 
-/// Bytes of an id in a body, with room for lists and blanks.
+/// Bytes of an id in a body, with room for lists and blanks; and of the two ids of an edge.
 const ID_BYTES: u64 = 32;
+
+/// Bytes of a number in a body.
+const NUMBER_BYTES: u64 = 24;
 
 /// What all handlers share.
 pub struct Shared {
@@ -42,6 +46,8 @@ pub struct Shared {
     pub task: TaskKind,
     /// What it predicts that of.
     pub subject: Subject,
+    /// Rows of the features that it reads; `None` where it reads none.
+    pub features: Option<ArrayShape>,
     /// The graph.
     pub graph: Arc<Graph>,
     /// Most nodes of a request.
@@ -79,7 +85,9 @@ impl Shared {
 
     /// Longest body of an inference request.
     pub fn most_body(&self) -> usize {
-        MOST_BODY + (ID_BYTES * self.most_nodes) as usize
+        let columns = self.features.map_or(0, |features| features.columns);
+        let a_node = ID_BYTES + NUMBER_BYTES * columns;
+        MOST_BODY + (a_node * self.most_nodes + ID_BYTES * most_edges(self.most_nodes)) as usize
     }
 
     /// Checks that a request with these headers may do what `needed` says.
@@ -128,7 +136,11 @@ impl Shared {
             "name": self.name,
             "versions": [self.version],
             "platform": "outercore",
-            "parameters": {"precision": self.precision, "loss": self.loss},
+            "parameters": {
+                "precision": self.precision,
+                "loss": self.loss,
+                "inline": self.inline(),
+            },
             "inputs": [{
                 "name": self.subject.input(),
                 "datatype": "INT64",
@@ -136,6 +148,21 @@ impl Shared {
             }],
             "outputs": outputs,
         })
+    }
+
+    /// The tensors by which a request brings nodes, edges or graphs along.
+    fn inline(&self) -> Value {
+        let mut tensors = Vec::new();
+        if let Some(features) = self.features {
+            let datatype = if features.dtype.is_float() { "FP32" } else { "INT64" };
+            let shape = [-1, features.columns as i64];
+            tensors.push(json!({"name": inline::FEATURES, "datatype": datatype, "shape": shape}));
+        }
+        tensors.push(json!({"name": inline::EDGES, "datatype": "INT64", "shape": [2, -1]}));
+        if self.subject == Subject::Graphs {
+            tensors.push(json!({"name": inline::GRAPHS, "datatype": "INT64", "shape": [-1]}));
+        }
+        Value::Array(tensors)
     }
 
     /// A place for a body that is read and understood.
@@ -167,6 +194,7 @@ impl Shared {
                 num_nodes: view.num_nodes(),
                 num_graphs: view.graphs().map_or(0, Graphs::count),
                 most_nodes: self.most_nodes,
+                features: self.features,
                 outputs: self.outputs(),
             })?;
             view.settle(&mut question, self.most_nodes)?;

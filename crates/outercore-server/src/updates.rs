@@ -292,8 +292,11 @@ fn rows<'a>(
     Ok(rows)
 }
 
-/// Appends a number, or the numbers of lists in lists.
-fn encode(value: &Value, dtype: DType, row: &mut Vec<u8>, columns: &mut u64) -> Result<()> {
+/// Appends a number, or the numbers of lists in lists, as `dtype` stores them.
+///
+/// # Errors
+/// `Invalid`: a value that is no number of that type.
+pub fn encode(value: &Value, dtype: DType, row: &mut Vec<u8>, columns: &mut u64) -> Result<()> {
     if let Value::Array(values) = value {
         return values.iter().try_for_each(|value| encode(value, dtype, row, columns));
     }
