@@ -179,7 +179,7 @@ fn a_reader_that_follows_exchanges_answers_as_one_that_is_opened_anew() {
         let plan = requests.plan();
         assert_eq!((plan.topology.resident, plan.holds_all_rows()), holds);
         let mut draws = Stream::new(5, 1).uniform(0, 0, 0);
-        for round in 0..3 {
+        for round in 0..2 {
             let base = paged(&dataset);
             let mut delta = Delta::new(&dataset).unwrap();
             for lsn in 1..=200 {
