@@ -66,10 +66,12 @@ RECIPES = {
     "reddit-binary": Recipe("REDDIT-BINARY.txt.xz", "accuracy", _TU, "mean", 20, 32),
     "collab": Recipe("COLLAB.txt.xz", "accuracy", _TU, "mean", 6, 64, memory="1GiB"),
     "mol-esol": Recipe("graphs.npz", "rmse", _ATOMS, "mean", 100),
-    "mol-lipo": Recipe("graphs.npz", "rmse", _ATOMS, "mean", 60),
+    "mol-lipo": Recipe("graphs.npz", "rmse", replace(_ATOMS, dropout=0.1), "mean", 60),
     "mol-bbbp": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 40),
-    "mol-tox21": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 30),
-    "mol-hiv": Recipe("graphs.npz", "roc_auc", replace(_ATOMS, hidden=64), "mean", 12, 128),
+    "mol-tox21": Recipe("graphs.npz", "roc_auc", _ATOMS, "mean", 50),
+    "mol-hiv": Recipe(
+        "graphs.npz", "roc_auc", replace(_ATOMS, dropout=0.5), "mean", 40, 128, learning_rate=0.001
+    ),
 }
 
 

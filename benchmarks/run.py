@@ -3,7 +3,7 @@
     python benchmarks/run.py [loading] [sampling] [fetch] [import] [epoch] [analytics] [far]
         [far_swap] [embed-quality] [embed-partitions]
         [embed_speed] [embed_disk] [embed_scale] [updates] [kills] [serving]
-        [scheduling] [layouts] [int8]
+        [scheduling] [exchanges] [layouts] [int8]
         [--quick] [--json] [--repeats N] [--work DIR] [--scale N] [--rounds N]
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM]
@@ -42,6 +42,7 @@ BENCHES = {
     "kills": "benches.kills",
     "serving": "benches.serving",
     "scheduling": "benches.scheduling",
+    "exchanges": "benches.exchanges",
     "layouts": "benches.layouts",
     "int8": "benches.int8",
 }
