@@ -26,7 +26,7 @@ WHAT = (
     f"{PEOPLE} clients add edges between random nodes in batches of {ADDED}, as fast as they may; "
     f"{PEOPLE} others ask for predictions about {ASKED} random nodes. Changes have an eighth of "
     "the memory; once they fill half of it, they are written into new arrays, which take the place "
-    "of those that are read. GraphSAGE of two layers, fan-out 15,10, hidden 64, 128 float32 features."
+    "of those that are read. GraphSAGE, two layers, fan-out 15,10, hidden 64, 128 float32 features."
 )
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -236,8 +237,10 @@ def test_the_command_serves_without_torch_until_a_signal(
         with urlopen(ready["url"] + "/v2/models/sage/infer", body, timeout=30) as answer:
             assert json.load(answer)["model_name"] == "sage"
         process.send_signal(number)
-        _, told = process.communicate(timeout=30)
+        rest, told = process.communicate(timeout=30)
         assert (process.returncode, told) == (0, "")
+        assert [json.loads(line)["event"] for line in rest.splitlines()] == ["stopped"]
+        assert datetime.fromisoformat(ready["time"]).tzinfo is not None
     finally:
         process.kill()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +73,7 @@ def serve(
     """Answer requests for predictions: sample, gather and compute where the data is.
 
     Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, once all that waits
-    is answered.
+    is answered. With --json each event is a line of JSON.
 
     **Example**
 
@@ -98,23 +99,48 @@ def serve(
         most_nodes=most_nodes,
         deadline_ms=deadline_ms,
     )
+    tell = _json if json else _text
     with stop_on_signals() as stop, Server(data_set, model, config) as server:
-        if json:
-            described: dict[str, Any] = {"url": server.url, "grpc": server.grpc_address}
-            loss = asdict(server.loss) if server.loss else None
-            described |= {"model": server.name, "precision": precision, "loss": loss}
-            console.json_line({**described, "process": os.getpid()})
-        else:
-            grpc = f" and {server.grpc_address} (gRPC)" if server.grpc_address else ""
-            lost = f", int8 loses {server.loss.text}" if server.loss else ""
-            console.line(
-                f"ready on {server.url}{grpc}: model `{server.name}`, within "
-                f"{format_size(parse_size(memory))}{lost}"
-            )
+        tell("ready", **_described(server, config))
         if server.notice:
-            console.note(server.notice)
+            tell("notice", text=server.notice)
         while not stop.wait(_LOOK_S) and not server.ended:
             for failure in server.take_failures():
-                console.note(f"a request failed: {failure}")
-    if not json:
-        console.note("stopped: everything that waited is answered")
+                tell("failure", text=failure)
+    tell("stopped")
+
+
+def _described(server: Server, config: ServerConfig) -> dict[str, Any]:
+    return {
+        "url": server.url,
+        "grpc": server.grpc_address,
+        "model": server.name,
+        "precision": config.precision,
+        "memory": parse_size(config.memory),
+        "loss": asdict(server.loss) if server.loss else None,
+        "process": os.getpid(),
+    }
+
+
+def _json(event: str, **more: Any) -> None:
+    """A line for a log: when it was, what happened, and more about it."""
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    console.json_line({"time": now, "event": event, **more})
+
+
+def _text(event: str, **more: Any) -> None:
+    """The same for people."""
+    match event:
+        case "ready":
+            grpc = f" and {more['grpc']} (gRPC)" if more["grpc"] else ""
+            lost = f", int8 loses {more['loss']['text']}" if more["loss"] else ""
+            console.line(
+                f"ready on {more['url']}{grpc}: model `{more['model']}`, within "
+                f"{format_size(more['memory'])}{lost}"
+            )
+        case "notice":
+            console.note(more["text"])
+        case "failure":
+            console.note(f"a request failed: {more['text']}")
+        case "stopped":
+            console.note("stopped: everything that waited is answered")
