@@ -93,7 +93,6 @@ def initial_rows(
     scale: float,
     uniform: bool,
 ) -> None: ...
-def complete_algorithm(algorithm: str) -> str: ...
 def plan_algorithm(
     path: str,
     request: str,

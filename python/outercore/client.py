@@ -148,16 +148,16 @@ class Client:
     ) -> Prediction:
         """What the model says of nodes, edges or graphs, whichever it was trained on.
 
-        With `x`, `edge_index` or `batch` the request brings nodes along that the graph does not
-        have. They are part of it for this prediction alone. In `edge_index` and in `ids`, `-1 - k`
-        is the k-th of them, in NumPy `~k`; of a model of graphs `edge_index` has places from 0.
+        `x`, `edge_index` and `batch` are inline nodes, edges and graphs: only this prediction sees
+        them. In `edge_index` and `ids`, `-1 - k` is the k-th inline node, in NumPy `~k`. If the
+        model predicts graphs, `edge_index` counts the inline nodes from 0, as in PyG.
 
         Args:
             ids: of nodes or graphs; of edges pairs of nodes, n x 2. Without them the prediction is
-                of the nodes or graphs that the request brings along.
-            x: features of new nodes, a row each.
-            edge_index: sources and targets of new edges, 2 x m, each with a new node at one end.
-            batch: graph of each new node, ascending from 0; one graph without it.
+                of all inline nodes or graphs.
+            x: features of inline nodes, n x columns, float32 or int64 categories.
+            edge_index: sources and targets of inline edges, 2 x m; one end is an inline node.
+            batch: graph of each inline node, ascending from 0; without it there is one graph.
             seed: of the sampler; with the same seed and graph the answer is the same to the bit.
             min_lsn: number of an update that the answer has to have seen.
             deadline_ms: how long the answer may take; the server's own limit where absent.
@@ -278,7 +278,7 @@ class Client:
     ) -> Analysis:
         """Runs an algorithm over the whole graph as it is now, on the server, and waits for it.
 
-        Where the wait ends early, by Ctrl-C for one, the server stops as well.
+        Ctrl-C, or an error in `progress`, cancels the analysis on the server.
 
         Args:
             algorithm: a function of `outercore.analytics`, such as `"pagerank"`.
@@ -286,7 +286,7 @@ class Client:
             options: those of the function, such as `damping=0.85`.
 
         Raises:
-            InvalidError: an unknown algorithm or option, a value out of range; it failed later.
+            InvalidError: an unknown algorithm or option, a value out of range, a failed analysis.
             UnsupportedError: the server takes no analyses, or not with this token.
             BudgetError: too many analyses wait.
             DeviceError: no connection.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore import _core
 from outercore.analytics import ALGORITHMS
 from outercore.analytics.request import algorithm_of
-from outercore.errors import InvalidError, UnsupportedError
+from outercore.errors import DeviceError, InvalidError, UnsupportedError
 from outercore.server import Server
 from test_live import CONFIG, random_model, trained
 from test_serve import ask
@@ -28,13 +27,6 @@ NEEDED: dict[str, dict[str, Any]] = {"bfs": {"source": 1}, "sssp": {"source": [1
 """Options without a default."""
 SLOW = {"algorithm": "betweenness"}
 """Takes seconds on the graph of `slow`."""
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_options_that_are_left_out_are_those_of_python(name: str) -> None:
-    needed = NEEDED.get(name, {})
-    core = json.loads(_core.complete_algorithm(json.dumps({"algorithm": name, **needed})))
-    assert core == algorithm_of(ALGORITHMS[name], needed)
 
 
 @pytest.mark.parametrize("undirected", [True, False])
@@ -152,6 +144,14 @@ def test_a_fold_does_not_disturb_one_that_runs(slow: Server) -> None:
     assert (after.values[:50] == 0).all()
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_default_options_are_those_of_python(name: str, slow: Server) -> None:
+    needed = NEEDED.get(name, {})
+    status, answer = ask(slow, "/graph/analyses", {"algorithm": name, **needed})
+    assert (status, answer["request"]) == (202, algorithm_of(ALGORITHMS[name], needed))
+    assert delete(slow, answer["id"]) == 204
+
+
 def test_ctrl_c_in_the_client_ends_the_analysis(slow: Server) -> None:
     def give_up(*_: object) -> None:
         raise KeyboardInterrupt
@@ -227,6 +227,18 @@ def test_without_a_budget_none_are_taken(tmp_path: Path) -> None:
         pytest.raises(UnsupportedError, match="start it with --analyses"),
     ):
         client.analyse("pagerank")
+
+
+def test_a_server_that_cannot_start_lets_go_of_the_data_set(tmp_path: Path) -> None:
+    run = trained(
+        random_model(1, undirected=True).write(tmp_path / "graph"), "sage", tmp_path / "s"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DeviceError, match="cannot listen"):
+            Server(tmp_path / "graph", run, replace(ANALYSES, port=port))
+    with Server(tmp_path / "graph", run, ANALYSES):
+        pass
 
 
 def test_a_server_that_stops_ends_them_and_leaves_nothing(tmp_path: Path) -> None:

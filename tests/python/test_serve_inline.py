@@ -1,4 +1,4 @@
-"""Requests that bring nodes, edges and graphs along: answers are those after the same updates."""
+"""Inline requests: answers equal those after the same updates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drawn(model: Model, random: np.random.Generator) -> tuple[np.ndarray, np.nda
 
 
 def written(client: oc.Client, x: np.ndarray, edge_index: np.ndarray) -> oc.Acknowledged:
-    """Writes what a request has brought along."""
+    """Adds inline nodes and edges by updates."""
 
     def place(end: int) -> Any:
         return int(end) if end >= 0 else {"new": int(~end)}
@@ -147,32 +147,34 @@ def test_predictions_of_graphs_are_those_after_they_are_registered(
         for at, one in enumerate(new)
         for edge in one["edges"]
     ]
-    brought: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "edge_index": torch.tensor(np.array(ends).reshape(-1, 2).T),
         "batch": np.repeat(np.arange(3), sizes),
     }
     if features != "none":
-        brought["x"] = np.array([values["x"] for one in new for values in one["nodes"]])
+        inputs["x"] = np.array([values["x"] for one in new for values in one["nodes"]])
     with Server(graph.root, run, CONFIG) as server, oc.Client(server.url, "run") as client:
-        inline = client.predict(**brought, seed=2)
+        inline = client.predict(**inputs, seed=2)
         count = len(graphs.y)
         client.update(new)
         same(inline, client.predict([count, count + 1, count + 2], seed=2))
-        one = {name: values for name, values in brought.items() if name != "batch"}
+        one = {name: values for name, values in inputs.items() if name != "batch"}
         assert features == "none" or len(client.predict(**one).prediction) == 1
-        with pytest.raises(InvalidError, match="not together with graphs"):
-            client.predict([0], **brought)
-        split = {**brought, "edge_index": np.array([[0], [sum(sizes) - 1]])}
+        with pytest.raises(InvalidError, match="expected either graph_ids or inline graphs"):
+            client.predict([0], **inputs)
+        split = {**inputs, "edge_index": np.array([[0], [sum(sizes) - 1]])}
         with pytest.raises(InvalidError, match="of another graph"):
             client.predict(**split)
         for batch, text in [
-            ([0, 2], "graphs that ascend from 0"),
-            ([1], "graphs that ascend"),
+            ([0, 2], "graphs ascending from 0"),
+            ([-1], "graphs ascending from 0"),
+            ([-(2**63)], "graphs ascending from 0"),
+            ([1], "graphs ascending"),
             ([0], "expected one number"),
         ]:
             if features != "none":
                 with pytest.raises(InvalidError, match=text):
-                    client.predict(**{**brought, "batch": batch})
+                    client.predict(**{**inputs, "batch": batch})
 
 
 @pytest.fixture(scope="module")
@@ -190,23 +192,26 @@ ROW = [[0.5] * COLUMNS]
 @pytest.mark.parametrize(
     ("tensors", "text"),
     [
+        ({"x": ROW, "edge_index": [[2**63 - 1], [-1]]}, "edge_index: 9223372036854775807"),
+        ({"x": ROW, "edge_index": [[-(2**63)], [-1]]}, "edge_index: -9223372036854775808"),
+        ({"x": ROW, "ids": [-(2**63)]}, "node_ids: -9223372036854775808"),
         ({"x": [[0.5]]}, "x: shape .* expected .n, "),
-        ({"edge_index": [[~0], [1]]}, "x: expected a row for each new node"),
-        ({"x": ROW, "edge_index": [[1], [2]]}, "expected a new node at one end"),
+        ({"edge_index": [[~0], [1]]}, "x: expected a row for each inline node"),
+        ({"x": ROW, "edge_index": [[1], [2]]}, "expected an inline node at one end"),
         ({"x": ROW, "edge_index": [[~1], [2]]}, "edge_index: -2, expected a node below 40"),
         ({"x": ROW, "edge_index": [[~0], [40]]}, "edge_index: 40, expected a node below 40"),
         ({"x": ROW, "edge_index": [[~0, 1]]}, "expected .2, n"),
-        ({"x": ROW, "batch": [0]}, "batch: the model is not one of graphs"),
-        ({"x": ROW, "ids": [~1]}, "node_ids: -2, the request brings 1 nodes along"),
+        ({"x": ROW, "batch": [0]}, "batch: the model does not predict graphs"),
+        ({"x": ROW, "ids": [~1]}, "node_ids: -2, expected one of 1 inline nodes"),
         ({"x": ROW, "ids": [40]}, "node_ids: 40, expected a node below 40"),
         ({"ids": [-1]}, "node_ids: -1, expected a node below 40"),
-        ({"x": ROW * 9}, "9 new nodes, expected 8 at most"),
+        ({"x": ROW * 9}, "inline nodes: 9, expected 8 at most"),
         ({"x": np.zeros((0, COLUMNS))}, "node_ids: 0 nodes, expected 1 to 8"),
-        ({"x": [[1e39] * COLUMNS]}, "x: new node 0"),
+        ({"x": [[1e39] * COLUMNS]}, "x: inline node 0"),
         ({"x": ROW, "edge_index": np.full((2, 600), -1)}, "600 edges, expected 512 at most"),
     ],
 )
-def test_what_cannot_be_brought_along_is_refused(
+def test_wrong_inline_tensors_are_refused(
     tensors: dict[str, Any], text: str, served: Server
 ) -> None:
     with oc.Client(served.url, "sage") as client, pytest.raises(InvalidError, match=text):
@@ -227,7 +232,7 @@ def test_a_removed_neighbour_and_a_tensor_given_twice_are_refused(served: Server
         assert client.graph()["nodes"] == 40
 
 
-def test_triton_clients_bring_nodes_along(served: Server) -> None:
+def test_triton_clients_send_inline_requests(served: Server) -> None:
     with oc.Client(served.url, "sage") as client:
         wanted = client.predict(x=ROW, edge_index=[[7, 9], [~0, ~0]], seed=4)
         assert client.predict(x=ROW, seed=4).outputs["probability"].shape == (1, 3)
@@ -242,7 +247,7 @@ def test_triton_clients_bring_nodes_along(served: Server) -> None:
         np.testing.assert_array_equal(found.as_numpy("probability"), wanted.probability)
 
 
-def test_metadata_names_the_tensors_that_may_come_along(served: Server) -> None:
+def test_metadata_names_the_inline_tensors(served: Server) -> None:
     _, described = ask(served, "/v2/models/sage")
     assert described["parameters"]["inline"] == [
         {"name": "x", "datatype": "FP32", "shape": [-1, COLUMNS]},

@@ -97,7 +97,7 @@ pub enum Algorithm {
         /// Where it begins.
         source: Source,
         /// Which way.
-        #[serde(default, alias = "direction")]
+        #[serde(default, rename = "direction")]
         flow: FlowName,
         /// Levels at most.
         #[serde(default)]
@@ -114,7 +114,7 @@ pub enum Algorithm {
         #[serde(default)]
         weights: Option<String>,
         /// Which way.
-        #[serde(default, alias = "direction")]
+        #[serde(default, rename = "direction")]
         flow: FlowName,
         /// The longest paths.
         #[serde(default)]
@@ -136,7 +136,7 @@ pub enum Algorithm {
         #[serde(default)]
         seed: u64,
         /// Which way.
-        #[serde(default, alias = "direction")]
+        #[serde(default, rename = "direction")]
         flow: FlowName,
     },
     /// [`betweenness`](crate::algorithms::betweenness).
@@ -163,7 +163,7 @@ pub enum Algorithm {
         #[serde(default)]
         nodes: Option<Vec<u64>>,
         /// Which way.
-        #[serde(default = "inwards", alias = "direction")]
+        #[serde(default = "inwards", rename = "direction")]
         flow: FlowName,
         /// Times the share of nodes reached.
         #[serde(default = "yes")]
@@ -213,7 +213,7 @@ pub enum Algorithm {
     },
 }
 
-// What options are where they are left out; `outercore.analytics` has the same.
+// Default options. A test compares them with `outercore.analytics`.
 
 fn damping() -> f64 {
     0.85

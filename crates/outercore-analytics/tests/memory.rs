@@ -30,8 +30,8 @@ fn peak_memory_stays_within_the_budget() {
             Bytes::mib(22),
             false,
         ),
-        (r#"{"algorithm":"bfs","source":1,"flow":"both"}"#, Bytes::mib(16), false),
-        (r#"{"algorithm":"bfs","source":1,"flow":"both"}"#, Bytes::mib(16), true),
+        (r#"{"algorithm":"bfs","source":1,"direction":"both"}"#, Bytes::mib(16), false),
+        (r#"{"algorithm":"bfs","source":1,"direction":"both"}"#, Bytes::mib(16), true),
         (r#"{"algorithm":"wcc"}"#, Bytes::mib(20), false),
         // Below the state: 12 MB of ranks, shares and degrees, and a result of 4.8 MB.
         (
@@ -39,7 +39,11 @@ fn peak_memory_stays_within_the_budget() {
             Bytes::mib(8),
             false,
         ),
-        (r#"{"algorithm":"sssp","source":1,"weights":null,"flow":"both"}"#, Bytes::mib(8), false),
+        (
+            r#"{"algorithm":"sssp","source":1,"weights":null,"direction":"both"}"#,
+            Bytes::mib(8),
+            false,
+        ),
     ] {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "run_in_a_process", "--nocapture"])

@@ -25,8 +25,8 @@ const PAGERANK: &str = r#"{"algorithm":"pagerank","damping":0.85,"max_iterations
 const ALL: [&str; 7] = [
     PAGERANK,
     r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":50,"tolerance":1e-4,"weights":"w","reverse":true}"#,
-    r#"{"algorithm":"bfs","source":3,"flow":"both"}"#,
-    r#"{"algorithm":"sssp","source":3,"weights":"w","flow":"out"}"#,
+    r#"{"algorithm":"bfs","source":3,"direction":"both"}"#,
+    r#"{"algorithm":"sssp","source":3,"weights":"w","direction":"out"}"#,
     r#"{"algorithm":"wcc"}"#,
     r#"{"algorithm":"label_propagation","max_iterations":4}"#,
     r#"{"algorithm":"degrees","which":"total"}"#,

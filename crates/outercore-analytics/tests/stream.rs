@@ -311,10 +311,10 @@ fn requests_that_cannot_be_met_are_refused_by_name() {
         run(&pair.data_set, &algorithm, Inputs::default(), config, &mut quiet).unwrap_err()
     };
     let normal = RunConfig::default();
-    let error = refuse(r#"{"algorithm":"bfs","source":70000,"flow":"out"}"#, &normal);
+    let error = refuse(r#"{"algorithm":"bfs","source":70000,"direction":"out"}"#, &normal);
     let expected = "bfs: source 70000, the graph has 30000 nodes (0 to 29999)";
     assert_eq!(error.to_string(), expected);
-    let missing = r#"{"algorithm":"sssp","source":0,"weights":"v","flow":"out"}"#;
+    let missing = r#"{"algorithm":"sssp","source":0,"weights":"v","direction":"out"}"#;
     let error = refuse(missing, &normal);
     assert_eq!(error.to_string(), "edge array `v` is not in the data set\nhint: it has w");
     let small = RunConfig { memory: Bytes::mib(1), ..normal };
@@ -328,11 +328,11 @@ fn requests_that_cannot_be_met_are_refused_by_name() {
 fn graphs_with_next_to_nothing_in_them_have_results_of_their_length() {
     let requests = [
         r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":50,"tolerance":1e-6,"weights":null,"reverse":false}"#,
-        r#"{"algorithm":"bfs","source":0,"flow":"both"}"#,
-        r#"{"algorithm":"sssp","source":0,"weights":"w","flow":"in"}"#,
+        r#"{"algorithm":"bfs","source":0,"direction":"both"}"#,
+        r#"{"algorithm":"sssp","source":0,"weights":"w","direction":"in"}"#,
         r#"{"algorithm":"wcc"}"#,
         r#"{"algorithm":"scc"}"#,
-        r#"{"algorithm":"radii","sources":4,"seed":1,"flow":"out"}"#,
+        r#"{"algorithm":"radii","sources":4,"seed":1,"direction":"out"}"#,
         r#"{"algorithm":"betweenness","sources":null,"samples":null,"seed":0,"normalized":true}"#,
         r#"{"algorithm":"kcore"}"#,
         r#"{"algorithm":"label_propagation","max_iterations":3}"#,

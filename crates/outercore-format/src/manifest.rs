@@ -135,6 +135,11 @@ pub struct Provenance {
 }
 
 impl Manifest {
+    /// Number of the last update in the arrays; 0 for a data set without a log.
+    pub fn lsn(&self) -> u64 {
+        self.live.as_ref().map_or(0, |live| live.lsn)
+    }
+
     /// The manifest of a homogeneous graph, without its arrays.
     pub fn homogeneous(nodes: u64, edges: u64, undirected: bool) -> Self {
         let edge = EdgeType {

@@ -34,8 +34,8 @@ pub struct Ack {
 pub struct Snapshot {
     /// Counts how often the arrays beneath were exchanged.
     pub generation: u64,
-    /// What the last exchange has replaced in them, and perhaps more that the delta replaces still. A
-    /// reader of the arrays before needs no other part of them anew.
+    /// What the last exchange replaced, and what the delta still replaces. A reader of the previous
+    /// arrays needs to read only this again.
     pub replaced: Arc<Replaced>,
     /// The arrays.
     pub data_set: DataSet,
@@ -222,7 +222,7 @@ pub(crate) fn fold_snapshot(
 ) -> Result<Option<DataSet>> {
     // The arrays may be newer than those that the snapshot stands on.
     let data_set = DataSet::open(root)?;
-    let held = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    let held = data_set.manifest().lsn();
     let is_held = snapshot.delta.lsn() <= held;
     if !is_held {
         fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;

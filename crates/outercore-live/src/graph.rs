@@ -37,9 +37,9 @@ pub struct LiveConfig {
     pub log: Bytes,
     /// Writes that may wait; more are refused.
     pub queue: usize,
-    /// Least time between two exchanges of the arrays beneath the graph, in times of what the last
-    /// fold took: writers alone must not say how often all of the topology is written. Until then
-    /// writes are refused where changes have no room.
+    /// Least time between two exchanges of the arrays, as a multiple of the duration of the last fold.
+    /// It bounds the share of time that fast writers spend on folds. Until then, writes without room
+    /// are refused.
     pub rest: u32,
 }
 
@@ -261,7 +261,7 @@ fn write(
         Err(error) => return drop(opened.send(Err(error))),
     };
     let snapshot = Arc::clone(committer.snapshot());
-    let folded = snapshot.data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    let folded = snapshot.data_set.manifest().lsn();
     let shared = Arc::new(Shared {
         root: root.to_owned(),
         disk: owned,

@@ -86,7 +86,7 @@ fn write_all(
 /// What is there after a stop is what the records up to some one make, at least those acknowledged.
 fn assert_recovered(root: &Path, history: &History, acknowledged: u64, when: &str) -> u64 {
     let data_set = outercore_live::open(root, &|| Ok(())).unwrap_or_else(|e| panic!("{when}: {e}"));
-    let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    let lsn = data_set.manifest().lsn();
     assert!(lsn >= acknowledged, "{when}: {acknowledged} acknowledged, {lsn} found");
     history.graphs[lsn as usize].assert_arrays(&data_set);
     let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();

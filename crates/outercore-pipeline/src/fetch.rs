@@ -100,11 +100,11 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Goes on with the rows of another file, of which only those of the nodes `replaced`, ascending,
-    /// differ from the rows of the file before. What slots hold stays there. The engine before is let
-    /// go before `open` opens another one.
+    /// Reads rows from another file from now on, and keeps the cached rows. Only the rows of the nodes
+    /// `replaced`, ascending, differ between the files. The current engine is closed before `open`
+    /// opens another one.
     ///
-    /// **Cost** reads those of the differing rows that slots hold.
+    /// **Cost** Reads the replaced rows that are cached.
     ///
     /// # Errors
     /// Those of `open`; failed reads.

@@ -97,7 +97,7 @@ pub struct RequestConfig {
     pub memory: Bytes,
     /// Part of it that the caller uses itself.
     pub reserved: Bytes,
-    /// Part of it that is kept free for a graph that grows; see [`Requests::follow`].
+    /// Part of it for growth of the graph; see [`Requests::follow`].
     pub growth: Bytes,
     /// Threads; 0 means one per core.
     pub threads: usize,
@@ -154,13 +154,13 @@ pub struct Requests {
     opened: Opened,
 }
 
-/// How arrays were opened, to open others in the same way.
+/// How the arrays were opened; [`Requests::follow`] opens others in the same way.
 struct Opened {
     features: Option<Features>,
     loader: LoaderConfig,
     reading: EngineConfig,
     cost: CostModel,
-    /// What grows with the graph may take so much.
+    /// Most bytes of the parts that grow with the graph.
     most: Bytes,
 }
 

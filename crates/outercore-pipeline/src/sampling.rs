@@ -79,8 +79,8 @@ impl Sampling {
         })
     }
 
-    /// The same over another topology, which `open` opens once the one before is let go: both are
-    /// never in memory together. Seeds and batches of epochs stay those of the one before.
+    /// The same with another topology. The current one is freed before `open` opens it, so both are
+    /// never in memory together. The seeds and batches of epochs do not change.
     ///
     /// # Errors
     /// Those of `open`.

@@ -27,7 +27,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_key, module)?)?;
     module.add_function(wrap_pyfunction!(add_array, module)?)?;
     module.add_function(wrap_pyfunction!(build_grid, module)?)?;
-    module.add_function(wrap_pyfunction!(complete_algorithm, module)?)?;
     module.add_function(wrap_pyfunction!(plan_algorithm, module)?)?;
     module.add_function(wrap_pyfunction!(run_algorithm, module)?)?;
     module.add_function(wrap_pyfunction!(stream_edges, module)?)
@@ -119,13 +118,6 @@ fn build_grid(
 struct Request {
     algorithm: Algorithm,
     config: RunConfig,
-}
-
-/// An algorithm with all its options, of which some may be left out; both as JSON.
-#[pyfunction]
-fn complete_algorithm(algorithm: &str) -> PyResult<String> {
-    let algorithm: Algorithm = parse("algorithm", algorithm).map_err(to_python)?;
-    to_json(&algorithm).map_err(to_python)
 }
 
 /// How a run with the same arguments would divide its budget, as JSON.

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use axum::http::StatusCode;
 use outercore_analytics::{Algorithm, Inputs, Outcome, ResultFile, RunConfig};
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result};
+use outercore_live::LiveGraph;
 use outercore_store::LinkedDataSet;
 use outercore_store::dataset::DataSet;
 use serde::Serialize;
@@ -24,7 +25,7 @@ use crate::refusal::Refusal;
 /// Analyses that may wait; more are refused.
 const MOST_WAITING: usize = 8;
 
-/// Analyses that are remembered once they have ended, and their results; older ones are forgotten.
+/// Finished analyses that are kept with their results. Older ones are removed.
 const MOST_ENDED: usize = 16;
 
 /// How often arrays are linked that are replaced meanwhile.
@@ -34,9 +35,9 @@ const ATTEMPTS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Others are computed before it.
+    /// In the queue.
     Waiting,
-    /// It is computed.
+    /// Being computed.
     Running,
     /// It has a result.
     Done,
@@ -97,8 +98,8 @@ impl Jobs {
         self.all.values().filter(|job| job.shown.state == state).count()
     }
 
-    /// Forgets the oldest ones that have ended, but for so many.
-    fn forget_old(&mut self) {
+    /// Removes the oldest finished ones beyond [`MOST_ENDED`].
+    fn remove_old(&mut self) {
         let has_ended = |job: &Job| matches!(job.shown.state, State::Done | State::Failed);
         let ended: Vec<u64> =
             self.all.iter().filter(|(_, job)| has_ended(job)).map(|(&id, _)| id).collect();
@@ -108,57 +109,81 @@ impl Jobs {
     }
 }
 
-/// What an analysis may use.
-#[derive(Clone, Debug)]
-pub struct Resources {
-    /// Its budget, the result included.
-    pub memory: Bytes,
-    /// Threads that compute; `None` means one a core.
-    pub threads: Option<usize>,
-}
-
 /// The analyses of a server.
 #[derive(Clone, Default)]
 pub struct Analyses {
     jobs: Arc<(Mutex<Jobs>, Condvar)>,
 }
 
-/// The thread that computes them, which ends with [`Analyses::close`].
-pub type Analyst = JoinHandle<()>;
+/// The thread that computes analyses. It ends when this is dropped, so that a server that fails to
+/// start does not keep its data set.
+pub struct Analyst {
+    analyses: Analyses,
+    thread: Option<JoinHandle<()>>,
+}
 
-impl Analyses {
-    /// Starts the thread.
+impl Analyst {
+    /// Starts the thread; each analysis runs with `config`.
     ///
     /// # Errors
-    /// The system has no thread; what a killed process has left cannot be removed.
-    pub fn start(
-        &self,
-        graph: Arc<Graph>,
-        resources: Resources,
-        failures: Failures,
-    ) -> Result<Analyst> {
+    /// The system has no thread. Linked arrays of a killed process cannot be removed.
+    pub fn start(graph: Arc<Graph>, config: RunConfig, failures: Failures) -> Result<Self> {
         if let Graph::Live(_) = &*graph {
-            // Nobody else links arrays of a data set that this process holds.
+            // No other process links arrays of a data set that this process holds.
             LinkedDataSet::remove_left(graph.view().data_set().root())?;
         }
-        let analyses = self.clone();
-        let thread = std::thread::Builder::new().name("outercore-analyse".into());
-        Ok(thread.spawn(move || {
-            while let Some((id, algorithm, stop)) = analyses.next() {
-                let began = Instant::now();
-                let keep_going = || match stop.load(Ordering::Relaxed) {
+        let analyses = Analyses::default();
+        let own = analyses.clone();
+        let thread = std::thread::Builder::new()
+            .name("outercore-analyse".into())
+            .spawn(move || own.run(&graph, &config, &failures))?;
+        Ok(Self { analyses, thread: Some(thread) })
+    }
+
+    /// The analyses, for handlers.
+    pub fn analyses(&self) -> &Analyses {
+        &self.analyses
+    }
+
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Cancels all analyses and waits for the thread.
+    ///
+    /// # Errors
+    /// The thread panicked.
+    pub fn join(mut self) -> Result<()> {
+        self.analyses.close();
+        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        ended.map_err(|_| Error::internal("the analysing thread panicked"))
+    }
+}
+
+impl Drop for Analyst {
+    fn drop(&mut self) {
+        self.analyses.close();
+        // A panic was printed by the thread.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Analyses {
+    /// Computes one analysis after the other until all is closed.
+    fn run(&self, graph: &Graph, config: &RunConfig, failures: &Failures) {
+        while let Some((id, algorithm, stop)) = self.next() {
+            let began = Instant::now();
+            let done = compute(graph, &algorithm, config, &mut |phase, done, total, unit| {
+                let (phase, unit) = (phase.to_owned(), unit.to_owned());
+                self.note(id, Progress { phase, done, total, unit });
+                match stop.load(Ordering::Relaxed) {
                     true => Err(Error::new(ErrorKind::Interrupted, "cancelled")),
                     false => Ok(()),
-                };
-                let done =
-                    compute(&graph, &algorithm, &resources, &mut |phase, done, total, unit| {
-                        let (phase, unit) = (phase.to_owned(), unit.to_owned());
-                        analyses.note(id, Progress { phase, done, total, unit });
-                        keep_going()
-                    });
-                analyses.end(id, began, done, &failures);
-            }
-        })?)
+                }
+            });
+            self.end(id, began, done, failures);
+        }
     }
 
     /// Takes an analysis and returns it as it waits.
@@ -193,7 +218,7 @@ impl Analyses {
         Ok(shown)
     }
 
-    /// All that are remembered, the oldest first.
+    /// All of them, oldest first.
     pub fn all(&self) -> Vec<Analysis> {
         self.jobs().all.values().map(|job| job.shown.clone()).collect()
     }
@@ -222,7 +247,7 @@ impl Analyses {
         })
     }
 
-    /// Ends one of them and forgets it.
+    /// Cancels and removes one of them.
     ///
     /// # Errors
     /// There is none of this id.
@@ -232,8 +257,8 @@ impl Analyses {
         Ok(())
     }
 
-    /// Ends all of them.
-    pub fn close(&self) {
+    /// Cancels all of them, and refuses new ones.
+    fn close(&self) {
         let mut jobs = self.jobs();
         jobs.is_closed = true;
         for job in jobs.all.values() {
@@ -285,11 +310,11 @@ impl Analyses {
                 shown.error = Some(told(&error, failures));
             }
         }
-        jobs.forget_old();
+        jobs.remove_old();
     }
 }
 
-/// What a client is told of a failure; what only the operator can mend goes to the operator.
+/// The error text for the client. Failures that only the operator can mend are logged for the operator.
 fn told(error: &Error, failures: &Failures) -> String {
     match error.kind() {
         ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Unsupported => error.one_line(),
@@ -320,36 +345,33 @@ struct Computed {
 fn compute(
     graph: &Graph,
     algorithm: &Algorithm,
-    resources: &Resources,
+    config: &RunConfig,
     on_progress: &mut dyn FnMut(&str, u64, u64, &str) -> Result<()>,
 ) -> Result<Computed> {
-    on_progress("waiting", 0, 0, "")?;
-    let config =
-        RunConfig { memory: resources.memory, threads: resources.threads, ..RunConfig::default() };
-    let run = |data_set: &DataSet, on_progress: &mut dyn FnMut(&str, u64, u64, &str) -> _| {
-        let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+    on_progress("snapshot", 0, 0, "")?;
+    let mut run = |data_set: &DataSet| {
         let inputs = Inputs::default();
-        let outcome = outercore_analytics::run(data_set, algorithm, inputs, &config, on_progress)?;
+        let outcome =
+            outercore_analytics::run(data_set, algorithm, inputs, config, &mut *on_progress)?;
         let Outcome { values, facts, .. } = outcome;
-        // The budget of the next one begins with nothing.
+        // In a file, so that the next analysis has the whole budget.
         let values = values.into_file(data_set.root())?;
-        Ok(Computed { lsn, values, facts })
+        Ok(Computed { lsn: data_set.manifest().lsn(), values, facts })
     };
     match graph {
-        Graph::Fixed(_) => run(graph.view().data_set(), on_progress),
-        Graph::Live(_) => run(linked(graph)?.data_set(), on_progress),
+        Graph::Fixed(_) => run(graph.view().data_set()),
+        Graph::Live(live) => run(linked(live)?.data_set()),
     }
 }
 
-/// The graph as it is now, in files that stay while it changes.
-fn linked(graph: &Graph) -> Result<LinkedDataSet> {
-    let Graph::Live(live) = graph else { return Err(Error::internal("a graph that stays")) };
+/// The current graph in files that do not change while it does.
+fn linked(live: &LiveGraph) -> Result<LinkedDataSet> {
+    let root = live.snapshot().data_set.root().to_owned();
     let mut attempt = 1;
     loop {
         live.fold()?;
-        let root = graph.view().data_set().root().to_owned();
         match DataSet::open(&root).and_then(|data_set| LinkedDataSet::new(&data_set, "analysis")) {
-            // Its arrays were replaced by newer ones before they were linked.
+            // A fold replaced arrays before they were linked.
             Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
             made => return made,
         }

@@ -1,5 +1,6 @@
 //! Routes of analyses.
 
+use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -10,8 +11,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use outercore_analytics::{Algorithm, ResultFile};
-use outercore_core::Error;
+use outercore_analytics::Algorithm;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, IntoResponses, ToSchema};
@@ -46,7 +46,7 @@ pub struct Id {
     id: u64,
 }
 
-/// Analyses that the server remembers.
+/// The analyses that the server has.
 #[derive(serde::Serialize, ToSchema)]
 pub struct AnalysesAnswer {
     /// The oldest first.
@@ -120,7 +120,7 @@ pub async fn start(
     Ok((StatusCode::ACCEPTED, Json(analyses.submit(algorithm)?)))
 }
 
-/// The analyses that the server remembers.
+/// The analyses that the server has.
 #[utoipa::path(
     get,
     path = "/graph/analyses",
@@ -146,7 +146,7 @@ pub async fn one(
     Ok(Json(analyses(&shared)?.one(id_of(path)?)?))
 }
 
-/// Ends an analysis and forgets it.
+/// Cancels and removes an analysis.
 #[utoipa::path(
     delete,
     path = "/graph/analyses/{id}",
@@ -177,14 +177,14 @@ pub async fn remove(
 )]
 pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<Response, Refusal> {
     let values = analyses(&shared)?.values(id_of(path)?)?;
-    let file = std::fs::File::open(values.path());
-    let length = file.as_ref().map_err(|error| Error::from(std::io::Error::from(error.kind())));
-    let length = length.and_then(|file| Ok(file.metadata()?.len()));
-    let (Ok(file), Ok(length)) = (file, length) else {
-        return Err(Refusal::failed());
-    };
+    // A handle of its own: each client reads from the beginning.
+    let opened = File::open(values.path()).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (length, file) = opened.map_err(|error| {
+        shared.failures.note(&error.into());
+        Refusal::failed()
+    })?;
     let (sender, receiver) = mpsc::channel(AHEAD);
-    tokio::task::spawn_blocking(move || read_all(file, &values, &sender));
+    tokio::task::spawn_blocking(move || read_all(file, &sender));
     let headers = [
         (CONTENT_TYPE, "application/octet-stream".to_owned()),
         (CONTENT_LENGTH, length.to_string()),
@@ -192,25 +192,20 @@ pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<R
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-/// Reads a file as fast as the client takes it, or until the client has gone.
-fn read_all(
-    mut file: std::fs::File,
-    _values: &ResultFile,
-    sender: &mpsc::Sender<std::io::Result<Bytes>>,
-) {
+/// Sends the bytes of a file as fast as the client takes them. Stops when the client disconnects.
+fn read_all(mut file: File, sender: &mpsc::Sender<std::io::Result<Bytes>>) {
     loop {
         let mut chunk = vec![0; CHUNK];
-        let read = file.read(&mut chunk);
-        let is_last = !matches!(read, Ok(1..));
-        let sent = match read {
+        let part = match file.read(&mut chunk) {
             Ok(0) => return,
-            Ok(bytes) => {
-                chunk.truncate(bytes);
-                sender.blocking_send(Ok(chunk.into()))
+            Ok(count) => {
+                chunk.truncate(count);
+                Ok(chunk.into())
             }
-            Err(error) => sender.blocking_send(Err(error)),
+            Err(error) => Err(error),
         };
-        if is_last || sent.is_err() {
+        let has_failed = part.is_err();
+        if sender.blocking_send(part).is_err() || has_failed {
             return;
         }
     }

@@ -97,8 +97,8 @@ pub struct OpenArrays {
 }
 
 impl OpenArrays {
-    /// The reader of the arrays of `view`. One that is an exchange of the arrays behind follows it;
-    /// one that cannot is let go before another is opened, so that both are never in memory together.
+    /// The reader of the arrays of `view`. After one exchange of the arrays, the reader follows it.
+    /// Otherwise it is freed before another one is opened, so both are never in memory together.
     ///
     /// # Errors
     /// As [`Requests::open`] and [`Requests::follow`].

@@ -37,7 +37,7 @@ pub struct FixedGraph {
     removed: Vec<NodeId>,
     /// Those of a data set of many.
     graphs: Option<Graphs>,
-    /// No changes at all, once a request needs to add some of its own.
+    /// An empty delta for inline requests, made by the first one.
     unchanged: OnceLock<Delta>,
 }
 
@@ -69,8 +69,7 @@ impl Graph {
         Ok(Self::Fixed(Box::new(FixedGraph { data_set, removed, graphs, unchanged })))
     }
 
-    /// Part of the budget that is kept free for the graph to grow, so that a reader need not be opened
-    /// anew each time.
+    /// Part of the budget for growth of the arrays. A reader that outgrows it is opened again.
     pub fn growth(config: &ServerConfig) -> Bytes {
         Bytes(if config.updates { config.memory.0 / GROWTH } else { 0 })
     }
@@ -126,7 +125,7 @@ impl View<'_> {
         }
     }
 
-    /// What has changed since the arrays were written, to add to a copy of it.
+    /// The delta, empty for a graph that does not change. Inline requests add to a copy of it.
     ///
     /// # Errors
     /// `Unsupported`: a graph that can take no changes.
@@ -151,7 +150,7 @@ impl View<'_> {
         }
     }
 
-    /// What the last exchange of the arrays has replaced; `None` where there was none.
+    /// What the last exchange of the arrays has replaced; `None` for a graph that does not change.
     pub fn replaced(&self) -> Option<&Replaced> {
         match self {
             Self::Fixed(_) => None,
@@ -162,7 +161,7 @@ impl View<'_> {
     /// Number of the last update.
     pub fn lsn(&self) -> u64 {
         match self {
-            Self::Fixed(_) => self.data_set().manifest().live.as_ref().map_or(0, |live| live.lsn),
+            Self::Fixed(_) => self.data_set().manifest().lsn(),
             Self::Live(snapshot) => snapshot.delta.lsn(),
         }
     }
@@ -200,8 +199,8 @@ impl View<'_> {
         }
     }
 
-    /// Checks what a question asks about, and enters the nodes that its graphs have now. What a
-    /// question brings along is checked when it is answered.
+    /// Checks what a question asks about, and enters the nodes that its graphs have now. Inline
+    /// questions are checked when they are answered.
     ///
     /// # Errors
     /// A node or a graph that there never was, or that was removed; graphs of more than `most_nodes`.

@@ -1,9 +1,12 @@
-//! What a request brings along: nodes, edges and graphs that the server has never seen. They are part
-//! of the graph while that request is answered, and of no other answer.
+//! Inline nodes, edges and graphs: a request contains them, and only its answer sees them.
 //!
-//! The names are those of PyG: `x` has a row for each new node, `edge_index` the ends of new edges, and
-//! `batch` the graph of each node. In `edge_index` and among the ids that are asked for, `-1 - k` is
-//! the k-th new node, which NumPy writes `~k`.
+//! The names are those of PyG. `x` has a row for each inline node, `edge_index` the ends of inline
+//! edges, and `batch` the graph of each inline node. In `edge_index` and in the ids of the request,
+//! `-1 - k` is the k-th inline node. NumPy writes it as `~k`.
+//!
+//! `docs/design/0028-inline-requests.md` has the reasons.
+
+use std::collections::BTreeMap;
 
 use outercore_core::{EdgeId, Error, NodeId, ReadCounters, Result};
 use outercore_format::{NewEdge, Rows, Update};
@@ -16,70 +19,70 @@ use crate::protocol::{Asked, Input, Question, Scope, Subject, cut, flatten};
 use crate::refusal::Refusal;
 use crate::updates::encode;
 
-/// Name of the tensor with the features of new nodes.
+/// Tensor of features: `[nodes, columns]`.
 pub const FEATURES: &str = "x";
-/// Name of the tensor with the ends of new edges.
+/// Tensor of sources and targets: `[2, edges]`.
 pub const EDGES: &str = "edge_index";
-/// Name of the tensor that says which graph each new node is in.
+/// Tensor of graphs: `[nodes]`, ascending from 0.
 pub const GRAPHS: &str = "batch";
 
-/// New edges of a request, for each node that it may have.
+/// Most inline edges of a request for each node that it may have.
 const EDGES_A_NODE: u64 = 64;
 
-/// In-edges of existing neighbours that are copied for a request, at most.
+/// Most in-edges of existing neighbours that are copied for a request.
 const MOST_COPIED: u64 = 1 << 20;
 
-/// What a request brings along.
+/// The inline nodes, edges and graphs of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inline {
-    /// The features of each new node, as the array stores them; empty rows for a model that reads none.
+    /// Features of each node in the dtype of the array. Rows are empty if the model reads none.
     rows: Vec<Vec<u8>>,
-    /// Source and target; `NEW_NODE + k` is the k-th new node.
+    /// Source and target; `NEW_NODE + k` is the k-th inline node.
     edges: Vec<(NodeId, NodeId)>,
-    /// Nodes of each new graph; empty where the graph is one.
+    /// Number of nodes of each graph; empty unless the model predicts graphs.
     sizes: Vec<usize>,
 }
 
-/// Most new edges of a request.
+/// Most inline edges of a request.
 pub fn most_edges(most_nodes: u64) -> u64 {
     EDGES_A_NODE * most_nodes
 }
 
 impl Inline {
-    /// Reads it from tensors of a request; `references` are the new nodes that its ids name, at least.
+    /// Reads the tensors of a request whose ids refer to `referenced` inline nodes.
     ///
     /// # Errors
-    /// A sentence for the client: a tensor of another shape or datatype, a value that the array cannot
-    /// hold, an end that there is not, too many nodes or edges.
-    pub fn read(inputs: &[Input], scope: &Scope<'_>, references: u64) -> Result<Self, Refusal> {
+    /// A sentence for the client: a wrong shape or datatype, a value that the array cannot hold, an
+    /// unknown node, too many nodes or edges.
+    pub fn read(inputs: &[Input], scope: &Scope<'_>, referenced: u64) -> Result<Self, Refusal> {
         let tensor = |name: &str| inputs.iter().find(|input| input.name == name);
         let graph_of = tensor(GRAPHS).map(|input| whole_numbers(input, 1)).transpose()?;
         let ends = tensor(EDGES).map(|input| whole_numbers(input, 2)).transpose()?;
         let ends = ends.unwrap_or_default();
         let is_place = scope.subject == Subject::Graphs;
-        let highest = |&end: &i64| if is_place { end } else { -1 - end };
-        let named = ends.iter().map(highest).max().map_or(0, |k| (k + 1).max(0) as u64);
+        // Of an inline node; below 0 for a node of the graph.
+        let place = |&end: &i64| if is_place { end } else { -1 - end };
+        let named = ends.iter().map(place).max().map_or(0, |last| last.saturating_add(1).max(0));
+        let named = referenced.max(named as u64);
         let rows = match (tensor(FEATURES), scope.features) {
             (Some(input), Some(_)) => feature_rows(input, scope)?,
-            (None, Some(_)) if named.max(references) > 0 || graph_of.is_some() => {
-                return Err(Refusal::wrong(format!(
-                    "{FEATURES}: expected a row for each new node"
-                )));
+            (None, Some(_)) => {
+                let text = format!("{FEATURES}: expected a row for each inline node");
+                return Err(Refusal::wrong(text));
             }
             (Some(_), None) => {
                 return Err(Refusal::wrong(format!("{FEATURES}: this model reads no features")));
             }
-            _ => {
-                let count = graph_of.as_ref().map_or(named.max(references), |of| of.len() as u64);
-                if count > scope.most_nodes {
-                    return Err(too_many(count, scope));
-                }
-                vec![Vec::new(); count as usize]
+            (None, None) => {
+                let count = graph_of.as_ref().map_or(named, |graph_of| graph_of.len() as u64);
+                // One more than allowed is refused below.
+                vec![Vec::new(); count.min(scope.most_nodes + 1) as usize]
             }
         };
         let count = rows.len() as u64;
         if count > scope.most_nodes {
-            return Err(too_many(count, scope));
+            let text = format!("inline nodes: {count}, expected {} at most", scope.most_nodes);
+            return Err(Refusal::wrong(text));
         }
         if ends.len() as u64 / 2 > most_edges(scope.most_nodes) {
             return Err(Refusal::wrong(format!(
@@ -88,22 +91,18 @@ impl Inline {
                 most_edges(scope.most_nodes)
             )));
         }
-        let node = |end: i64| {
-            let new = highest(&end);
-            match u64::try_from(new) {
-                Ok(new) if new < count => Ok(NEW_NODE + new),
-                Err(_) if !is_place && (end as u64) < scope.num_nodes => Ok(end as u64),
-                _ => Err(Refusal::wrong(match is_place {
-                    true => format!("{EDGES}: {end}, expected a place among the {count} nodes"),
-                    false => format!(
-                        "{EDGES}: {end}, expected a node below {} or one of {count} new ones from -1 \
-                         downwards",
-                        scope.num_nodes
-                    ),
-                })),
-            }
+        let node = |end: i64| match u64::try_from(place(&end)) {
+            Ok(place) if place < count => Ok(NEW_NODE + place),
+            Err(_) if !is_place && (end as u64) < scope.num_nodes => Ok(end as u64),
+            _ => Err(Refusal::wrong(match is_place {
+                true => format!("{EDGES}: {end}, expected an inline node below {count}"),
+                false => format!(
+                    "{EDGES}: {end}, expected a node below {} or an inline node from -1 to -{count}",
+                    scope.num_nodes
+                ),
+            })),
         };
-        // Rows of a tensor of two: all sources, then all targets.
+        // The first row has the sources, the second one the targets.
         let (sources, targets) = ends.split_at(ends.len() / 2);
         let edges = sources.iter().zip(targets);
         let edges = edges.map(|(&source, &target)| Ok((node(source)?, node(target)?)));
@@ -111,14 +110,14 @@ impl Inline {
         if let Some(&(source, target)) = edges.iter().find(|(a, b)| *a < NEW_NODE && *b < NEW_NODE)
         {
             return Err(Refusal::wrong(format!(
-                "{EDGES}: an edge from {source} to {target}, expected a new node at one end"
+                "{EDGES}: an edge from {source} to {target}, expected an inline node at one end"
             )));
         }
         let sizes = match (is_place, graph_of) {
             (true, Some(graph_of)) => sizes_of(&graph_of, count)?,
             (true, None) => vec![count as usize],
             (false, Some(_)) => {
-                return Err(Refusal::wrong(format!("{GRAPHS}: the model is not one of graphs")));
+                return Err(Refusal::wrong(format!("{GRAPHS}: the model does not predict graphs")));
             }
             (false, None) => Vec::new(),
         };
@@ -129,17 +128,17 @@ impl Inline {
         Ok(inline)
     }
 
-    /// New nodes.
+    /// Number of inline nodes.
     pub fn num_nodes(&self) -> u64 {
         self.rows.len() as u64
     }
 
-    /// New graphs.
+    /// Number of inline graphs.
     pub fn num_graphs(&self) -> usize {
         self.sizes.len()
     }
 
-    /// Edges stay within a graph.
+    /// Checks that both ends of each edge are in one graph.
     fn check_within(&self) -> Result<(), Refusal> {
         let mut graph_of = Vec::with_capacity(self.rows.len());
         for (graph, &size) in self.sizes.iter().enumerate() {
@@ -156,10 +155,11 @@ impl Inline {
         }
     }
 
-    /// The graph of `delta` with it, and the question about the nodes that it has there.
+    /// A copy of `delta` with the inline nodes, edges and graphs; `question` gets their ids.
     ///
-    /// The new nodes, edges and graphs get the ids that updates would give them, so that the answer is
-    /// that after these updates.
+    /// The ids are those that updates would give. So the answer equals the one after these updates.
+    ///
+    /// **Cost** In an undirected graph, copies the in-edges of the existing neighbours.
     ///
     /// # Errors
     /// `NotFound`: a neighbour was removed. `Invalid`: the neighbours have too many edges. Failed
@@ -190,21 +190,14 @@ impl Inline {
         Ok(with)
     }
 
+    /// The updates that would add the inline nodes, edges and graphs.
     fn updates(&self, delta: &Delta, features: Option<&str>) -> Vec<Update> {
+        let schema = delta.schema();
+        let (of_node, of_edge) = (zeros(&schema.node_arrays), zeros(&schema.edge_arrays));
         let row = |bytes: &Vec<u8>| -> Rows {
-            let arrays = &delta.schema().node_arrays;
-            // The model reads no other array.
-            let none = |(key, shape): (&String, &ArrayShape)| {
-                let is_read = features == Some(key.as_str());
-                let bytes =
-                    if is_read { bytes.clone() } else { vec![0; shape.row_bytes() as usize] };
-                (key.clone(), bytes)
-            };
-            arrays.iter().map(none).collect()
-        };
-        let of_edge = || -> Rows {
-            let arrays = delta.schema().edge_arrays.iter();
-            arrays.map(|(key, shape)| (key.clone(), vec![0; shape.row_bytes() as usize])).collect()
+            let mut rows = of_node.clone();
+            rows.extend(features.map(|key| (key.to_owned(), bytes.clone())));
+            rows
         };
         if self.sizes.is_empty() {
             let nodes =
@@ -212,13 +205,11 @@ impl Inline {
             let edges = self.edges.iter().map(|&(source, target)| Update::AddEdge {
                 source,
                 target,
-                rows: of_edge(),
+                rows: of_edge.clone(),
             });
             return nodes.chain(edges).collect();
         }
-        let arrays = delta.schema().graph_arrays.iter();
-        let of_graph: Rows =
-            arrays.map(|(key, shape)| (key.clone(), vec![0; shape.row_bytes() as usize])).collect();
+        let of_graph = zeros(&schema.graph_arrays);
         let mut begin = 0;
         let mut graphs = Vec::new();
         for &size in &self.sizes {
@@ -232,7 +223,7 @@ impl Inline {
                     .map(|&(source, target)| NewEdge {
                         source: place(source) - own.start,
                         target: place(target) - own.start,
-                        rows: of_edge(),
+                        rows: of_edge.clone(),
                     })
                     .collect(),
             });
@@ -242,11 +233,12 @@ impl Inline {
     }
 }
 
-fn too_many(count: u64, scope: &Scope<'_>) -> Refusal {
-    Refusal::wrong(format!("{count} new nodes, expected {} at most", scope.most_nodes))
+/// A row of zeros for each array. The model does not read these arrays.
+fn zeros(arrays: &BTreeMap<String, ArrayShape>) -> Rows {
+    arrays.iter().map(|(key, shape)| (key.clone(), vec![0; shape.row_bytes() as usize])).collect()
 }
 
-/// The whole numbers of a tensor; of one of two rows as `[2, n]`.
+/// The whole numbers of a tensor of shape `[n]`, or `[2, n]` for two `rows`.
 fn whole_numbers(input: &Input, rows: i64) -> Result<Vec<i64>, Refusal> {
     let name = cut(&input.name);
     input.require_ids()?;
@@ -274,7 +266,7 @@ fn whole_numbers(input: &Input, rows: i64) -> Result<Vec<i64>, Refusal> {
     )))
 }
 
-/// The rows of the features, as the array stores them.
+/// Feature rows in the dtype of the array.
 fn feature_rows(input: &Input, scope: &Scope<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let Some(shape) = scope.features else { return Ok(Vec::new()) };
     let columns = shape.columns;
@@ -284,7 +276,7 @@ fn feature_rows(input: &Input, scope: &Scope<'_>) -> Result<Vec<Vec<u8>>, Refusa
         let node = count / columns;
         count += 1;
         encode(value, shape.dtype, &mut values, &mut 0).map_err(|error| {
-            Refusal::wrong(format!("{FEATURES}: new node {node}: {}", error.one_line()))
+            Refusal::wrong(format!("{FEATURES}: inline node {node}: {}", error.one_line()))
         })
     })?;
     let rows = count / columns;
@@ -299,16 +291,17 @@ fn feature_rows(input: &Input, scope: &Scope<'_>) -> Result<Vec<Vec<u8>>, Refusa
     Ok(values.chunks_exact(shape.row_bytes() as usize).map(<[u8]>::to_vec).collect())
 }
 
-/// How many nodes each graph has, where the nodes of a graph follow each other.
+/// Number of nodes of each graph. The nodes of a graph are consecutive.
 fn sizes_of(graph_of: &[i64], nodes: u64) -> Result<Vec<usize>, Refusal> {
     let mut sizes: Vec<usize> = Vec::new();
     for (node, &graph) in graph_of.iter().enumerate() {
-        match graph - sizes.len() as i64 {
-            0 => sizes.push(1),
-            -1 => *sizes.last_mut().expect("a graph before it") += 1,
+        let next = sizes.len() as i64;
+        match sizes.last_mut() {
+            _ if graph == next => sizes.push(1),
+            Some(size) if graph == next - 1 => *size += 1,
             _ => {
                 return Err(Refusal::wrong(format!(
-                    "{GRAPHS}: node {node} is in graph {graph}, expected graphs that ascend from 0"
+                    "{GRAPHS}: inline node {node} is in graph {graph}, expected graphs ascending from 0"
                 )));
             }
         }
@@ -322,7 +315,7 @@ fn sizes_of(graph_of: &[i64], nodes: u64) -> Result<Vec<usize>, Refusal> {
     )))
 }
 
-/// A request that changes the in-edges of hubs would copy all of them.
+/// Checks how many in-edges of existing nodes a request would copy.
 fn check_copied(touched: &[NodeId], delta: &Delta, base: &dyn Topology) -> Result<()> {
     let is_copied = |node: &NodeId| *node < base.num_nodes() && delta.list(*node).is_none();
     let mut nodes: Vec<NodeId> = touched.iter().copied().filter(is_copied).collect();
@@ -335,11 +328,11 @@ fn check_copied(touched: &[NodeId], delta: &Delta, base: &dyn Topology) -> Resul
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "{EDGES}: the neighbours of the new nodes have {edges} edges, expected {MOST_COPIED} at most"
+        "{EDGES}: the neighbours have {edges} in-edges, expected {MOST_COPIED} at most"
     )))
 }
 
-/// A topology whose edges have no ids. New edges have larger ones, and nobody asks for others.
+/// A topology in which all edge ids are 0. Sampling needs only that inline edges have larger ids.
 struct WithoutIds<'a>(&'a dyn Topology);
 
 impl Topology for WithoutIds<'_> {

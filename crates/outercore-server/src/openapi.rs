@@ -208,7 +208,7 @@ pub struct ModelAnswer {
     versions: Vec<String>,
     platform: String,
     /// `precision`: `float32` or `int8`; `loss`: what int8 loses on a sample, `measure`, `points`
-    /// and `sample`, else null; `inline`: the tensors of nodes that a request brings along.
+    /// and `sample`, else null; `inline`: tensors of inline requests.
     parameters: Map<String, Value>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,

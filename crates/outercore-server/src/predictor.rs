@@ -186,6 +186,10 @@ impl Work {
             }
         }
         for job in alone {
+            // Its client may have gone, or the deadline passed, while others were answered.
+            if job.reply.is_closed() {
+                continue;
+            }
             let answer = self.answer_alone(&view, job.question);
             drop(job.reply.send(answer));
         }
@@ -194,7 +198,7 @@ impl Work {
         }
     }
 
-    /// Answers a question that brings a part of the graph along.
+    /// Answers an inline question. Its graph differs from all others, so it shares no reads or states.
     fn answer_alone(
         &mut self,
         view: &View<'_>,
@@ -219,7 +223,6 @@ impl Work {
         let answer = Mutex::new(None);
         let (model, metrics) = (&self.model, &self.metrics);
         let before = requests.counters();
-        // Of states that are kept, none may depend on what is not there for others.
         let nodes = vec![question.nodes];
         let ask =
             Ask { delta: Some(&with), seed: question.seed, requests: nodes, is_known: &|_| false };
@@ -318,7 +321,7 @@ impl Work {
     }
 }
 
-/// What a client is told of an error, which its operator is told as well.
+/// Logs an error for the operator, and returns its text for the client.
 fn refuse(failures: &Failures, error: &Error) -> Refusal {
     failures.note(error);
     Refusal::of(error)

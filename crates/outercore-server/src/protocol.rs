@@ -106,7 +106,7 @@ pub struct Question {
     pub nodes: Vec<NodeId>,
     /// What is made of them.
     pub asked: Asked,
-    /// What the request brings along; `NEW_NODE + k` in `nodes` is the k-th new node.
+    /// Inline nodes, edges and graphs; `NEW_NODE + k` in `nodes` is the k-th inline node.
     pub inline: Option<Inline>,
     /// Seed of the sampler.
     pub seed: u64,
@@ -203,14 +203,14 @@ impl InferRequest {
 }
 
 impl InferRequest {
-    /// The nodes to compute, what is asked of them, and what the request brings along.
+    /// The nodes to compute, what is asked of them, and the inline part of the request.
     fn asked(&self, scope: &Scope<'_>) -> Result<(Vec<NodeId>, Asked, Option<Inline>), Refusal> {
         let name = scope.subject.input();
-        let brought = [inline::FEATURES, inline::EDGES, inline::GRAPHS];
+        let of_inline = [inline::FEATURES, inline::EDGES, inline::GRAPHS];
         let mut is_inline = false;
         for (place, input) in self.inputs.iter().enumerate() {
-            is_inline |= brought.contains(&input.name.as_str());
-            if input.name != name && !brought.contains(&input.name.as_str()) {
+            is_inline |= of_inline.contains(&input.name.as_str());
+            if input.name != name && !of_inline.contains(&input.name.as_str()) {
                 let found = cut(&input.name);
                 return Err(Refusal::wrong(format!("input `{found}`: expected `{name}`")));
             }
@@ -221,8 +221,7 @@ impl InferRequest {
         let ids = self.inputs.iter().find(|input| input.name == name);
         let (mut nodes, asked) = match ids {
             Some(_) if is_inline && scope.subject == Subject::Graphs => {
-                let text =
-                    format!("{name}: not together with graphs that the request brings along");
+                let text = format!("expected either {name} or inline graphs, found both");
                 return Err(Refusal::wrong(text));
             }
             Some(input) => input.asked(scope, is_inline)?,
@@ -245,7 +244,7 @@ impl InferRequest {
         let inline = Inline::read(&self.inputs, scope, named)?;
         if named > inline.num_nodes() {
             return Err(Refusal::wrong(format!(
-                "{name}: -{named}, the request brings {} nodes along",
+                "{name}: -{named}, expected one of {} inline nodes",
                 inline.num_nodes()
             )));
         }
@@ -269,8 +268,8 @@ impl Input {
         Err(Refusal::wrong(format!("{name}: datatype {found}, expected INT64")))
     }
 
-    /// The nodes to compute, and what is asked of them. Numbers below 0 are new nodes where the
-    /// request brings some along.
+    /// The nodes to compute, and what is asked of them. In an inline request, ids below 0 are inline
+    /// nodes.
     fn asked(&self, scope: &Scope<'_>, is_inline: bool) -> Result<(Vec<NodeId>, Asked), Refusal> {
         self.require_ids()?;
         let name = scope.subject.input();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use outercore_analytics::RunConfig;
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::keys;
 use outercore_infer::{Head, Model, Precision};
@@ -17,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Tokens;
-use crate::analyses::{Analyses, Analyst, Resources};
+use crate::analyses::Analyst;
 use crate::arrays::Opened;
 use crate::comparison::Comparison;
 use crate::config::ServerConfig;
@@ -79,7 +80,7 @@ pub struct Server {
     stop: Stop,
     connections: JoinHandle<()>,
     predictor: Predictor,
-    analyses: Option<(Analyses, Analyst)>,
+    analyst: Option<Analyst>,
 }
 
 impl Server {
@@ -162,13 +163,12 @@ impl Server {
         let (predictor, queue) =
             Predictor::start(Arc::clone(&graph), opened, model, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
-        let analyses = config.analyses.map(|memory| {
+        let analyst = config.analyses.map(|memory| {
             let threads = Some(config.threads).filter(|&threads| threads > 0);
-            let (analyses, resources) = (Analyses::default(), Resources { memory, threads });
-            let thread = analyses.start(Arc::clone(&graph), resources, failures.clone())?;
-            Ok::<_, Error>((analyses, thread))
+            let run = RunConfig { memory, threads, ..RunConfig::default() };
+            Analyst::start(Arc::clone(&graph), run, failures.clone())
         });
-        let (analyses, analyst) = analyses.transpose()?.unzip();
+        let analyst = analyst.transpose()?;
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();
         let shared = |queue: Queue, stopping| Shared {
@@ -183,7 +183,7 @@ impl Server {
             graph,
             most_nodes,
             deadline,
-            analyses: analyses.clone(),
+            analyses: analyst.as_ref().map(|analyst| analyst.analyses().clone()),
             queue,
             failures,
             bodies: Semaphore::new(BODIES),
@@ -221,7 +221,7 @@ impl Server {
             stop,
             connections,
             predictor,
-            analyses: analyses.zip(analyst),
+            analyst,
         })
     }
 
@@ -262,7 +262,8 @@ impl Server {
 
     /// Whether it has ended by itself.
     pub fn has_ended(&self) -> bool {
-        self.connections.is_finished() || self.predictor.has_ended()
+        let analyst = self.analyst.as_ref().is_some_and(Analyst::has_ended);
+        self.connections.is_finished() || self.predictor.has_ended() || analyst
     }
 
     /// Stops taking requests, answers those that wait, and ends.
@@ -271,10 +272,7 @@ impl Server {
     /// The error by which it ended before.
     pub fn close(self) -> Result<()> {
         self.stop.stop();
-        if let Some((analyses, analyst)) = self.analyses {
-            analyses.close();
-            analyst.join().map_err(|_| Error::internal("the analysing thread panicked"))?;
-        }
+        self.analyst.map_or(Ok(()), Analyst::join)?;
         self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()
     }

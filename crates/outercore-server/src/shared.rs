@@ -150,7 +150,7 @@ impl Shared {
         })
     }
 
-    /// The tensors by which a request brings nodes, edges or graphs along.
+    /// The tensors of inline requests.
     fn inline(&self) -> Value {
         let mut tensors = Vec::new();
         if let Some(features) = self.features {

@@ -1,4 +1,4 @@
-//! A data set of the same files as another one, which stay while the other one changes.
+//! A copy of a data set by hard links, which does not change when the original does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::dataset::DataSet;
 /// Prefix of the directories, in the data set that they are of.
 const PREFIX: &str = ".linked-";
 
-/// A data set as it is at one moment, in a directory of its own, with the arrays of another one by
-/// hard links. An array is never changed once it is there, only replaced by another file.
+/// A temporary copy of a data set whose arrays are hard links to the original files.
 ///
-/// It costs no space for arrays that the other one still has. When it is dropped it is removed.
+/// Array files never change; updates write new files. So the copy keeps its state, and takes no
+/// space for files that the original still has. Dropping it removes its directory.
 #[derive(Debug)]
 pub struct LinkedDataSet {
     data_set: DataSet,
@@ -23,8 +23,8 @@ pub struct LinkedDataSet {
 }
 
 impl LinkedDataSet {
-    /// Links the arrays of `data_set`, within its directory; `name` tells those that are there at the
-    /// same time apart.
+    /// Links the arrays of `data_set`, within its directory; `name` must be
+    /// unique among the copies that exist.
     ///
     /// # Errors
     /// `NotFound`: an array was replaced meanwhile, and `data_set` is old. `Io`, also where the file
@@ -43,7 +43,7 @@ impl LinkedDataSet {
         }
     }
 
-    /// Removes what a process that was killed has left in the data set in `root`.
+    /// Removes the copies of killed processes from the data set in `root`.
     ///
     /// # Errors
     /// `Io`.

@@ -129,7 +129,7 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
         value = options.get(name, parameter.default)
         if value is inspect.Parameter.empty:
             raise InvalidError(f"{algorithm}: expected a `{name}`")
-        chosen["flow" if name == "direction" else name] = _plain(f"{algorithm}: {name}", value)
+        chosen[name] = _plain(f"{algorithm}: {name}", value)
     return chosen
 
 

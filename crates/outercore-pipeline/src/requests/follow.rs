@@ -1,4 +1,4 @@
-//! Going on with arrays that were exchanged, without what was learnt of those before being lost.
+//! Exchanging the arrays under a reader, without losing its caches.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use crate::features::RowSource;
 use crate::prepare::{open_topology, topology_size};
 
 impl Requests {
-    /// Goes on with the arrays of `dataset`, which differ from those before by what is `replaced`.
+    /// Reads from the arrays of `dataset` from now on. They differ from the current arrays only in
+    /// what is `replaced`.
     ///
-    /// The plan stays, and so do the rows in memory and the in-degrees, but for those that were
-    /// replaced. `None` where the graph has grown beyond its part of the budget, or its features lie
-    /// in another way: then the arrays have to be opened anew.
+    /// Keeps the memory plan, the cached rows and the in-degrees; replaced ones are updated. Returns
+    /// `None` if the graph has outgrown [`RequestConfig::growth`](super::RequestConfig), or if the
+    /// storage of the features has changed. Then the caller opens the arrays again.
     ///
-    /// **Cost** loads the topology where it is in memory, or its offsets; reads the replaced rows that
-    /// are in memory. The topology before is let go first.
+    /// **Cost** Reads the topology, or its offsets, if they are in memory; reads replaced rows that
+    /// are cached. The current topology is freed first.
     ///
     /// # Errors
     /// `NotFound`: the arrays were replaced once more. Failed reads.
@@ -35,10 +36,10 @@ impl Requests {
         let nodes = dataset.num_nodes();
         let degree_bytes = self.degrees.as_ref().map_or(0, |_| 4 * nodes);
         let held = memory(dataset, loader, &self.plan, source.as_ref(), degree_bytes)?;
-        // Where all rows are in memory there is no slot for another one.
+        // If all rows are cached, there is no slot for a new node.
         let is_full = source.is_some() && self.plan.holds_all_rows();
         let has_slots = !is_full || nodes == self.plan.num_rows;
-        if held > most.0 || !has_slots || !lie_alike(before, source.as_ref()) {
+        if held > most.0 || !has_slots || !stores_alike(before, source.as_ref()) {
             return Ok(None);
         }
         let mut plan = self.plan;
@@ -81,7 +82,7 @@ impl Requests {
     }
 }
 
-/// Memory of what grows with a graph, kept as `plan` says.
+/// Bytes of the parts of a reader that grow with the graph.
 pub fn memory(
     dataset: &DataSet,
     loader: &LoaderConfig,
@@ -98,8 +99,8 @@ pub fn memory(
     Ok(topology + source.map_or(0, |source| source.memory().0) + degree_bytes)
 }
 
-/// Whether a slot that was filled from one source holds what the other would put there.
-fn lie_alike(before: Option<&RowSource>, now: Option<&RowSource>) -> bool {
+/// Whether both sources store rows in the same way, so that cached rows stay valid.
+fn stores_alike(before: Option<&RowSource>, now: Option<&RowSource>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return before.is_none() == now.is_none() };
     let scales = |source: &RowSource| {
         source.scales.as_ref().map(|scales| (scales.scale().to_vec(), scales.offset().to_vec()))

@@ -75,8 +75,8 @@ struct Changed<T> {
     lsn: u64,
 }
 
-/// Which parts of the arrays a delta replaces: what a reader of the arrays has to look at again once
-/// the delta is in them. Far smaller than the delta.
+/// Which parts of the arrays a delta replaces. After a fold, a reader needs to read only these parts
+/// again. Takes far less memory than the delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replaced {
     /// Nodes whose in-edges it replaces, ascending, with how many there are then.
@@ -142,7 +142,7 @@ impl Delta {
     /// nodes were removed.
     pub fn new(data_set: &DataSet) -> Result<Self> {
         let schema = Schema::of(data_set)?;
-        let lsn = data_set.manifest().live.as_ref().map_or(0, |live| live.lsn);
+        let lsn = data_set.manifest().lsn();
         let removed = removed_nodes(data_set)?;
         let graphs = Graphs::open(data_set, &removed)?;
         schema.require_graphs(data_set, graphs.as_ref().map_or(0, Graphs::count))?;

@@ -109,7 +109,7 @@ impl Schema {
             return Err(no_updates(&format!("array `{key}` has not one row for each edge")));
         }
         Ok(Self {
-            lsn: manifest.live.as_ref().map_or(0, |live| live.lsn),
+            lsn: manifest.lsn(),
             nodes: manifest.node_types[keys::NODE].count,
             edges: edge.count,
             edge_rows,
