@@ -27,15 +27,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outercore.embed import reference
-from outercore.embed.config import EmbedConfig, LossConfig, ModelConfig
-from outercore.embed.evaluate import Evaluation, evaluate
-from outercore.embed.kernels import Workspace
-from outercore.embed.losses import build_loss
-from outercore.embed.models import Chunk, Model, build_model
-from outercore.embed.observe import EpochReport
-from outercore.embed.store import MemoryStore
-from outercore.embed.trainer import Trainer, table_layout
+from outercore.embedding import reference
+from outercore.embedding.config import EmbedConfig, LossConfig, ModelConfig
+from outercore.embedding.evaluate import Evaluation, evaluate
+from outercore.embedding.kernels import Workspace
+from outercore.embedding.losses import build_loss
+from outercore.embedding.models import Chunk, Model, build_model
+from outercore.embedding.observe import EpochReport
+from outercore.embedding.store import MemoryStore
+from outercore.embedding.trainer import Trainer, table_layout
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import say

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from adapters import data_root
 from measure import say
 
-from outercore.train import (
+from outercore.training import (
     BudgetConfig,
     ModelConfig,
     OptimiserConfig,
@@ -37,7 +37,7 @@ from outercore.train import (
     TrainConfig,
     train,
 )
-from outercore.train.config import GraphConfig
+from outercore.training.config import GraphConfig
 
 
 @dataclass(frozen=True)

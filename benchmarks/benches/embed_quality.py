@@ -3,8 +3,8 @@
     python benchmarks/benches/embed_quality.py [--sets CASE ...] [--seeds 3]
         [--partitions 1 8 16] [--epochs N] [--threads N] [--data DIR] [--work DIR] [--json]
 
-Every run goes through the command line: `outercore import`, then `outercore embed` with a recipe
-of `outercore.embed.recipes`. With partitions a quarter of the entities is in memory; the rest of
+Every run goes through the command line: `outercore import`, then `outercore embed` with a recipe of
+`outercore.embedding.recipes`. With partitions a quarter of the entities is in memory; the rest of
 the table and of the optimiser's state is on disk. Recipes were chosen on the validation parts;
 the test parts are only read here.
 """
@@ -190,8 +190,8 @@ def train(name: str, case: Case, seed: int, partitions: int, options: Options) -
 def pair_auc(graph: Path, out: Path, config: dict[str, Any], most: int = 1 << 20) -> float:
     """The share of (held-out link, random pair of nodes) in which the link scores higher."""
     import outercore
-    from outercore.embed.config import EmbedConfig
-    from outercore.embed.data import data_of
+    from outercore.embedding.config import EmbedConfig
+    from outercore.embedding.data import data_of
 
     links = data_of(outercore.open(graph), EmbedConfig.from_dict(config)).parts["test"].read()
     links = links[:most, [0, 2]]

@@ -17,7 +17,7 @@ import outercore as oc
 from benches import int8_sets
 from benches.inputs import workload
 from outercore.server import Server, ServerConfig
-from outercore.train.metrics import build_metric
+from outercore.training.metrics import build_metric
 
 MOST = 0.5
 """Points that int8 may lose."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from outercore._core import __version__
@@ -22,6 +23,7 @@ from outercore.errors import (
     VersionError,
 )
 from outercore.graph import Graph, open
+from outercore.lazy import attribute
 
 if TYPE_CHECKING:
     from outercore import analytics, far
@@ -47,13 +49,15 @@ if TYPE_CHECKING:
     )
     from outercore.client import Client
     from outercore.edge_stream import EdgeStream
-    from outercore.embed.embedding import Embedding
-    from outercore.embed.order import partition_order
-    from outercore.embed.run import embed
+    from outercore.embedding import embed
+    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.order import partition_order
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.pyg import from_pyg
     from outercore.sources.triples import TripleOptions, import_triples
+    from outercore.training import evaluate, train
+    from outercore.verbs import resume
 
 __all__ = [
     "BudgetError",
@@ -83,6 +87,7 @@ __all__ = [
     "closeness",
     "degrees",
     "embed",
+    "evaluate",
     "far",
     "from_pyg",
     "grid",
@@ -96,9 +101,11 @@ __all__ = [
     "pagerank",
     "partition_order",
     "radii",
+    "resume",
     "run",
     "scc",
     "sssp",
+    "train",
     "triangles",
     "wcc",
 ]
@@ -126,26 +133,26 @@ _ANALYTICS = (
 _LAZY = {
     "Client": "outercore.client",
     "EdgeStream": "outercore.edge_stream",
-    "Embedding": "outercore.embed.embedding",
+    "Embedding": "outercore.embedding.embedding",
+    "embed": "outercore.embedding",
+    "evaluate": "outercore.training",
     "NeighborLoader": "outercore.loader",
     "NeighborSampler": "outercore.sampler",
     "SampledSubgraph": "outercore.sampler",
     "TripleOptions": "outercore.sources.triples",
     "from_pyg": "outercore.sources.pyg",
     "import_triples": "outercore.sources.triples",
-    "partition_order": "outercore.embed.order",
+    "partition_order": "outercore.embedding.order",
+    "resume": "outercore.verbs",
+    "train": "outercore.training",
     **dict.fromkeys(_ANALYTICS, "outercore.analytics"),
 }
 
 
-_MODULES = ("analytics", "embed", "far")
+_MODULES = ("analytics", "far")
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
     if name in _MODULES:
         return import_module(f"outercore.{name}")
-    if name not in _LAZY:
-        raise AttributeError(f"module 'outercore' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    return attribute(__name__, name, _LAZY)

@@ -179,7 +179,7 @@ def model_of(run: Path) -> tuple[str, Path]:
     trained, exported = run / "model" / "model.json", run / "serving" / "model.json"
     if trained.exists() and not is_of(exported.parent, trained.parent):
         # Imported here: PyTorch comes with it.
-        from outercore import train as training
+        from outercore import training
 
         training.export_model(run, overwrite=True)
     if exported.exists():

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.embed.observe import EpochReport, Observer
-from outercore.embed.partitions import PartitionStore
-from outercore.embed.store import Pool
+from outercore.embedding.observe import EpochReport, Observer
+from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.store import Pool
 from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.embed.config import EmbedConfig
-from outercore.embed.models import build_model
-from outercore.embed.order import BufferState, PartitionOrder, Walks, partition_order
-from outercore.embed.partitions import ArraySource, PartitionStore
-from outercore.embed.store import MemoryStore, Pool, Progress, TableLayout
-from outercore.embed.trainer import Trainer, table_layout
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.models import build_model
+from outercore.embedding.order import BufferState, PartitionOrder, Walks, partition_order
+from outercore.embedding.partitions import ArraySource, PartitionStore
+from outercore.embedding.store import MemoryStore, Pool, Progress, TableLayout
+from outercore.embedding.trainer import Trainer, table_layout
 
 MEMORY = 64 << 20
 RELATIONS = 3

@@ -12,15 +12,15 @@ from torch_geometric.data import Data
 import outercore as oc
 from fakes import planted
 from multigraph import imported
-from outercore.train.config import (
+from outercore.training.config import (
     BudgetConfig,
     ModelConfig,
     OptimiserConfig,
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.observe import Observer
-from outercore.train.run import train
+from outercore.training.observe import Observer
+from outercore.training.run import train
 
 KINDS = {
     "weight": np.float64,

@@ -15,17 +15,17 @@ torch = pytest.importorskip("torch")
 from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
 from outercore.sealed import seal, unseal  # noqa: E402
 from outercore.storage import Storage  # noqa: E402
-from outercore.train.checkpoint import (  # noqa: E402
+from outercore.training.checkpoint import (  # noqa: E402
     Checkpoints,
     Position,
     Snapshot,
     pack,
     unpack,
 )
-from outercore.train.config import ModelConfig, SamplingConfig, TrainConfig  # noqa: E402
-from outercore.train.models import build_model  # noqa: E402
-from outercore.train.saved import load_model, save_model  # noqa: E402
-from outercore.train.tasks import Task  # noqa: E402
+from outercore.training.config import ModelConfig, SamplingConfig, TrainConfig  # noqa: E402
+from outercore.training.models import build_model  # noqa: E402
+from outercore.training.saved import load_model, save_model  # noqa: E402
+from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)
 

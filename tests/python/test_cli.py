@@ -17,8 +17,8 @@ import typer
 from outercore import _core, cli
 from outercore.cli import console
 from outercore.cli.too_little import with_memory
-from outercore.embed.config import EmbedConfig
-from outercore.embed.recipes import RECIPES
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.recipes import RECIPES
 from outercore.errors import BudgetError, CorruptError, InternalError, InterruptError
 
 VERBS = [
@@ -203,8 +203,8 @@ def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
 ) -> None:
     pytest.importorskip("torch")
     from fakes import FakeGraph, FakeLoader, planted
-    from outercore import train as training
-    from outercore.train.run import evaluate, resume, train
+    from outercore import training
+    from outercore.training.run import evaluate, resume, train
 
     for function in (train, resume, evaluate):
         faked = functools.partial(function, open_graph=FakeGraph, open_loader=FakeLoader)
@@ -308,8 +308,8 @@ def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path
     script = f"""
         import functools, os, signal, sys
         from fakes import FakeGraph, FakeLoader
-        from outercore import train as training
-        from outercore.train.run import train
+        from outercore import training
+        from outercore.training.run import train
         from outercore.cli import run, watch
 
         class Watch(watch.Watch):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.embed.epochs import Epochs
+from outercore.embedding.epochs import Epochs
 from outercore.report import write_report
 from outercore.report.runs import EmbeddingRun, load_runs
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore.embed.custom import own_score
-from outercore.embed.observe import Observer
+from outercore.embedding.custom import own_score
+from outercore.embedding.observe import Observer
 from outercore.errors import InterruptError, InvalidError, NotFoundError
 
 SCORES = """
@@ -117,12 +117,12 @@ def test_a_run_goes_on_with_the_function_given_again(
             checkpoint_seconds=1e-9, **SMALL,
         )  # fmt: skip
     with pytest.raises(InvalidError, match=r"made with `.*my_scores.py:product`"):
-        oc.embed.resume(tmp_path / "run")
+        oc.resume(tmp_path / "run")
     scores.write_text(SCORES.replace("(heads * relations", "(heads * 2 * relations"))
     with pytest.raises(InvalidError, match="has another text"):
-        oc.embed.resume(tmp_path / "run", score=score)
+        oc.resume(tmp_path / "run", score=score)
     scores.write_text("# Moved by a line.\n" + SCORES)
-    result = oc.embed.resume(tmp_path / "run", score=score)
+    result = oc.resume(tmp_path / "run", score=score)
     np.testing.assert_array_equal(
         result.entities.view(np.uint32), np.asarray(whole.entities).view(np.uint32)
     )
@@ -137,7 +137,7 @@ def test_a_built_in_model_takes_no_function(tmp_path: Path, embedded_graph: oc.G
     assert not (tmp_path / "run").exists()
     oc.embed(embedded_graph.root, model="dot", out=tmp_path / "run", **SMALL)
     with pytest.raises(InvalidError, match="made with a built-in model"):
-        oc.embed.resume(tmp_path / "run", score=product)
+        oc.resume(tmp_path / "run", score=product)
 
 
 def test_predictions_and_figures_need_the_function(

@@ -16,12 +16,12 @@ import torch
 import outercore as oc
 from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
-from outercore.embed import session
-from outercore.embed.observe import Observer
-from outercore.embed.planning import Placement
-from outercore.embed.session import device_of
-from outercore.embed.slot_copies import SlotCopies
-from outercore.embed.trainer import DivergedError, Trainer
+from outercore.embedding import session
+from outercore.embedding.observe import Observer
+from outercore.embedding.planning import Placement
+from outercore.embedding.session import device_of
+from outercore.embedding.slot_copies import SlotCopies
+from outercore.embedding.trainer import DivergedError, Trainer
 from outercore.errors import BudgetError, InterruptError, InvalidError
 
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is the core's on the CPU either, so that the bits are the same."""
-    monkeypatch.setattr("outercore.embed.native.fits", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.native.fits", lambda *tensors: False)
 
 
 @contextmanager
@@ -136,8 +136,8 @@ def test_an_interrupted_run_goes_on_wherever_it_is_resumed(
         for run in ("back", "there"):
             with pytest.raises(InterruptError):
                 oc.embed(data, chosen, out=tmp_path / run, observer=Interrupt(batches))
-        oc.embed.resume(tmp_path / "there")
-    oc.embed.resume(tmp_path / "back")
+        oc.resume(tmp_path / "there")
+    oc.resume(tmp_path / "back")
     for run in ("other", "there", "back"):
         assert_same_bits(tmp_path / run, tmp_path / "cpu")
 

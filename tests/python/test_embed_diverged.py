@@ -13,10 +13,10 @@ import pytest
 
 import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small, tables
-from outercore.embed.observe import Observer
-from outercore.embed.scoring import Scoring
-from outercore.embed.session import Session
-from outercore.embed.trainer import DivergedError, Trainer
+from outercore.embedding.observe import Observer
+from outercore.embedding.scoring import Scoring
+from outercore.embedding.session import Session
+from outercore.embedding.trainer import DivergedError, Trainer
 from outercore.errors import (
     InterruptError,
     InvalidError,
@@ -225,7 +225,7 @@ def test_where_rows_are_not_finite_those_of_the_last_checkpoint_are_kept(
         "error": "expected a finite loss, found inf",
     }
     assert oc.Embedding.open(run).metrics == expected.metrics
-    on = oc.embed.resume(run, learning_rate=0.1)
+    on = oc.resume(run, learning_rate=0.1)
     assert (on.record["status"], len(on.record["epochs"])) == ("finished", 4)
 
 
@@ -291,7 +291,7 @@ def test_a_failed_run_with_tables_stays_whole_without_a_checkpoint(
     left = {item.name for item in (tmp_path / "run").iterdir()}
     assert left >= {"config.json", "record.json", "embedding.json", "table", "tensorboard"}
     # Without one the run begins anew.
-    oc.embed.resume(tmp_path / "run", learning_rate=0.1)
+    oc.resume(tmp_path / "run", learning_rate=0.1)
     oc.embed(facts, small(optimiser={"learning_rate": 0.1}), out=tmp_path / "whole")
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
 
@@ -316,7 +316,7 @@ def test_a_run_that_diverged_goes_on_with_a_lower_rate(
     before = (run / "record.json").read_bytes(), (run / "config.json").read_bytes()
     for same in ({}, {"epochs": 9, "patience": 2, "checkpoint_seconds": 1.0}):
         with pytest.raises(InvalidError) as caught:
-            oc.embed.resume(run, **same)
+            oc.resume(run, **same)
         assert str(caught.value) == (
             f"run `{run}` failed: expected a finite loss, found inf; it would do so again\n"
             f"hint: `outercore embed --resume {run} --learning-rate LOWER` goes on from its last "
@@ -328,13 +328,13 @@ def test_a_run_that_diverged_goes_on_with_a_lower_rate(
         patched.setattr(Session, "fit", lambda self: diverge())
         with pytest.raises(DivergedError):
             # Killed, as it were, when the lower rate is on disk.
-            oc.embed.resume(run, learning_rate=0.05)
-    result = oc.embed.resume(run)
+            oc.resume(run, learning_rate=0.05)
+    result = oc.resume(run)
     assert result.record["status"] == "finished"
     changes = [{"epoch": 2, "triples": 0, "values": {"optimiser.learning_rate": [0.2, 0.05]}}]
     assert result.record["changes"] == changes
     oc.embed(facts, small(budget=budget, optimiser={"epochs": 2}), out=other)
-    oc.embed.resume(other, epochs=4, learning_rate=0.05)
+    oc.resume(other, epochs=4, learning_rate=0.05)
     assert_same_bits(run, other)
 
 
@@ -347,8 +347,8 @@ def test_a_falling_rate_of_a_run_that_diverged_is_lower_with_other_epochs(
             patched.setattr(Trainer, "_step", until((2, 0, 0), diverge))
             with pytest.raises(DivergedError):
                 oc.embed(facts, config, out=tmp_path / name)
-    assert len(oc.embed.resume(tmp_path / "epochs", epochs=3).record["epochs"]) == 3
-    oc.embed.resume(tmp_path / "weight", regulariser_weight=0.2)
+    assert len(oc.resume(tmp_path / "epochs", epochs=3).record["epochs"]) == 3
+    oc.resume(tmp_path / "weight", regulariser_weight=0.2)
 
 
 @pytest.mark.parametrize("what", ["entities", "relations"])
@@ -406,10 +406,10 @@ def test_a_lower_rate_is_not_taken_in_before_it_counts(
     for _ in range(2):
         # Not refused as a run that would diverge again.
         with pytest.raises(InterruptError, match="run the same command again"):
-            oc.embed.resume(run, learning_rate=0.1, observer=Stop())
+            oc.resume(run, learning_rate=0.1, observer=Stop())
     with pytest.raises(InvalidError, match="it would do so again"):
-        oc.embed.resume(run)
-    result = oc.embed.resume(run, learning_rate=0.1)
+        oc.resume(run)
+    result = oc.resume(run, learning_rate=0.1)
     assert result.record["changes"] == [
         {"epoch": 0, "triples": 0, "values": {"optimiser.learning_rate": [0.2, 0.1]}}
     ]
@@ -433,7 +433,7 @@ def test_a_run_stopped_on_its_way_back_to_the_checkpoint_comes_there_again(
             oc.embed(facts, config, out=run)
     assert not (run / "embedding.json").exists()
     with pytest.raises(DivergedError, match="those of the checkpoint after epoch 2 are in"):
-        oc.embed.resume(run)
+        oc.resume(run)
     assert oc.Embedding.open(run).metrics
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from outercore.embed import evaluate as evaluation
-from outercore.embed import negatives, ranks, reference
-from outercore.embed.config import ModelConfig, ModelName
-from outercore.embed.evaluate import (
+from outercore.embedding import evaluate as evaluation
+from outercore.embedding import negatives, ranks, reference
+from outercore.embedding.config import ModelConfig, ModelName
+from outercore.embedding.evaluate import (
     Asked,
     Candidates,
     Evaluation,
@@ -21,9 +21,9 @@ from outercore.embed.evaluate import (
     evaluate,
     rank_together,
 )
-from outercore.embed.models import CustomModel, build_model
-from outercore.embed.ranks import SIDES
-from outercore.embed.store import MemoryStore
+from outercore.embedding.models import CustomModel, build_model
+from outercore.embedding.ranks import SIDES
+from outercore.embedding.store import MemoryStore
 from outercore.errors import InvalidError
 
 ENTITIES, RELATIONS, DIM = 23, 3, 8

@@ -12,11 +12,11 @@ from torch import Tensor
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, circle, small
-from outercore.embed.config import EmbedConfig
-from outercore.embed.forecast import forecast
-from outercore.embed.partitions import PartitionStore
-from outercore.embed.store import MemoryStore
-from outercore.embed.warm_start import warm_start
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.forecast import forecast
+from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.store import MemoryStore
+from outercore.embedding.warm_start import warm_start
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def test_ranking_goes_through_the_table_as_often_as_planned(
     facts: Path, tmp_path: Path, budget: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of each part 12 triples: validation takes two groups, and both parts together three.
-    monkeypatch.setattr("outercore.embed.passes.LEAST_QUESTIONS", 8)
-    monkeypatch.setattr("outercore.embed.passes._MOST_GROUP", 8)
+    monkeypatch.setattr("outercore.embedding.passes.LEAST_QUESTIONS", 8)
+    monkeypatch.setattr("outercore.embedding.passes._MOST_GROUP", 8)
     passes = []
 
     for store in (MemoryStore, PartitionStore):

@@ -13,10 +13,10 @@ import pytest
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, losses, small
-from outercore.embed.run_directory import EmbedDirectory
-from outercore.embed.scoring import Scoring
-from outercore.embed.session import Session
-from outercore.embed.trainer import Trainer
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.scoring import Scoring
+from outercore.embedding.session import Session
+from outercore.embedding.trainer import Trainer
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.sealed import unseal
 from outercore.sources.triples import TripleOptions, import_triples
@@ -93,7 +93,7 @@ def test_more_epochs_end_as_a_run_that_had_them_from_the_start(
     first = oc.embed(facts, config, out=tmp_path / "run")
     assert first.record["result"]["best_epoch"] == 1
     watch = After()
-    result = oc.embed.resume(tmp_path / "run", epochs=8, observer=watch)
+    result = oc.resume(tmp_path / "run", epochs=8, observer=watch)
     assert watch.resumed_at == (4, 0)
     assert [report.epoch for report in watch.reports] == [4, 5, 6, 7]
     assert result.record["status"] == "finished"
@@ -110,7 +110,7 @@ def test_more_epochs_of_a_run_that_nothing_validates_end_the_same(
             config = small(budget=budget, optimiser={"epochs": 2})
             oc.embed(unvalidated, config, out=tmp_path / "run")
         else:
-            oc.embed.resume(tmp_path / "run", epochs=epochs)
+            oc.resume(tmp_path / "run", epochs=epochs)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
@@ -130,9 +130,9 @@ def test_a_run_that_stopped_early_goes_on_with_more_patience(
     assert len(first.record["epochs"]) == 3
     expected = r"optimiser.patience: .* 2 validations without a better one, .* found 2\nhint: "
     with pytest.raises(InvalidError, match=expected):
-        oc.embed.resume(tmp_path / "run", epochs=20)
+        oc.resume(tmp_path / "run", epochs=20)
     assert described(tmp_path / "run")["config"]["optimiser"]["epochs"] == 8
-    oc.embed.resume(tmp_path / "run", patience=4)
+    oc.resume(tmp_path / "run", patience=4)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
@@ -143,7 +143,7 @@ def test_the_validation_of_a_last_epoch_that_would_have_had_none_stays(
     oc.embed(facts, small(optimiser={"epochs": 8}), out=tmp_path / "whole")
     scored(monkeypatch, (0.1, 0.2, 0.1, 0.5, 0.5))
     oc.embed(facts, small(optimiser={"epochs": 5}), out=tmp_path / "run")
-    oc.embed.resume(tmp_path / "run", epochs=8)
+    oc.resume(tmp_path / "run", epochs=8)
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
     scores = [one["score"] for one in reports(tmp_path / "run")]
@@ -163,7 +163,7 @@ def test_a_falling_rate_falls_from_where_the_new_number_of_epochs_says(
     monkeypatch.setattr(Trainer, "_step", noted)
     options = {"epochs": 2, "schedule": "linear"}
     oc.embed(facts, small(optimiser=options), out=tmp_path / "run")
-    oc.embed.resume(tmp_path / "run", epochs=4)
+    oc.resume(tmp_path / "run", epochs=4)
     assert factors == {0: {1.0}, 1: {0.5}, 2: {0.5}, 3: {0.25}}
 
 
@@ -173,8 +173,8 @@ def test_what_a_run_goes_on_with_is_on_record(facts: Path, tmp_path: Path) -> No
         oc.embed(facts, small(), out=run, observer=After(17, interrupt))
     before = described(run)
     assert "changes" not in before
-    oc.embed.resume(run, memory="200MiB", epochs=5, learning_rate=0.1, checkpoint_seconds=5)
-    oc.embed.resume(run, epochs=6, learning_rate=0.1)
+    oc.resume(run, memory="200MiB", epochs=5, learning_rate=0.1, checkpoint_seconds=5)
+    oc.resume(run, epochs=6, learning_rate=0.1)
     expected = [
         {
             "epoch": 1,
@@ -204,26 +204,26 @@ def test_no_more_epochs_than_are_done_is_refused(facts: Path, tmp_path: Path, ep
     before = (run / "config.json").read_bytes(), (run / "record.json").read_bytes()
     expected = f"optimiser.epochs: 4 are done, expected more, found {epochs}"
     with pytest.raises(InvalidError, match=expected):
-        oc.embed.resume(run, epochs=epochs)
+        oc.resume(run, epochs=epochs)
     with pytest.raises(InvalidError, match=r"optimiser.epochs: 4 are done, expected more"):
-        oc.embed.resume(run, learning_rate=0.1)
+        oc.resume(run, learning_rate=0.1)
     assert before == ((run / "config.json").read_bytes(), (run / "record.json").read_bytes())
     # What a run has already changes nothing.
-    assert oc.embed.resume(run, epochs=4, learning_rate=0.2).record["changes"] == []
+    assert oc.resume(run, epochs=4, learning_rate=0.2).record["changes"] == []
 
 
 def test_what_a_run_cannot_go_on_with_is_named(facts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     oc.embed(facts, small(), out=run)
     with pytest.raises(InvalidError, match=r"dim: a run goes on with its own .*\nhint: .*`epochs`"):
-        oc.embed.resume(run, dim=8)
+        oc.resume(run, dim=8)
     with pytest.raises(InvalidError, match=r"optimiser.learning_rate: expected a positive number"):
-        oc.embed.resume(run, epochs=5, learning_rate=0.0)
+        oc.resume(run, epochs=5, learning_rate=0.0)
     with pytest.raises(InvalidError, match=r"regulariser.weight: .* no regulariser"):
-        oc.embed.resume(run, epochs=5, regulariser_weight=0.1)
+        oc.resume(run, epochs=5, regulariser_weight=0.1)
     shutil.rmtree(run / "table")
     with pytest.raises(InvalidError, match=r"`table` is not there any more.*\nhint: .*--from"):
-        oc.embed.resume(run, epochs=5)
+        oc.resume(run, epochs=5)
 
 
 @BUDGETS
@@ -242,13 +242,13 @@ def test_a_run_that_is_stopped_on_its_further_way_keeps_its_tables_until_there_a
         # After the new number is on disk, before the first batch.
         patched.setattr(Session, "fit", killed)
         with pytest.raises(KeyboardInterrupt):
-            oc.embed.resume(run, epochs=6)
+            oc.resume(run, epochs=6)
     assert EmbedDirectory.open(run).config().optimiser.epochs == 6
     with pytest.raises(InterruptError):
-        oc.embed.resume(run, observer=After(20, interrupt))
+        oc.resume(run, observer=After(20, interrupt))
     assert_same_bits(run, tmp_path / "first")
     assert oc.Embedding.open(run).metrics == first.metrics
-    oc.embed.resume(run)
+    oc.resume(run)
     assert_same_run(run, tmp_path / "whole")
 
 
@@ -264,11 +264,11 @@ def test_tables_that_are_written_again_have_no_description_meanwhile(
 
     with monkeypatch.context() as patched:
         # Entities are written, relations are not.
-        patched.setattr("outercore.embed.store.memory.MemoryStore.write_relations", killed)
+        patched.setattr("outercore.embedding.store.memory.MemoryStore.write_relations", killed)
         with pytest.raises(KeyboardInterrupt):
-            oc.embed.resume(run, epochs=6)
+            oc.resume(run, epochs=6)
     assert not (run / "embedding.json").exists()
-    oc.embed.resume(run)
+    oc.resume(run)
     assert_same_run(run, tmp_path / "whole")
 
 
@@ -285,6 +285,6 @@ def test_a_configuration_that_cannot_be_written_leaves_the_one_that_was(
     with monkeypatch.context() as patched:
         patched.setattr(Storage, "rename", fails)
         with pytest.raises(DeviceError, match=r"config\.json"):
-            oc.embed.resume(run, epochs=6)
+            oc.resume(run, epochs=6)
     assert described(run) == before
-    assert len(oc.embed.resume(run).record["epochs"]) == 4
+    assert len(oc.resume(run).record["epochs"]) == 4

@@ -13,13 +13,13 @@ import pytest
 
 import outercore as oc
 from outercore import _core
-from outercore.embed.config import DataConfig, EmbedConfig
-from outercore.embed.data import PARTS, EmbedData, knowledge_graph
-from outercore.embed.held_out import Draw
-from outercore.embed.observe import Observer
-from outercore.embed.options import configuration
-from outercore.embed.partitions import ArraySource, PartitionStore, sorting
-from outercore.embed.run_directory import EmbedDirectory
+from outercore.embedding.config import DataConfig, EmbedConfig
+from outercore.embedding.data import PARTS, EmbedData, knowledge_graph
+from outercore.embedding.held_out import Draw
+from outercore.embedding.observe import Observer
+from outercore.embedding.options import configuration
+from outercore.embedding.partitions import ArraySource, PartitionStore, sorting
+from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import InterruptError, InvalidError
 from outercore.sources.triples import TripleOptions, import_triples
 
@@ -169,7 +169,7 @@ def test_an_interrupted_run_with_held_out_triples_goes_on_to_the_same_bits(
     whole = oc.embed(facts, out=tmp_path / "whole", **options)
     with pytest.raises(InterruptError, match="--resume"):
         oc.embed(facts, out=tmp_path / "run", observer=Stop(), **options)
-    result = oc.embed.resume(tmp_path / "run")
+    result = oc.resume(tmp_path / "run")
     assert result.metrics == whole.metrics
     assert np.array_equal(result.entities, whole.entities)
 

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from outercore import _core
-from outercore.embed import reference
-from outercore.embed.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
-from outercore.embed.kernels import Masked, Workspace, pair_scores
-from outercore.embed.losses import build_loss
-from outercore.embed.models import Chunk, CustomModel, Model, RotatE, Side, TransE, build_model
-from outercore.embed.native import gather_rows
-from outercore.embed.optimizers import Optimiser, build_optimiser
-from outercore.embed.touched import summed
+from outercore.embedding import reference
+from outercore.embedding.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
+from outercore.embedding.kernels import Masked, Workspace, pair_scores
+from outercore.embedding.losses import build_loss
+from outercore.embedding.models import Chunk, CustomModel, Model, RotatE, Side, TransE, build_model
+from outercore.embedding.native import gather_rows
+from outercore.embedding.optimizers import Optimiser, build_optimiser
+from outercore.embedding.touched import summed
 from outercore.errors import InvalidError
 
 MODELS = [ModelConfig(kind=kind, dim=12) for kind in get_args(BuiltInModel)]

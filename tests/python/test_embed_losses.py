@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 import torch
 
-from outercore.embed import reference
-from outercore.embed.config import LossConfig, LossName, RegulariserConfig
-from outercore.embed.losses import build_loss
-from outercore.embed.optimizers import Adagrad, Adam, Optimiser, RowAdagrad
-from outercore.embed.regularizers import build_regulariser
+from outercore.embedding import reference
+from outercore.embedding.config import LossConfig, LossName, RegulariserConfig
+from outercore.embedding.losses import build_loss
+from outercore.embedding.optimizers import Adagrad, Adam, Optimiser, RowAdagrad
+from outercore.embedding.regularizers import build_regulariser
 
 
 @pytest.mark.parametrize("kind", get_args(LossName))

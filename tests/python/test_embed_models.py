@@ -7,17 +7,17 @@ from typing import get_args
 import pytest
 import torch
 
-from outercore.embed import reference
-from outercore.embed.config import (
+from outercore.embedding import reference
+from outercore.embedding.config import (
     BuiltInModel,
     EmbedConfig,
     ModelConfig,
     ModelName,
     OptimiserConfig,
 )
-from outercore.embed.models import build_model
-from outercore.embed.randomness import Purpose, generator, initial_rows
-from outercore.embed.trainer import ask, table_layout
+from outercore.embedding.models import build_model
+from outercore.embedding.randomness import Purpose, generator, initial_rows
+from outercore.embedding.trainer import ask, table_layout
 from outercore.errors import InvalidError
 
 MODELS = [ModelConfig(kind=kind, dim=8) for kind in get_args(BuiltInModel)]

@@ -13,17 +13,17 @@ from hypothesis import strategies as some
 from torch import Tensor
 
 from outercore import _core
-from outercore.embed.config import Correction, EmbedConfig, NegativesConfig
-from outercore.embed.models import Side
-from outercore.embed.negatives import (
+from outercore.embedding.config import Correction, EmbedConfig, NegativesConfig
+from outercore.embedding.models import Side
+from outercore.embedding.negatives import (
     KnownTargets,
     Negatives,
     occurrences,
     population,
     repeat_ranges,
 )
-from outercore.embed.pool_negatives import PoolNegatives
-from outercore.embed.store import Pool
+from outercore.embedding.pool_negatives import PoolNegatives
+from outercore.embedding.store import Pool
 from outercore.errors import InvalidError
 
 
@@ -164,8 +164,8 @@ def test_known_targets_among_candidates_are_found_some_at_a_time(
         return repeat_ranges(counts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outercore.embed.negatives._TOGETHER", together)
-        patch.setattr("outercore.embed.negatives.repeat_ranges", watched)
+        patch.setattr("outercore.embedding.negatives._TOGETHER", together)
+        patch.setattr("outercore.embedding.negatives.repeat_ranges", watched)
         found = among(targets, questions, torch.tensor(candidates, dtype=torch.int64))
     expected = [
         (row, column)

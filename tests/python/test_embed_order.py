@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.embed.order import ORDER_KINDS, BufferState, PartitionOrder, partition_order
+from outercore.embedding.order import ORDER_KINDS, BufferState, PartitionOrder, partition_order
 from outercore.errors import InvalidError
 
 PLAN = {

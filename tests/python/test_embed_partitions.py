@@ -33,19 +33,19 @@ from embed_stores import (
     train,
 )
 from outercore.cli import run
-from outercore.embed.config import DataConfig, EmbedConfig, Swap
-from outercore.embed.data import PARTS, link_graph
-from outercore.embed.evaluate import Candidates, evaluate
-from outercore.embed.links import Links
-from outercore.embed.models import build_model
-from outercore.embed.negatives import KnownTargets
-from outercore.embed.order import Walks
-from outercore.embed.partitions import PartitionStore
-from outercore.embed.planning import Size, draws_of, place
-from outercore.embed.planning import order_of as order_of_run
-from outercore.embed.pool_negatives import PoolNegatives
-from outercore.embed.store import Pool, Progress
-from outercore.embed.trainer import Trainer, table_layout
+from outercore.embedding.config import DataConfig, EmbedConfig, Swap
+from outercore.embedding.data import PARTS, link_graph
+from outercore.embedding.evaluate import Candidates, evaluate
+from outercore.embedding.links import Links
+from outercore.embedding.models import build_model
+from outercore.embedding.negatives import KnownTargets
+from outercore.embedding.order import Walks
+from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.planning import Size, draws_of, place
+from outercore.embedding.planning import order_of as order_of_run
+from outercore.embedding.pool_negatives import PoolNegatives
+from outercore.embedding.store import Pool, Progress
+from outercore.embedding.trainer import Trainer, table_layout
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 
 
@@ -454,7 +454,7 @@ def test_known_triples_in_memory_are_looked_up_once(monkeypatch: pytest.MonkeyPa
             made.append(len(triples))
             super().__init__(*triples)
 
-    monkeypatch.setattr("outercore.embed.trainer.KnownTargets", Counted)
+    monkeypatch.setattr("outercore.embedding.trainer.KnownTargets", Counted)
     train(setting, setting.in_memory(), 3)
     assert len(made) == 2
 
@@ -502,7 +502,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from embed_stores import Setting, config_of, order_of, train
-from outercore.embed.partitions import PartitionStore
+from outercore.embedding.partitions import PartitionStore
 import torch
 
 torch.set_num_threads(1)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from outercore.embed import planning
-from outercore.embed.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
-from outercore.embed.data import EmbedData, Triples
-from outercore.embed.forecast import compare_orders
-from outercore.embed.known import KnownAnswers
-from outercore.embed.order import Walks
-from outercore.embed.planning import (
+from outercore.embedding import planning
+from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
+from outercore.embedding.data import EmbedData, Triples
+from outercore.embedding.forecast import compare_orders
+from outercore.embedding.known import KnownAnswers
+from outercore.embedding.order import Walks
+from outercore.embedding.planning import (
     Placement,
     Size,
     draws_of,
@@ -30,7 +30,7 @@ from outercore.embed.planning import (
     row_bytes,
     walks_of,
 )
-from outercore.embed.quality import quality_warning
+from outercore.embedding.quality import quality_warning
 from outercore.errors import BudgetError, InvalidError
 
 MIB = 1 << 20

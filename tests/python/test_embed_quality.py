@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import outercore as oc
-from outercore.embed.config import EmbedConfig
-from outercore.embed.forecast import forecast
-from outercore.embed.observe import Observer
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.forecast import forecast
+from outercore.embedding.observe import Observer
 from outercore.sources.triples import TripleOptions, import_triples
 
 ENTITIES, RELATIONS, TRIPLES = 1_600, 4, 24_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outercore.embed.config import EmbedConfig
-from outercore.embed.recipes import ABOUT, RECIPES, SOURCES, recipe
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.recipes import ABOUT, RECIPES, SOURCES, recipe
 from outercore.errors import InvalidError
 
 

@@ -32,17 +32,17 @@ from embed_runs import (
 )
 from outercore import _native
 from outercore.cli import run as run_cli
-from outercore.embed import resume, scoring
-from outercore.embed.config import EmbedConfig
-from outercore.embed.data import Triples
-from outercore.embed.forecast import forecast
-from outercore.embed.npy import npy_header
-from outercore.embed.observe import Observer
-from outercore.embed.options import configuration
-from outercore.embed.randomness import Purpose, generator
-from outercore.embed.run_directory import EmbedDirectory
-from outercore.embed.scoring import Answers, Scoring, choose, distinct_places
-from outercore.embed.trainer import Trainer
+from outercore.embedding import resume, scoring
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.data import Triples
+from outercore.embedding.forecast import forecast
+from outercore.embedding.npy import npy_header
+from outercore.embedding.observe import Observer
+from outercore.embedding.options import configuration
+from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.scoring import Answers, Scoring, choose, distinct_places
+from outercore.embedding.trainer import Trainer
 from outercore.errors import (
     BudgetError,
     InterruptError,
@@ -107,7 +107,7 @@ def test_scalars_on_a_full_device_say_so_once_and_leave_a_checkpoint(
             NoSpaceError, match=r"then resume with `outercore embed --resume .*/run`"
         ):
             oc.embed(facts, groups, out=tmp_path / "run")
-    result = oc.embed.resume(tmp_path / "run")
+    result = oc.resume(tmp_path / "run")
     assert len(result.record["epochs"]) == 4
 
 
@@ -158,7 +158,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     assert record["status"] == "interrupted"
     assert not (tmp_path / "run/embedding.json").exists()
     watch = After()
-    result = oc.embed.resume(tmp_path / "run", observer=watch)
+    result = oc.resume(tmp_path / "run", observer=watch)
     assert watch.resumed_at is not None
     assert result.record["status"] == "finished"
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
@@ -186,7 +186,7 @@ def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
     begun = bool(budget)
     hint = f"go on with `outercore embed --resume {out}`" if begun else "run the same command again"
     assert str(caught.value) == f"stopped on request before the first batch\nhint: {hint}"
-    result = oc.embed.resume(out) if begun else oc.embed(facts, config, out=out)
+    result = oc.resume(out) if begun else oc.embed(facts, config, out=out)
     assert result.record["status"] == "finished"
 
 
@@ -277,7 +277,7 @@ def test_in_memory_a_run_stops_after_the_batch_under_way(facts: Path, tmp_path: 
     with pytest.raises(InterruptError, match="stopped in epoch 1 after 48 triples"):
         oc.embed(facts, small(), out=tmp_path / "run", observer=After(3, interrupt))
     watch = After()
-    oc.embed.resume(tmp_path / "run", observer=watch)
+    oc.resume(tmp_path / "run", observer=watch)
     assert watch.resumed_at == (0, 48)
 
 
@@ -296,13 +296,13 @@ def test_how_often_checkpoints_are_taken_changes_no_bit(
 def test_a_finished_run_gives_its_result_again(facts: Path, tmp_path: Path) -> None:
     first = oc.embed(facts, small(), out=tmp_path / "run")
     before = tables(tmp_path / "run")
-    again = oc.embed.resume(tmp_path / "run")
+    again = oc.resume(tmp_path / "run")
     assert again.metrics == first.metrics
     for found, expected in zip(tables(tmp_path / "run"), before, strict=True):
         np.testing.assert_array_equal(found, expected)
     shutil.rmtree(tmp_path / "run/table")
     watch = After()
-    assert oc.embed.resume(tmp_path / "run", observer=watch).metrics == first.metrics
+    assert oc.resume(tmp_path / "run", observer=watch).metrics == first.metrics
     assert not watch.reports
 
 
@@ -376,7 +376,7 @@ def test_a_run_that_started_from_another_goes_on_without_it(facts: Path, tmp_pat
             observer=After(5, interrupt),
         )
     (tmp_path / "first").rename(tmp_path / "elsewhere")
-    oc.embed.resume(tmp_path / "run")
+    oc.resume(tmp_path / "run")
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
 
 
@@ -526,7 +526,7 @@ def test_a_run_is_not_made_twice_nor_gone_on_with_after_a_change(
     described = unseal(config.read_bytes(), "config")
     config.write_bytes(seal({**described, "fingerprint": "other"}))
     with pytest.raises(InvalidError, match="changed since the run began"):
-        oc.embed.resume(tmp_path / "run")
+        oc.resume(tmp_path / "run")
 
 
 def test_a_failed_start_takes_away_only_what_it_made(
@@ -538,7 +538,7 @@ def test_a_failed_start_takes_away_only_what_it_made(
     for name in ("table", "tensorboard"):
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "notes").write_text("mine")
-    monkeypatch.setattr("outercore.embed.session.device_of", fails)
+    monkeypatch.setattr("outercore.embedding.session.device_of", fails)
     for out in ("mine", "new"):
         with pytest.raises(InvalidError, match="no"):
             oc.embed(facts, small(), out=tmp_path / out)
@@ -555,7 +555,7 @@ def test_arrays_that_an_embedding_does_not_read_may_come_meanwhile(
     with pytest.raises(InterruptError):
         oc.embed(tmp_path / "facts", small(), out=tmp_path / "run", observer=After(5, interrupt))
     oc.open(tmp_path / "facts").add_node_array("rank", np.arange(ENTITIES))
-    oc.embed.resume(tmp_path / "run")
+    oc.resume(tmp_path / "run")
     oc.embed(facts, small(), out=tmp_path / "whole")
     assert_same_bits(tmp_path / "run", tmp_path / "whole")
 
@@ -578,7 +578,7 @@ def test_of_a_plain_graph_only_the_topology_and_names_tell_it_from_another(tmp_p
 def test_only_one_process_trains_a_run(facts: Path, tmp_path: Path) -> None:
     def resume_meanwhile() -> None:
         with pytest.raises(InvalidError, match="another `outercore embed` writes it"):
-            oc.embed.resume(tmp_path / "run")
+            oc.resume(tmp_path / "run")
         found.append(True)
 
     found: list[bool] = []
@@ -588,7 +588,7 @@ def test_only_one_process_trains_a_run(facts: Path, tmp_path: Path) -> None:
 
 def test_a_directory_without_a_run_or_a_data_set_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no `config\.json` there"):
-        oc.embed.resume(tmp_path)
+        oc.resume(tmp_path)
     with pytest.raises(NotFoundError):
         oc.embed(tmp_path / "nowhere", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

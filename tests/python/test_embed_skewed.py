@@ -22,17 +22,17 @@ from embed_runs import (
     small,
     watch_pools,
 )
-from outercore.embed import resume
-from outercore.embed.bucket_counter import BucketCounter
-from outercore.embed.config import EmbedConfig
-from outercore.embed.models import build_model
-from outercore.embed.partitions import PartitionStore
-from outercore.embed.planning import Placement, Pools, Size, place, resolved
-from outercore.embed.run_directory import EmbedDirectory
-from outercore.embed.session import plan_session
-from outercore.embed.skewed import BucketCounts, instead_of, place_counted
-from outercore.embed.stores import open_store
-from outercore.embed.trainer import table_layout
+from outercore.embedding import resume
+from outercore.embedding.bucket_counter import BucketCounter
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.models import build_model
+from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.planning import Placement, Pools, Size, place, resolved
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.session import plan_session
+from outercore.embedding.skewed import BucketCounts, instead_of, place_counted
+from outercore.embedding.stores import open_store
+from outercore.embedding.trainer import table_layout
 from outercore.errors import BudgetError, InterruptError
 from outercore.sources.triples import TripleOptions, import_triples
 
@@ -192,7 +192,7 @@ def test_a_run_killed_while_buckets_are_counted_begins_anew(
 
     graph, out = oc.open(hubs), tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr("outercore.embed.session.instead_of", killed)
+        patched.setattr("outercore.embedding.session.instead_of", killed)
         with pytest.raises(KeyboardInterrupt):
             oc.embed(graph.root, groups(), memory=ROOM, out=out)
     assert (out / "table/buckets.bin").exists()

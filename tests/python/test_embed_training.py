@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from outercore.embed import reference
-from outercore.embed.batches import CoreBatches
-from outercore.embed.config import BuiltInModel, EmbedConfig, Filter, ModelConfig, ModelName
-from outercore.embed.evaluate import evaluate
-from outercore.embed.losses import build_loss
-from outercore.embed.models import CustomModel, Model, build_model
-from outercore.embed.pieces import even_pieces, largest_piece
-from outercore.embed.planning import trained_by_core
-from outercore.embed.pool_negatives import PoolNegatives
-from outercore.embed.randomness import Purpose, generator
-from outercore.embed.store import MemoryStore, Pool
-from outercore.embed.trainer import (
+from outercore.embedding import reference
+from outercore.embedding.batches import CoreBatches
+from outercore.embedding.config import BuiltInModel, EmbedConfig, Filter, ModelConfig, ModelName
+from outercore.embedding.evaluate import evaluate
+from outercore.embedding.losses import build_loss
+from outercore.embedding.models import CustomModel, Model, build_model
+from outercore.embedding.pieces import even_pieces, largest_piece
+from outercore.embedding.planning import trained_by_core
+from outercore.embedding.pool_negatives import PoolNegatives
+from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.store import MemoryStore, Pool
+from outercore.embedding.trainer import (
     DivergedError,
     EpochReport,
     Trainer,
@@ -284,7 +284,7 @@ def test_first_rows_in_memory_come_some_at_a_time(monkeypatch: pytest.MonkeyPatc
     others = torch.arange(40) % 3 != 0
     expected[others] = torch.arange(40.0)[others].unsqueeze(1)
     for rows in (1, 7, 40, 41):
-        monkeypatch.setattr("outercore.embed.store.memory._FILL_NUMBERS", 32 * rows)
+        monkeypatch.setattr("outercore.embedding.store.memory._FILL_NUMBERS", 32 * rows)
         asked.clear()
         store = MemoryStore.create(None, shifts(), 40, 4, layout, seed=7, start=start)
         assert torch.equal(store.entities, expected)

@@ -21,12 +21,12 @@ from embedded import (
     random_triples,
     write_run,
 )
-from outercore.embed.config import ModelConfig
-from outercore.embed.embedding import Embedding
-from outercore.embed.matching import match_names
-from outercore.embed.options import configuration
-from outercore.embed.session import plan_session
-from outercore.embed.warm_start import warm_start
+from outercore.embedding.config import ModelConfig
+from outercore.embedding.embedding import Embedding
+from outercore.embedding.matching import match_names
+from outercore.embedding.options import configuration
+from outercore.embedding.session import plan_session
+from outercore.embedding.warm_start import warm_start
 from outercore.errors import (
     InvalidError,
 )
@@ -43,7 +43,7 @@ def test_names_are_matched_whatever_their_order(
     expected = [names.get(name, -1) for name in new.entity_names()]
     assert {-1} < set(expected)
     for block in (3, 50, 1 << 16):
-        monkeypatch.setattr("outercore.embed.matching._BLOCK", block)
+        monkeypatch.setattr("outercore.embedding.matching._BLOCK", block)
         assert match_names(old.entities, new.entities).tolist() == expected
 
 

@@ -15,12 +15,12 @@ import outercore as oc
 from embed_stores import MEMORY, config_of, layout_of, order_of, table_of
 from embedded import plain
 from outercore.cli import run
-from outercore.embed.data import data_of
-from outercore.embed.links import Links
-from outercore.embed.npy import npy_header
-from outercore.embed.partitions import PartitionStore
-from outercore.embed.run_directory import EmbedDirectory
-from outercore.embed.session import plan_session
+from outercore.embedding.data import data_of
+from outercore.embedding.links import Links
+from outercore.embedding.npy import npy_header
+from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.session import plan_session
 from outercore.errors import InvalidError
 
 NODES = 80

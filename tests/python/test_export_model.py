@@ -23,18 +23,18 @@ from outercore.errors import (  # noqa: E402
     UnsupportedError,
 )
 from outercore.storage import Storage  # noqa: E402
-from outercore.train.config import (  # noqa: E402
+from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
     OptimiserConfig,
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.export import export_model  # noqa: E402
-from outercore.train.models import build_model  # noqa: E402
-from outercore.train.run import train  # noqa: E402
-from outercore.train.saved import load_model, save_model  # noqa: E402
-from outercore.train.tasks import Task  # noqa: E402
+from outercore.training.export import export_model  # noqa: E402
+from outercore.training.models import build_model  # noqa: E402
+from outercore.training.run import train  # noqa: E402
+from outercore.training.saved import load_model, save_model  # noqa: E402
+from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -125,7 +125,7 @@ def test_every_weight_of_every_network_has_a_name(
 
 def test_a_weight_without_a_name_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = saved(tmp_path, residual=True)
-    monkeypatch.setattr("outercore.train.export_parts._layer", lambda model, index: {})
+    monkeypatch.setattr("outercore.training.export_parts._layer", lambda model, index: {})
     with pytest.raises(InternalError, match="weights of the network, found 0"):
         export_model(run)
 
@@ -134,7 +134,7 @@ def test_networks_that_a_server_does_not_have_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = saved(tmp_path, jumping="max")
-    monkeypatch.setattr("outercore.train.export._JUMPING", ("none", "cat"))
+    monkeypatch.setattr("outercore.training.export._JUMPING", ("none", "cat"))
     with pytest.raises(UnsupportedError, match=r"model\.jumping `max`.*can have none, cat") as told:
         export_model(run)
     assert "--jumping" in str(told.value)

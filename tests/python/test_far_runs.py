@@ -14,7 +14,7 @@ import outercore as oc
 from far_server import FarServer
 from outercore import _native, analytics, far
 from outercore.errors import DeviceError, InvalidError, NotFoundError
-from outercore.train.config import BudgetConfig, SamplingConfig, TrainConfig
+from outercore.training.config import BudgetConfig, SamplingConfig, TrainConfig
 
 TRANSPORTS = ["tcp", "unix"]
 RUNS: dict[str, dict[str, Any]] = {
@@ -369,7 +369,7 @@ class TestTraining:
     def test_loaders_that_are_opened_again_do_without_a_server_that_died(
         self, data_set: Path, tmp_path: Path
     ) -> None:
-        from outercore.train import loaders
+        from outercore.training import loaders
 
         def opened(server: FarServer, **options: Any) -> tuple[Any, list[str]]:
             notes: list[str] = []
@@ -418,7 +418,7 @@ class TestTraining:
     def test_evaluation_goes_on_when_the_server_dies_as_it_is_opened(
         self, data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from outercore.train import loaders
+        from outercore.training import loaders
 
         notes: list[str] = []
         with FarServer(tmp_path) as server:

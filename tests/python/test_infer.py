@@ -10,12 +10,12 @@ import torch
 
 from outercore import _core
 from outercore.errors import InternalError
-from outercore.train import ModelConfig, SamplingConfig, TrainConfig
-from outercore.train import export_check as check
-from outercore.train.export import export_model
-from outercore.train.models import build_model
-from outercore.train.saved import save_model
-from outercore.train.tasks import Task
+from outercore.training import ModelConfig, SamplingConfig, TrainConfig
+from outercore.training import export_check as check
+from outercore.training.export import export_model
+from outercore.training.models import build_model
+from outercore.training.saved import save_model
+from outercore.training.tasks import Task
 
 FEATURES, OUTPUTS = 11, 5
 KINDS = ("sage", "gcn", "gin", "gat", "mlp")

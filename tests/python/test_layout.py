@@ -18,7 +18,7 @@ from outercore import _native
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.layouts import build_layout, layouts, remove_layouts
 from outercore.server import Server, ServerConfig
-from outercore.train import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
+from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
 from test_live import random_model, trained, update
 from test_serve import ask, infer
 

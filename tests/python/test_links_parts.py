@@ -16,14 +16,14 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from multigraph import imported  # noqa: E402
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
-from outercore.train.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
-from outercore.train.links.adjacency import Adjacency, pair_keys  # noqa: E402
-from outercore.train.links.data import LinkData, open_links  # noqa: E402
-from outercore.train.links.held_out import GivenEdges  # noqa: E402
-from outercore.train.links.metrics import LinkScores  # noqa: E402
-from outercore.train.links.model import link_loss  # noqa: E402
-from outercore.train.links.negatives import Negatives  # noqa: E402
-from outercore.train.links.order import EpochOrder  # noqa: E402
+from outercore.training.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
+from outercore.training.links.adjacency import Adjacency, pair_keys  # noqa: E402
+from outercore.training.links.data import LinkData, open_links  # noqa: E402
+from outercore.training.links.held_out import GivenEdges  # noqa: E402
+from outercore.training.links.metrics import LinkScores  # noqa: E402
+from outercore.training.links.model import link_loss  # noqa: E402
+from outercore.training.links.negatives import Negatives  # noqa: E402
+from outercore.training.links.order import EpochOrder  # noqa: E402
 
 DATA = Path(os.environ.get("OUTERCORE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 DDI = DATA / "ogbl-ddi" / "ogbl_ddi.npz"
@@ -190,7 +190,7 @@ def test_joined_is_membership_among_the_arcs(graph: oc.Graph) -> None:
 
 @pytest.mark.parametrize("edges", [1, 1023, 1024, 5000])
 def test_an_epoch_visits_every_edge_once(edges: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outercore.train.links.order._POOL_ENDS", 4 * 3 * 500)
+    monkeypatch.setattr("outercore.training.links.order._POOL_ENDS", 4 * 3 * 500)
     order = EpochOrder(edges, 500, ends=4, seed=3)
     pools = [order.pool(0, number) for number in range(order.pools)]
     assert all(len(pool) == 1500 for pool in pools[:-1])

@@ -22,8 +22,8 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
-from outercore.train import evaluate, resume, train  # noqa: E402
-from outercore.train.config import (  # noqa: E402
+from outercore.training import evaluate, resume, train  # noqa: E402
+from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     LinkConfig,
     ModelConfig,
@@ -32,18 +32,18 @@ from outercore.train.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.degrees import in_degrees  # noqa: E402
-from outercore.train.links.adjacency import Adjacency  # noqa: E402
-from outercore.train.links.batches import LinkBatch, LinkLoader, seeds_of  # noqa: E402
-from outercore.train.links.data import open_links  # noqa: E402
-from outercore.train.links.negatives import Negatives  # noqa: E402
-from outercore.train.links.order import EpochOrder  # noqa: E402
-from outercore.train.loop import Trainer  # noqa: E402
-from outercore.train.models import Hop, Network, build_model  # noqa: E402
-from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.run_directory import RunDirectory  # noqa: E402
-from outercore.train.saved import load_model  # noqa: E402
-from outercore.train.stopping import StopRequest  # noqa: E402
+from outercore.training.degrees import in_degrees  # noqa: E402
+from outercore.training.links.adjacency import Adjacency  # noqa: E402
+from outercore.training.links.batches import LinkBatch, LinkLoader, seeds_of  # noqa: E402
+from outercore.training.links.data import open_links  # noqa: E402
+from outercore.training.links.negatives import Negatives  # noqa: E402
+from outercore.training.links.order import EpochOrder  # noqa: E402
+from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.models import Hop, Network, build_model  # noqa: E402
+from outercore.training.observe import Observer  # noqa: E402
+from outercore.training.run_directory import RunDirectory  # noqa: E402
+from outercore.training.saved import load_model  # noqa: E402
+from outercore.training.stopping import StopRequest  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 DIRECTIONS = pytest.mark.parametrize("undirected", [False, True], ids=["directed", "undirected"])
@@ -172,7 +172,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(
     loss: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several pools an epoch, and a stop within the second one.
-    monkeypatch.setattr("outercore.train.links.order._POOL_ENDS", 4 * 128 * 5)
+    monkeypatch.setattr("outercore.training.links.order._POOL_ENDS", 4 * 128 * 5)
     data_set = bare(tmp_path / "bare")
     config = settings(link=LinkConfig(loss=loss, negatives=2))
     whole = train(data_set, config, out=tmp_path / "whole")

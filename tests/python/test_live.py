@@ -21,15 +21,15 @@ from outercore import _native
 from outercore.errors import InvalidError
 from outercore.loader import NeighborLoader
 from outercore.server import Server, ServerConfig
-from outercore.train import (
+from outercore.training import (
     ModelConfig,
     OptimiserConfig,
     SamplingConfig,
     TrainConfig,
     train,
 )
-from outercore.train.degrees import in_degrees
-from outercore.train.saved import load_model
+from outercore.training.degrees import in_degrees
+from outercore.training.saved import load_model
 from test_serve import ask, infer, outputs, question
 
 COLUMNS = 5

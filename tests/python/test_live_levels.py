@@ -15,8 +15,8 @@ import outercore as oc
 from outercore.errors import InvalidError, NotFoundError
 from outercore.many_graphs import ManyGraphs
 from outercore.server import Server, ServerConfig
-from outercore.train import ModelConfig
-from outercore.train.config import GraphConfig, LinkConfig
+from outercore.training import ModelConfig
+from outercore.training.config import GraphConfig, LinkConfig
 from test_live import CONFIG, Model, outercore, random_model, update
 from test_serve import ask, outputs
 from test_serve_heads import expected_of_graphs, expected_scores, infer, learn, read_graphs

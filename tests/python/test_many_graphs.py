@@ -10,8 +10,8 @@ import pytest
 
 from outercore.errors import CorruptError
 from outercore.many_graphs import ADDED, FIRST, REMOVED, ManyGraphs
-from outercore.train.graph_batches import GraphReader
-from outercore.train.graph_inputs import NodeInputs
+from outercore.training.graph_batches import GraphReader
+from outercore.training.graph_inputs import NodeInputs
 
 X = "nodes/node/x"
 

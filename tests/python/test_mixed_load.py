@@ -24,7 +24,7 @@ import pytest
 
 import outercore as oc
 from mixed_load import WRITERS, Load, Sample, Share, log_bytes
-from outercore.train import export_model
+from outercore.training import export_model
 from test_live import COLUMNS, Model, outercore, random_model, trained
 
 SECONDS = float(os.environ.get("OUTERCORE_LOAD_SECONDS", "6"))

@@ -17,7 +17,7 @@ import outercore as oc
 from fakes import planted
 from outercore import reference
 from outercore.ranks import require_one_process, share_of
-from outercore.train import train
+from outercore.training import train
 
 OPTIONS = {"seed": 3, "memory": "32MiB", "threads": 1}
 

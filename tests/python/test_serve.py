@@ -26,7 +26,7 @@ from outercore.loader import NeighborLoader
 from outercore.server import Server, ServerConfig, model_of
 from outercore.sources.graph import ImportOptions, import_graph
 from outercore.sources.inputs import Inputs, open_inputs
-from outercore.train import (
+from outercore.training import (
     ModelConfig,
     OptimiserConfig,
     SamplingConfig,
@@ -34,8 +34,8 @@ from outercore.train import (
     export_model,
     train,
 )
-from outercore.train.degrees import in_degrees
-from outercore.train.saved import load_model
+from outercore.training.degrees import in_degrees
+from outercore.training.saved import load_model
 
 CONFIG = ServerConfig(port=0, memory="64MiB", deadline_ms=60_000)
 KINDS = ["sage", "gcn", "gin", "gat", "mlp"]

@@ -16,12 +16,12 @@ from outercore.errors import InvalidError
 from outercore.loader import NeighborLoader
 from outercore.many_graphs import ManyGraphs
 from outercore.server import Server
-from outercore.train import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
-from outercore.train.config import GraphConfig, LinkConfig, RunConfig
-from outercore.train.degrees import in_degrees
-from outercore.train.graph_batches import GraphBatch, GraphReader
-from outercore.train.graph_inputs import node_inputs
-from outercore.train.saved import load_model
+from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
+from outercore.training.config import GraphConfig, LinkConfig, RunConfig
+from outercore.training.degrees import in_degrees
+from outercore.training.graph_batches import GraphBatch, GraphReader
+from outercore.training.graph_inputs import node_inputs
+from outercore.training.saved import load_model
 from test_live import outercore
 from test_serve import CONFIG, ask, outputs
 

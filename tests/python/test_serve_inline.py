@@ -15,8 +15,8 @@ import tritonclient.http
 import outercore as oc
 from outercore.errors import InvalidError, NotFoundError
 from outercore.server import Server
-from outercore.train import ModelConfig
-from outercore.train.config import GraphConfig, LinkConfig
+from outercore.training import ModelConfig
+from outercore.training.config import GraphConfig, LinkConfig
 from test_live import COLUMNS, CONFIG, Model, random_model, trained
 from test_live_levels import random_graphs
 from test_serve import ask

@@ -19,12 +19,12 @@ import outercore as oc
 from outercore import _native
 from outercore.errors import InvalidError, NotFoundError
 from outercore.server import Server
-from outercore.train import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
-from outercore.train.config import GraphConfig, LinkConfig, RunConfig
-from outercore.train.export import export_model
-from outercore.train.models import build_model
-from outercore.train.saved import save_model
-from outercore.train.tasks import Task
+from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
+from outercore.training.config import GraphConfig, LinkConfig, RunConfig
+from outercore.training.export import export_model
+from outercore.training.models import build_model
+from outercore.training.saved import save_model
+from outercore.training.tasks import Task
 from test_live import outercore
 from test_serve import CONFIG, ask, infer, outputs
 from test_serve_heads import learn, molecules

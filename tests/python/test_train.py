@@ -31,7 +31,7 @@ from outercore.errors import (  # noqa: E402
 )
 from outercore.run_places import new_run  # noqa: E402
 from outercore.storage import device_errors  # noqa: E402
-from outercore.train.config import (  # noqa: E402
+from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
     OptimiserConfig,
@@ -39,14 +39,14 @@ from outercore.train.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.events import EventFile  # noqa: E402
-from outercore.train.loop import Trainer  # noqa: E402
-from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.run import evaluate, resume, train  # noqa: E402
-from outercore.train.run_directory import RunDirectory, fingerprint  # noqa: E402
-from outercore.train.saved import load_model  # noqa: E402
-from outercore.train.stopping import StopRequest, stop_on_signals  # noqa: E402
-from outercore.train.tasks import Task, detect_task  # noqa: E402
+from outercore.training.events import EventFile  # noqa: E402
+from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.observe import Observer  # noqa: E402
+from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.run_directory import RunDirectory, fingerprint  # noqa: E402
+from outercore.training.saved import load_model  # noqa: E402
+from outercore.training.stopping import StopRequest, stop_on_signals  # noqa: E402
+from outercore.training.tasks import Task, detect_task  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")
@@ -700,13 +700,15 @@ def test_what_a_full_device_says_is_next_works(
         with device_errors("file"):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    where = "outercore.train.run_directory.AnyRunDirectory.write_record"
+    where = "outercore.training.run_directory.AnyRunDirectory.write_record"
     with monkeypatch.context() as patched:
         if checkpoint:
             # After the first epoch.
             patched.setattr(where, lambda *_: device_full())
         else:
-            patched.setattr("outercore.train.checkpoint.Checkpoints.save", lambda *_: device_full())
+            patched.setattr(
+                "outercore.training.checkpoint.Checkpoints.save", lambda *_: device_full()
+            )
         with pytest.raises(NoSpaceError) as told:
             fit(data_set, tmp_path / "run", config(epochs=2))
     fakes: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader}

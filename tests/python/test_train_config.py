@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from outercore.embed.config import EmbedConfig
+from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 from outercore.sizes import format_size, parse_size
-from outercore.train.config import (
+from outercore.training.config import (
     BudgetConfig,
     ModelConfig,
     OptimiserConfig,

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore import outputs  # noqa: E402
 from outercore.errors import InterruptError, NoSpaceError, OutercoreError  # noqa: E402
-from outercore.train.config import (  # noqa: E402
+from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
     OptimiserConfig,
@@ -24,12 +24,12 @@ from outercore.train.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.loop import Trainer  # noqa: E402
-from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.run import evaluate, resume, train  # noqa: E402
-from outercore.train.run_directory import RunDirectory  # noqa: E402
-from outercore.train.saved import load_model  # noqa: E402
-from outercore.train.stopping import StopRequest  # noqa: E402
+from outercore.training.loop import Trainer  # noqa: E402
+from outercore.training.observe import Observer  # noqa: E402
+from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.run_directory import RunDirectory  # noqa: E402
+from outercore.training.saved import load_model  # noqa: E402
+from outercore.training.stopping import StopRequest  # noqa: E402
 from test_checkpoint import CrashError, FaultyStorage  # noqa: E402
 from test_outputs import limited, no_space  # noqa: E402
 

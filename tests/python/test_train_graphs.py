@@ -30,7 +30,7 @@ from outercore.many_graphs import ManyGraphs  # noqa: E402
 from outercore.sources.graph import import_graph  # noqa: E402
 from outercore.sources.inputs import Inputs, open_inputs  # noqa: E402
 from outercore.sources.splits import SplitChoice  # noqa: E402
-from outercore.train.config import (  # noqa: E402
+from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     GraphConfig,
     ModelConfig,
@@ -39,19 +39,19 @@ from outercore.train.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.export import export_model  # noqa: E402
-from outercore.train.graph_batches import (  # noqa: E402
+from outercore.training.export import export_model  # noqa: E402
+from outercore.training.graph_batches import (  # noqa: E402
     GraphBatch,
     GraphLoader,
     GraphReader,
     shuffled,
 )
-from outercore.train.graph_inputs import NodeInputs, input_name, node_inputs  # noqa: E402
-from outercore.train.graph_models import GraphNetwork, pooled  # noqa: E402
-from outercore.train.metrics import Errors  # noqa: E402
-from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.run import evaluate, resume, train  # noqa: E402
-from outercore.train.saved import load_model  # noqa: E402
+from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs  # noqa: E402
+from outercore.training.graph_models import GraphNetwork, pooled  # noqa: E402
+from outercore.training.metrics import Errors  # noqa: E402
+from outercore.training.observe import Observer  # noqa: E402
+from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.saved import load_model  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")

@@ -11,18 +11,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fakes import FakeGraph, FakeLoader, write_graph  # noqa: E402
-from outercore.train.config import (  # noqa: E402
+from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
     SamplingConfig,
     TrainConfig,
 )
-from outercore.train.degrees import in_degrees, largest_window  # noqa: E402
-from outercore.train.inference import Inference  # noqa: E402
-from outercore.train.loaders import Loaders  # noqa: E402
-from outercore.train.models import Network, build_model  # noqa: E402
-from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.stopping import StopRequest  # noqa: E402
+from outercore.training.degrees import in_degrees, largest_window  # noqa: E402
+from outercore.training.inference import Inference  # noqa: E402
+from outercore.training.loaders import Loaders  # noqa: E402
+from outercore.training.models import Network, build_model  # noqa: E402
+from outercore.training.observe import Observer  # noqa: E402
+from outercore.training.stopping import StopRequest  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gat", "gin")

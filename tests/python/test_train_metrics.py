@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outercore.errors import InvalidError
-from outercore.train.metrics import Metric, build_metric
+from outercore.training.metrics import Metric, build_metric
 
 sklearn = pytest.importorskip("sklearn.metrics")
 

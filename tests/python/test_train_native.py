@@ -19,9 +19,9 @@ from outercore.errors import InterruptError  # noqa: E402
 from outercore.sources.edges import from_edge_index  # noqa: E402
 from outercore.sources.graph import GraphSource, NodeArray, import_graph  # noqa: E402
 from outercore.sources.rows import from_array  # noqa: E402
-from outercore.train import TrainConfig, evaluate, resume, train  # noqa: E402
-from outercore.train.observe import Observer  # noqa: E402
-from outercore.train.saved import load_model  # noqa: E402
+from outercore.training import TrainConfig, evaluate, resume, train  # noqa: E402
+from outercore.training.observe import Observer  # noqa: E402
+from outercore.training.saved import load_model  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "Importer"), reason="the native module has no importer yet"

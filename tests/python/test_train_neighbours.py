@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outercore.train import ModelConfig
-from outercore.train.models import Hop, build_model
-from outercore.train.neighbours import Arcs
+from outercore.training import ModelConfig
+from outercore.training.models import Hop, build_model
+from outercore.training.neighbours import Arcs
 
 TARGETS, SOURCES, WIDTH = 5, 9, 3
 

@@ -11,7 +11,7 @@ const ROWS_AT_ONCE: usize = 64;
 /// The smallest derivative of a score that is not taken for zero.
 const LEAST: f32 = 1e-30;
 
-/// A function of a row's scores; see `outercore.embed.losses`, which says the same in PyTorch.
+/// A function of a row's scores; see `outercore.embedding.losses`, which says the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
     /// Minus the log of the positive's share among all scores.

@@ -9,7 +9,7 @@ import typer
 
 from outercore.cli import console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
-from outercore.embed.options import CHANGEABLE
+from outercore.embedding.options import CHANGEABLE
 
 
 def embed(
@@ -152,11 +152,11 @@ def embed(
         embed_options.require_changeable(context)
     else:
         # Read before PyTorch is imported: a mistake is told at once.
-        from outercore.embed.options import configuration
+        from outercore.embedding.options import configuration
 
         with embed_options.named(context):
             configuration(config, recipe=recipe, memory=memory, **chosen)
-    import outercore.embed as embedding
+    from outercore import embedding
 
     command = options.command_line()
     with EmbedWatch(quiet=json) as watch:

@@ -11,9 +11,9 @@ import typer
 
 from outercore.cli import options
 from outercore.configuration import one_of
-from outercore.embed.config import BuiltInModel, EmbedConfig
-from outercore.embed.options import CHANGEABLE, PLACES
-from outercore.embed.recipes import RECIPES
+from outercore.embedding.config import BuiltInModel, EmbedConfig
+from outercore.embedding.options import CHANGEABLE, PLACES
+from outercore.embedding.recipes import RECIPES
 from outercore.errors import InvalidError
 
 _MODEL, _TRAINING = "Model", "Training"

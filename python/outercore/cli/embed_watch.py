@@ -7,7 +7,7 @@ from typing import Any
 from rich.progress import TaskProgressColumn
 
 from outercore.cli.run_watch import RunWatch
-from outercore.embed.observe import EpochReport, Observer
+from outercore.embedding.observe import EpochReport, Observer
 from outercore.sizes import format_size
 
 

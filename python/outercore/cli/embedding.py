@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.configuration import within
-from outercore.embed.embedding import Embedding, scoring
+from outercore.embedding.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
 from outercore.outputs import TABLES, check_output, check_place
 from outercore.storage import missing_file
 
 if TYPE_CHECKING:
-    from outercore.embed.approximate import Index
+    from outercore.embedding.approximate import Index
 
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
@@ -243,7 +243,7 @@ def predict(
 
         outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
     """
-    from outercore.embed.questions import Group, check_names, read_questions
+    from outercore.embedding.questions import Group, check_names, read_questions
 
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
@@ -423,7 +423,7 @@ def features(
 
         outercore train friends --features place --model sage
     """
-    from outercore.embed.features import add_features
+    from outercore.embedding.features import add_features
     from outercore.graph import Graph
 
     opened = _open(run, data)

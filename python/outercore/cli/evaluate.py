@@ -50,7 +50,7 @@ def evaluate(
 
         outercore evaluate runs/first --split all --predictions classes.parquet
     """
-    from outercore import train as training
+    from outercore import training
 
     with Watch(quiet=json) as watch:
         result = training.evaluate(

@@ -31,7 +31,7 @@ def export_model(
 
         outercore export-model runs/first --out models/papers
     """
-    from outercore import train as training
+    from outercore import training
 
     directory = training.export_model(run, out, overwrite=overwrite)
     if json:

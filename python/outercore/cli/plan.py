@@ -75,7 +75,7 @@ def plan_train(
 
         outercore plan train papers --fanout 10,5 --memory 512MiB
     """
-    from outercore.train.planning import plan_training
+    from outercore.training.planning import plan_training
 
     config = train_options.configuration(
         context,

@@ -97,11 +97,11 @@ def plan_embed(
 --write-bandwidth 1GB --json
     """
     from outercore import open as open_graph
-    from outercore.embed.custom import own_score
-    from outercore.embed.data import has_triples
-    from outercore.embed.forecast import forecast
-    from outercore.embed.options import configuration
-    from outercore.embed.warm_start import require_its_run, warm_start
+    from outercore.embedding.custom import own_score
+    from outercore.embedding.data import has_triples
+    from outercore.embedding.forecast import forecast
+    from outercore.embedding.options import configuration
+    from outercore.embedding.warm_start import require_its_run, warm_start
 
     require_its_run(start_from, from_data)
     graph = open_graph(data_set)

@@ -206,7 +206,7 @@ def train(
         checkpoint_batches=checkpoint_batches,
         checkpoint_seconds=checkpoint_seconds,
     )
-    from outercore import train as training
+    from outercore import training
 
     command = options.command_line()
     with Watch(quiet=json) as watch:

@@ -9,7 +9,7 @@ import typer
 
 from outercore.cli import options
 from outercore.errors import InvalidError
-from outercore.train.config import TrainConfig
+from outercore.training.config import TrainConfig
 
 _EDGES = "Edges, with `--task link`"
 HeldOut = Annotated[

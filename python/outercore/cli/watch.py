@@ -10,7 +10,7 @@ from outercore import record as records
 from outercore.cli import console
 from outercore.cli.run_watch import RunWatch
 from outercore.sizes import format_size
-from outercore.train.observe import EpochReport, Observer
+from outercore.training.observe import EpochReport, Observer
 
 
 class Watch(RunWatch, Observer):

@@ -71,7 +71,7 @@ impl HeldOut {
     }
 
     /// The part that a triple of a knowledge graph belongs to: the same as by
-    /// `outercore.embed.held_out.Draw`.
+    /// `outercore.embedding.held_out.Draw`.
     pub fn part_of_triple(&self, triple: &[i64; 3]) -> TriplePart {
         let mixed =
             triple.iter().fold(self.seed ^ Self::STREAM, |word, &number| mix(word) ^ number as u64);

@@ -37,7 +37,7 @@ pub enum Distance {
     Modulus,
 }
 
-/// Queries that share their candidates; see `outercore.embed.kernels.query_gradients`.
+/// Queries that share their candidates; see `outercore.embedding.kernels.query_gradients`.
 #[derive(Clone, Copy, Debug)]
 pub struct DistanceChunk<'a> {
     /// What a candidate is compared by.

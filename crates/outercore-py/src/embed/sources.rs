@@ -111,7 +111,7 @@ impl TripleSource {
     }
 }
 
-/// The links of a plain graph; `outercore.embed.links.Links` is its user.
+/// The links of a plain graph; `outercore.embedding.links.Links` is its user.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct GraphLinks {
     links: Links,

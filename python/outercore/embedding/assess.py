@@ -1,0 +1,200 @@
+"""Ranking held-out triples again by a finished embedding: other candidates, other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.embedding.config import CandidateKind, EmbedConfig, EvaluationConfig
+from outercore.embedding.data import PARTS, Part, data_of, has_triples
+from outercore.embedding.observe import Observer, until_stopped
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.scoring import Scoring, choose, count_answers
+from outercore.errors import InvalidError, NotFoundError
+from outercore.sizes import parse_size
+from outercore.training.stopping import StopRequest, stop_on_signals
+
+if TYPE_CHECKING:
+    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.store import Store
+
+_BLOCK_ROWS = 1 << 14
+
+
+class FinishedTables:
+    """The tables of a finished run, as far as ranking needs a store."""
+
+    def __init__(self, embedding: Embedding) -> None:
+        self._embedding = embedding
+        self.entity_count = embedding.num_entities
+        self.relation_count = embedding.num_relations
+        self.relations = torch.from_numpy(embedding.relations)
+
+    def rows(self, entities: Tensor) -> Tensor:
+        """See `Store`."""
+        return torch.from_numpy(self._embedding.rows(entities.numpy()))
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """See `Store`."""
+        for first, rows in self._embedding.blocks(_BLOCK_ROWS):
+            yield torch.arange(first, first + len(rows)), torch.from_numpy(rows)
+
+
+def assess(
+    embedding: Embedding,
+    *,
+    parts: Sequence[Part] = ("test",),
+    candidates: Literal["auto", "all", "uniform", "degree"] = "auto",
+    count: int = 1000,
+    also: Sequence[CandidateKind] = (),
+    filtered: bool = True,
+    triples: int = 0,
+    seed: int | None = None,
+    memory: str | int = "256MiB",
+    observer: Observer | None = None,
+) -> list[dict[str, Any]]:
+    """Ranks the held-out triples of the embedding's data set.
+
+    Args:
+        embedding: the tables.
+        parts: `valid`, `test`, or `train`.
+        candidates: among which entities; `auto` takes all unless that takes too many products.
+        count: candidates that are drawn.
+        also: further kinds of candidates.
+        filtered: gives figures without other true answers, too.
+        triples: how many to rank at most; 0 for all.
+        seed: of all draws; by default the run's.
+        memory: for the questions in work.
+        observer: told how far it is.
+
+    Returns:
+        The figures of each part and kind of candidates, with the protocol.
+
+    Raises:
+        NotFoundError: the data set has no such part.
+        InvalidError: a protocol that there is not; a row that is not finite; a plain graph's run
+            without its configuration.
+        InterruptError: somebody asked to stop.
+    """
+    evaluation = _protocol(candidates, count, filtered, triples, also=list(also))
+    with _scoring(embedding, parts, evaluation, seed, memory, observer) as scoring:
+        return scoring.final()
+
+
+class Ranked(NamedTuple):
+    """Where the true ends of some triples stand."""
+
+    triples: NDArray[np.int64]
+    """[m, 3]"""
+    reciprocal: NDArray[np.float64]
+    """[m, 2]: one over the rank of the tail, and of the head."""
+    protocol: str
+
+
+def ranks(
+    embedding: Embedding,
+    *,
+    part: Part = "test",
+    candidates: Literal["auto", "all", "uniform", "degree"] = "auto",
+    count: int = 1000,
+    filtered: bool = True,
+    triples: int = 0,
+    seed: int | None = None,
+    memory: str | int = "256MiB",
+    observer: Observer | None = None,
+) -> Ranked:
+    """Ranks the held-out triples one by one: which of them are answered well, and which are not.
+
+    Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
+    """
+    evaluation = _protocol(candidates, count, filtered, triples)
+    with _scoring(embedding, (part,), evaluation, seed, memory, observer) as scoring:
+        if not scoring.has(part):
+            raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
+        found = scoring.ranking(part, part)
+        held_out = scoring.triples(part)
+    return Ranked(held_out.numpy(), found.reciprocal().numpy(), found.protocol)
+
+
+def _protocol(
+    candidates: str, count: int, filtered: bool, triples: int, **others: Any
+) -> EvaluationConfig:
+    """How to rank, checked as that of a run; `test_triples` are those of any part.
+
+    Errors: `InvalidError`.
+    """
+    chosen = {"candidates": candidates, "count": count, "filtered": filtered, **others}
+    return EmbedConfig.from_dict({"evaluation": {**chosen, "test_triples": triples}}).evaluation
+
+
+@contextmanager
+def _scoring(
+    embedding: Embedding,
+    parts: Sequence[Part],
+    evaluation: EvaluationConfig,
+    seed: int | None,
+    memory: str | int,
+    observer: Observer | None,
+) -> Iterator[Scoring]:
+    """What ranks these parts of the embedding's data set; Ctrl-C stops it within the block."""
+    config = _config(embedding)
+    # Before the seed is another one: of a plain graph it says which links are held out.
+    stop = StopRequest()
+    told = until_stopped(observer or Observer(), stop)
+    data = data_of(embedding.graph, config, told)
+    if seed is not None:
+        config = replace(config, run=replace(config.run, seed=seed))
+    config = replace(config, evaluation=evaluation)
+    for part in parts:
+        if part not in PARTS:
+            raise InvalidError(f"part: expected one of {', '.join(PARTS)}; found `{part}`")
+        if part not in data.parts:
+            known = ", ".join(data.parts)
+            raise NotFoundError(
+                f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
+            )
+    held_out = [
+        choose(part, data.parts[part], evaluation.test_triples, config.run.seed, told)
+        for part in dict.fromkeys(parts)
+    ]
+    degrees = None
+    if "degree" in (evaluation.candidates, *evaluation.also):
+        degrees = torch.from_numpy(data.degrees(told))
+    with stop_on_signals(stop):
+        scoring = Scoring(
+            config,
+            embedding.build_model(),
+            # Ranking reads: it needs none of what training does with a store.
+            cast("Store", FinishedTables(embedding)),
+            held_out,
+            loops=data.loops,
+            degrees=degrees,
+            memory=parse_size(memory),
+            observer=observer,
+            stop=stop,
+        )
+        if evaluation.filtered:
+            answers = count_answers(data, held_out, told)
+            scoring.collect_known(answers, data.answers("collect true answers", told))
+        yield scoring
+
+
+def _config(embedding: Embedding) -> EmbedConfig:
+    """The run's own configuration; that of its model where only the tables are left."""
+    try:
+        config = EmbedDirectory.open(embedding.root).config()
+    except NotFoundError as error:
+        if not has_triples(embedding.graph):
+            raise InvalidError(
+                f"embedding `{embedding.root}`: no `config.json` there, and it alone says which "
+                "links were held out\nhint: give the run directory with all that was in it"
+            ) from error
+        return EmbedConfig(model=embedding.model)
+    return replace(config, model=embedding.model)

@@ -1,0 +1,90 @@
+"""What a run may go on with that it did not begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.options import CHANGEABLE, PLACES, configuration
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    from outercore.embedding.store import Progress
+
+_PLACES = [PLACES[name] for name in CHANGEABLE]
+_STEPS = (
+    "learning_rate",
+    "relation_learning_rate",
+    "regulariser_weight",
+    "relation_regulariser_weight",
+)
+"""What decides how far a batch moves the rows."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The configuration that a run had, and the one that it goes on with."""
+
+    before: EmbedConfig
+    after: EmbedConfig
+
+    @classmethod
+    def of(cls, config: EmbedConfig, options: Mapping[str, Any]) -> Change:
+        """`config` with options by short names laid on it; one that is `None` is not given.
+
+        Errors: `InvalidError` for an option that a run keeps, a wrong value, or the weight of a
+        regulariser that there is not.
+        """
+        kept = next((name for name in options if name not in CHANGEABLE), None)
+        if kept is not None:
+            known = ", ".join(f"`{name}`" for name in CHANGEABLE)
+            raise InvalidError(
+                f"{kept}: a run goes on with its own configuration\n"
+                f"hint: leave it out, or start another run; a run goes on with another {known}"
+            )
+        change = cls(config, configuration(config, **options))
+        weight = next((name for name in change.values if name.startswith("regulariser.")), None)
+        if weight is not None and config.regulariser.kind == "none":
+            raise InvalidError(
+                f"{weight}: the run has no regulariser, so that nothing would change\n"
+                "hint: leave it out, or start another run"
+            )
+        return change
+
+    @property
+    def values(self) -> dict[str, list[Any]]:
+        """What differs, before and after: `{"optimiser.epochs": [4, 8]}`."""
+        before, after = self.before.to_dict(), self.after.to_dict()
+        return {
+            f"{group}.{key}": [before[group][key], after[group][key]]
+            for group, key in _PLACES
+            if before[group][key] != after[group][key]
+        }
+
+    @property
+    def steps(self) -> bool:
+        """Whether batches move the rows otherwise than they would have."""
+        falling = self.before.optimiser.schedule != "constant"
+        decisive = (*_STEPS, "epochs") if falling else _STEPS
+        return any(".".join(PLACES[name]) in self.values for name in decisive)
+
+    def require_more(self, progress: Progress) -> None:
+        """Errors: `InvalidError` where the run is over with the new values as it was before, or
+        where fewer epochs are asked for than are done."""
+        done, stale = progress.epoch, progress.stale
+        before, after = self.before.optimiser, self.after.optimiser
+        fewer = after.epochs <= done and after.epochs != before.epochs
+        if not fewer and not (before.over(done, stale) and after.over(done, stale)):
+            return
+        if not fewer and after.impatient(stale):
+            raise InvalidError(
+                f"optimiser.patience: the run stopped after {stale} validations without a better "
+                f"one, expected more than that, or 0, found {after.patience}\n"
+                f"hint: `--patience` (`patience=`) of more than {stale} goes on"
+            )
+        raise InvalidError(
+            f"optimiser.epochs: {done} are done, expected more, found {after.epochs}\n"
+            f"hint: `--epochs` (`epochs=`) of more than {done} goes on"
+        )

@@ -1,0 +1,156 @@
+"""Score functions of one's own: where they come from, and what tells one from another.
+
+A run says which function it was made with, but its code is only ever taken from whoever calls:
+opening somebody else's run runs nothing of theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from outercore.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.embedding.models import ScoreFunction
+
+_HINT = "hint: sum over the last extent, and let the others broadcast"
+GIVE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
+
+
+class OwnScore(NamedTuple):
+    """A score function, and what a run remembers of it."""
+
+    function: ScoreFunction
+    place: str
+    """`FILE.py:NAME` or `MODULE:NAME`, for people."""
+    digest: str
+    """Of its own source text; empty where Python knows none."""
+
+
+def own_score(score: ScoreFunction | str) -> OwnScore:
+    """A score function by itself, or by where it is: `FILE.py:NAME` or `MODULE:NAME`.
+
+    It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
+    [...]; see `outercore.embedding.models.CustomModel`. Runs the file.
+
+    Errors: `NotFoundError` for the file, the module or the name; `InvalidError` for what is no
+    function, and for a file that fails.
+
+    Example:
+        >>> own_score("outercore.embedding.models:build_model").place
+        'outercore.embedding.models:build_model'
+    """
+    if callable(score):
+        module, name = score.__module__, getattr(score, "__qualname__", type(score).__qualname__)
+        return OwnScore(score, f"{module}:{name}", _digest(score))
+    where, _, name = score.rpartition(":")
+    if not where or not name.isidentifier():
+        raise InvalidError(
+            f"score: expected `FILE.py:NAME` or `MODULE:NAME`, found `{score}`\n"
+            "hint: for example `--score my_scores.py:bilinear`"
+        )
+    module = _from_file(Path(where)) if where.endswith(".py") else _by_name(where)
+    function = getattr(module, name, None)
+    if function is None:
+        raise NotFoundError(f"score `{score}`: `{where}` has no `{name}`")
+    if not callable(function):
+        raise InvalidError(f"score `{score}`: expected a function, found {type(function).__name__}")
+    return OwnScore(function, score, _digest(function))
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise NotFoundError(f"score: no file `{path}`")
+    name = f"outercore_score_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where `inspect` and the file's own dataclasses look for it.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise InvalidError(f"score: `{path}` fails: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _by_name(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise NotFoundError(
+                f"score: no module `{name}`\nhint: a file is named with its ending, `{name}.py`"
+            ) from error
+        raise InvalidError(f"score: `{name}` fails: {type(error).__name__}: {error}") from error
+
+
+def check_score(own: OwnScore, width: int, relation_width: int) -> None:
+    """Tries the function on rows as training and ranking give it, before anything is written.
+
+    Errors: `InvalidError` for one that fails, whose result has another shape than the scores, or
+    does not depend on the rows.
+    """
+    import torch
+
+    one, relation, many = (2, 1, width), (2, 1, relation_width), (3, width)
+    paired = (4, width), (4, relation_width), (4, width)
+    for shapes, expected in (
+        ((one, relation, many), (2, 3)),
+        ((many, relation, one), (2, 3)),
+        (paired, (4,)),
+    ):
+        rows = [torch.linspace(0.1, 1.0, math.prod(shape)).reshape(shape) for shape in shapes]
+        what = "heads {}, relations {}, tails {}".format(*map(list, shapes))
+        try:
+            found: Any = own.function(*(some.requires_grad_() for some in rows))
+        except Exception as error:
+            raise InvalidError(
+                f"score `{own.place}` fails for {what}: {type(error).__name__}: {error}\n{_HINT}"
+            ) from error
+        shape = tuple(getattr(found, "shape", ()))
+        if not isinstance(found, torch.Tensor) or shape != expected:
+            raise InvalidError(
+                f"score `{own.place}`: {what}: expected a tensor {list(expected)}, found "
+                f"{type(found).__name__} {list(shape)}\n{_HINT}"
+            )
+        if not found.requires_grad:
+            raise InvalidError(f"score `{own.place}`: its result does not depend on the rows")
+
+
+def require_same(what: str, place: str, digest: str, own: OwnScore) -> None:
+    """Refuses a function whose text is another one than that of the function at `place`.
+
+    Errors: `InvalidError`, which begins with `what`.
+    """
+    if digest and own.digest and digest != own.digest:
+        raise InvalidError(
+            f"{what} was made with the score function `{place}`, and `{own.place}` has another "
+            "text\nhint: give the function as it was, or start another run with `--from`"
+        )
+
+
+def _digest(function: Any) -> str:
+    """Of the function's own text, or its class's: what it calls is not looked at."""
+    bound = ""
+    while isinstance(function, functools.partial):
+        bound += f"{function.args}{function.keywords}"
+        function = function.func
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        function = type(function)
+    try:
+        text = inspect.getsource(function) + bound
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,317 @@
+"""The triples of a data set: those of a knowledge graph, or the links of a plain graph.
+
+Needs no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.embedding.observe import Preparing, watched
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from outercore.embedding.config import DataConfig, EmbedConfig, EvaluationConfig
+    from outercore.embedding.held_out import TriplePart
+    from outercore.embedding.links import Links
+    from outercore.embedding.partitions import ArraySource
+    from outercore.graph import Graph
+
+_Number = TypeVar("_Number", bound=np.generic)
+Part = Literal["train", "valid", "test"]
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Triples:
+    """An array of triples on disk, int64 [count, 3], and perhaps weights, float32 [count]."""
+
+    loops: ClassVar[bool] = True
+    """Whether an entity can be its own neighbour."""
+    name: str
+    path: Path
+    offset: int
+    count: int
+    weights: Path | None = None
+    weights_offset: int = 0
+
+    @property
+    def undivided(self) -> Triples:
+        """With those of other parts that are stored together with them."""
+        return self
+
+    @property
+    def weighted(self) -> bool:
+        """Whether they have weights."""
+        return self.weights is not None
+
+    def read(self) -> NDArray[np.int64]:
+        """All of them, [count, 3]."""
+        return _rows(self.path, self.offset, np.dtype(np.int64), 3 * self.count).reshape(-1, 3)
+
+    def read_weights(self, told: Preparing | None = None) -> NDArray[np.float32] | None:
+        """Their weights, `None` where each counts 1."""
+        if self.weights is None:
+            return None
+        return _rows(self.weights, self.weights_offset, np.dtype(np.float32), self.count)
+
+    def chunks(self, rows: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
+        """All of them in order, so many at a time."""
+        for start in range(0, self.count, rows):
+            some = min(rows, self.count - start)
+            offset = self.offset + 24 * start
+            yield _rows(self.path, offset, np.dtype(np.int64), 3 * some).reshape(-1, 3)
+
+    def weight_chunks(self, rows: int = _CHUNK) -> Iterator[NDArray[np.float32]]:
+        """Their weights in the same pieces; nothing where each counts 1."""
+        if self.weights is None:
+            return
+        for start in range(0, self.count, rows):
+            offset = self.weights_offset + 4 * start
+            some = min(rows, self.count - start)
+            yield _rows(self.weights, offset, np.dtype(np.float32), some)
+
+
+@dataclass(frozen=True)
+class EmbedData:
+    """What is embedded: triples by part, of a knowledge graph or of a plain graph's links."""
+
+    entities: int
+    relations: int
+    parts: Mapping[Part, Triples | TriplePart | Links]
+    """Those that are not empty."""
+    undirected: bool = False
+    """Whether a triple means its reverse, too."""
+
+    @property
+    def train(self) -> Triples | TriplePart | Links:
+        """What is trained on."""
+        return self.parts["train"]
+
+    @property
+    def triples(self) -> int:
+        """Number of training triples."""
+        return self.train.count
+
+    @property
+    def weighted(self) -> bool:
+        """Whether training triples have weights."""
+        return self.train.weighted
+
+    @property
+    def loops(self) -> bool:
+        """Whether an entity can be its own neighbour; a plain graph's links join two nodes."""
+        return self.train.loops
+
+    def ranked(self, config: EvaluationConfig) -> int:
+        """How many triples of all held-out parts are ranked."""
+        return sum(self.ranked_by_part(config).values())
+
+    def ranked_by_part(self, config: EvaluationConfig) -> dict[Part, int]:
+        """How many triples of each held-out part are ranked, of those that have some."""
+        most = {"valid": config.valid_triples, "test": config.test_triples}
+        counts = {part: some.count for part, some in self.parts.items() if part != "train"}
+        return {part: min(count, most[part] or count) for part, count in counts.items() if count}
+
+    def source(self, identity: str) -> ArraySource | Links:
+        """The training triples as partitions take them in; `identity` tells them from others."""
+        from outercore.embedding.held_out import TriplePart
+        from outercore.embedding.partitions import ArraySource
+
+        train = self.train
+        if isinstance(train, Triples):
+            return ArraySource(train.path, train.weights, identity)
+        if isinstance(train, TriplePart):
+            array = train.of
+            return ArraySource(array.path, array.weights, f"{identity} {train.draw}", train)
+        return train
+
+    def answers(self, what: str, told: Preparing | None = None) -> Iterator[NDArray[np.int64]]:
+        """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.
+
+        `told` hears how many have been gone through, and that it is for `what`.
+        """
+        total = sum(triples.count for triples in self.parts.values())
+        stored = dict.fromkeys(triples.undivided for triples in self.parts.values())
+        every = chain.from_iterable(triples.chunks() for triples in stored)
+        for chunk in watched(every, what, total, told):
+            yield chunk
+            if self.undirected:
+                yield np.ascontiguousarray(chunk[:, ::-1])
+
+    def degrees(self, told: Preparing | None = None) -> NDArray[np.int64]:
+        """How many training triples each entity is in, int64 [entities].
+
+        Cost: one read of the triples, and no more memory than what is returned.
+        """
+        counts = np.zeros(self.entities, np.int64)
+        for chunk in watched(self.train.chunks(), "count degrees", self.triples, told):
+            for ends in (chunk[:, 0], chunk[:, 2]):
+                np.add.at(counts, ends, 1)
+        return counts
+
+
+def data_of(graph: Graph, config: EmbedConfig, told: Preparing | None = None) -> EmbedData:
+    """The triples of a data set, or the links of its topology where it has none.
+
+    `told` hears of going through them, where that is to be done.
+
+    Errors: `NotFoundError` where there is neither; `InvalidError` for an array of another shape.
+    """
+    if has_triples(graph):
+        return knowledge_graph(graph, config.data, config.run.seed, told)
+    return link_graph(graph, config.data, config.run.seed, told)
+
+
+def has_triples(graph: Graph) -> bool:
+    """Whether the data set is a knowledge graph."""
+    return any(key.startswith("triples/") for key in graph.arrays)
+
+
+def knowledge_graph(
+    graph: Graph, config: DataConfig, seed: int, told: Preparing | None = None
+) -> EmbedData:
+    """The triples of a data set; where it has training triples only, some may be held out.
+
+    Cost: reads the training triples once where the data set has no names of relations, and once
+    where some are held out.
+    Errors: `NotFoundError` where there are no training triples; `InvalidError` for an array of
+    another shape, and where triples are to be held out beside those that the data set brings.
+    """
+    parts: dict[Part, Triples] = {}
+    for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
+        found = _triples(graph, name)
+        if found is not None and found.count:
+            parts[part] = found
+    if "train" not in parts:
+        known = ", ".join(sorted(key for key in graph.arrays if key.startswith("triples/")))
+        raise NotFoundError(
+            f"data set `{graph.root}`: no array `triples/{config.train}`; it has {known}\n"
+            "hint: import it with `outercore import FILE --triples`"
+        )
+    relations = _relations(graph, parts, told)
+    if config.held_out_triples:
+        return EmbedData(graph.num_nodes, relations, _divided(graph, parts, config, seed, told))
+    return EmbedData(graph.num_nodes, relations, parts)
+
+
+def link_graph(
+    graph: Graph, config: DataConfig, seed: int, told: Preparing | None = None
+) -> EmbedData:
+    """The links of a plain graph as triples of one relation, some of them held out.
+
+    Which ones is a function of their nodes and the seed. The edge array `weight` gives them
+    weights.
+
+    Cost: at most one pass over the topology, to count the links of each part.
+    Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
+    """
+    from outercore.embedding.links import Links
+
+    share = config.held_out / 2
+    divided = Links.divided(graph.root, share, share, seed, told)
+    parts = {part: links for part, links in divided.items() if links.count}
+    if "train" not in parts:
+        raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
+    edges = graph.manifest.get("edge_types", {}).get("edge", {})
+    return EmbedData(graph.num_nodes, 1, parts, undirected=bool(edges.get("undirected")))
+
+
+def _triples(graph: Graph, name: str) -> Triples | None:
+    key = f"triples/{name}"
+    if key not in graph.arrays:
+        return None
+    entry = graph.arrays[key]
+    if entry["dtype"] != "int64" or list(entry["shape"])[1:] != [3]:
+        raise InvalidError(
+            f"array `{key}`: expected int64 [m, 3], found {entry['dtype']} {entry['shape']}"
+        )
+    path, offset = _place(graph.root, entry)
+    count = int(entry["shape"][0])
+    weights = graph.arrays.get(f"{key}.weight")
+    if weights is None:
+        return Triples(key, path, offset, count)
+    if weights["dtype"] != "float32" or list(weights["shape"]) != [count]:
+        raise InvalidError(
+            f"array `{key}.weight`: expected float32 [{count}], found {weights['dtype']} "
+            f"{weights['shape']}"
+        )
+    return Triples(key, path, offset, count, *_place(graph.root, weights))
+
+
+def _divided(
+    graph: Graph,
+    parts: Mapping[Part, Triples],
+    config: DataConfig,
+    seed: int,
+    told: Preparing | None,
+) -> dict[Part, TriplePart]:
+    """The training triples in the parts that a draw gives them."""
+    from outercore.embedding.held_out import Draw, divided
+
+    own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
+    if own:
+        raise InvalidError(
+            f"held-out share {config.held_out_triples:g}: data set `{graph.root}` brings "
+            f"{' and '.join(own)} of its own, which are ranked\n"
+            "hint: leave out `--held-out`, or import the training triples alone"
+        )
+    share = config.held_out_triples / 2
+    found = divided(parts["train"], Draw(share, share, seed), told)
+    if "train" not in found:
+        raise InvalidError(
+            f"held-out share {config.held_out_triples:g}: none of the {parts['train'].count:,} "
+            f"triples of data set `{graph.root}` is left to train on\nhint: hold out fewer"
+        )
+    return found
+
+
+def _relations(graph: Graph, parts: Mapping[Part, Triples], told: Preparing | None) -> int:
+    names = graph.arrays.get("names/relation.offsets")
+    if names is not None:
+        return int(names["shape"][0]) - 1
+    every = chain.from_iterable(part.chunks() for part in parts.values())
+    total = sum(part.count for part in parts.values())
+    chunks = watched(every, "count relations", total, told)
+    return 1 + max(int(some[:, 1].max()) for some in chunks)
+
+
+def _place(root: Path, entry: dict[str, Any]) -> tuple[Path, int]:
+    return root / entry["file"], int(entry["data_offset"])
+
+
+def fill(found: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:
+    """`found` with the rows of the chunks, one after the other.
+
+    Errors: `CorruptError` where they are not as many as it has.
+    """
+    start = 0
+    for some in chunks:
+        found[start : start + len(some)] = some[: len(found) - start]
+        start += len(some)
+    if start != len(found):
+        raise CorruptError(
+            f"triples: found {start:,}, expected {len(found):,}\nhint: run `outercore check`"
+        )
+    return found
+
+
+def _rows(path: Path, offset: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    try:
+        found = np.fromfile(path, dtype, count, offset=offset)
+    except OSError as error:
+        raise NotFoundError(f"array `{path}`: {error.strerror}") from error
+    if len(found) != count:
+        raise CorruptError(
+            f"array `{path}`: expected {count * dtype.itemsize:,} bytes from byte {offset}, "
+            f"found {found.nbytes:,}\nhint: run `outercore check`"
+        )
+    return found

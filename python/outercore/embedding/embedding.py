@@ -1,0 +1,425 @@
+"""A finished embedding: its tables, opened for reading, and what their rows stand for.
+
+Nothing here needs PyTorch; scores of a model (neighbours, predictions, evaluation) ask for it when
+they are first called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from outercore.configuration import build
+from outercore.embedding.config import ModelConfig
+from outercore.embedding.custom import GIVE, own_score, require_same
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.seen import seen_entities
+from outercore.errors import (
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+    VersionError,
+)
+from outercore.graph import Graph
+from outercore.names import Names
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from outercore.embedding.assess import Ranked
+    from outercore.embedding.compare import PairedComparison
+    from outercore.embedding.models import Model, ScoreFunction
+    from outercore.embedding.neighbours import Nearest
+    from outercore.embedding.predict import Predictions
+
+Kind = Literal["entities", "relations"]
+Named = Literal["entity", "relation"]
+DESCRIPTION = "embedding.json"
+VERSION = 1
+BLOCK_BYTES = 8 << 20
+"""What a pass over a table reads at once, if the caller names no number of rows."""
+
+
+class Embedding:
+    """The tables of a run of `outercore embed`. Opening it reads only the description.
+
+    Rows are in the order of ids: entity `i` is row `i`. With reciprocal relations the table of
+    relations has a second half, by which heads are asked for. Rows of `complex` and `rotate` hold
+    all real parts, then all imaginary parts.
+
+    Example:
+        >>> import outercore as oc
+        >>> embedding = oc.Embedding.open(tiny_embedding)
+        >>> embedding
+        Embedding(model='dot', entities=200, relations=1, width=8)
+        >>> embedding.rows([3, 5]).shape
+        (2, 8)
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        description: dict[str, Any],
+        data_set: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.root = root
+        self.description = description
+        """All that `embedding.json` says."""
+        self.model = _model(root, description)
+        self.num_entities = int(description["entities"])
+        self.num_relations = int(description["relations"])
+        """Without the rows that reciprocal relations add."""
+        self.width = int(description["width"])
+        self.metrics: list[dict[str, Any]] = description.get("metrics", [])
+        """What the run was found to be worth, with the protocol of every figure."""
+        self.data_set = Path(description["data_set"] if data_set is None else data_set)
+        self.score: ScoreFunction | str | None = None
+        """The score function of a run of one's own, or where it is: scores need it."""
+
+    @classmethod
+    def open(
+        cls,
+        run: str | os.PathLike[str],
+        *,
+        data_set: str | os.PathLike[str] | None = None,
+        score: ScoreFunction | str | None = None,
+    ) -> Embedding:
+        """Opens the embedding in the run directory `run`.
+
+        Args:
+            run: what `outercore embed` printed as its run.
+            data_set: where the run's data set is now, if it was moved.
+            score: the run's score function, if it is of one's own, for predictions and figures.
+
+        Raises:
+            NotFoundError: the run has no embedding (yet).
+            VersionError: a newer Outercore wrote it.
+            CorruptError: the description is incomplete, or a table is not what it says.
+        """
+        root = Path(run)
+        path = root / DESCRIPTION
+        if not path.exists():
+            raise NotFoundError(
+                f"embedding `{root}`: no `{DESCRIPTION}` there\n"
+                "hint: give the run directory of an `outercore embed` that has ended; "
+                f"`outercore embed --resume {root}` goes on with one that was stopped"
+            )
+        embedding = cls(root, _described(path), data_set)
+        embedding.score = score
+        embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
+        return embedding
+
+    @property
+    def reciprocal(self) -> bool:
+        """Whether relations have a second row, by which heads are asked for."""
+        return self.model.reciprocal
+
+    @cached_property
+    def entities(self) -> NDArray[np.float32]:
+        """float32 [entities, width], mapped: reading a row reads its pages from the disk."""
+        return _mapped(self.root / "entities.npy")
+
+    @cached_property
+    def relations(self) -> NDArray[np.float32]:
+        """float32 [relation rows, relation width], in memory."""
+        path = self.root / "relations.npy"
+        rows = self.num_relations * (2 if self.reciprocal else 1)
+        table = self._require_table(path, rows, None)
+        # A model without relations has rows of no numbers, which cannot be mapped.
+        return np.array(table)
+
+    def rows(self, entities: ArrayLike) -> NDArray[np.float32]:
+        """The rows of `entities` (ids), a copy, in their order.
+
+        Raises:
+            InvalidError: an id that is none.
+        """
+        return np.array(self.entities[self._checked(entities, "entity")])
+
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """The table of entities once, in pieces: (first entity, float32 [n, width]).
+
+        Cost: one sequential read of the table. A piece is valid until the next one is asked for.
+
+        Raises:
+            CorruptError: the file became shorter.
+        """
+        step = rows or max(1, BLOCK_BYTES // (4 * max(self.width, 1)))
+        buffer = np.empty((min(step, self.num_entities), self.width), np.float32)
+        path = self.root / "entities.npy"
+        with path.open("rb") as file:
+            file.seek(_data_offset(self.entities))
+            for first in range(0, self.num_entities, step):
+                piece = buffer[: min(step, self.num_entities - first)]
+                if file.readinto(piece.data.cast("B")) != piece.nbytes:
+                    raise CorruptError(f"array `{path}`: row {first}: the file ends too early")
+                yield first, piece
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this table from another one: a digest of about a thousand of its rows."""
+        every = max(1, self.num_entities // 1024)
+        rows = np.ascontiguousarray(self.entities[::every])
+        return hashlib.sha256(rows.tobytes() + str(self.num_entities).encode()).hexdigest()
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The data set that was embedded.
+
+        Raises:
+            NotFoundError: it is no longer where it was.
+            InvalidError: it is no longer the one that was embedded.
+        """
+        try:
+            graph = Graph(self.data_set)
+        except NotFoundError:
+            raise NotFoundError(
+                f"embedding `{self.root}`: its data set `{self.data_set}` is gone\n"
+                "hint: say by `--data` (of `embed`: `--from-data`) where it is now"
+            ) from None
+        self._require_same("entities", graph.num_nodes, self.num_entities, graph)
+        if has_names(graph, "relation"):
+            self._require_same("relations", len(graph.relations), self.num_relations, graph)
+        expected = self.description.get("fingerprint")
+        if expected and expected != EmbedDirectory.identity_of(graph):
+            raise InvalidError(
+                f"embedding `{self.root}`: its data set `{graph.root}` has other triples, links or "
+                "names now\n"
+                "hint: say by `--data` (`embed`: `--from-data`) where the one is that was embedded"
+            )
+        return graph
+
+    @cached_property
+    def seen(self) -> NDArray[np.bool_] | None:
+        """Which entities training has seen; `None` where the data set is gone.
+
+        Cost: a pass over the training triples, or the links, once.
+        """
+        try:
+            return seen_entities(self.graph, self.num_entities)
+        except (InvalidError, NotFoundError):
+            return None
+
+    @property
+    def named(self) -> bool:
+        """Whether entities have names; ids stand for themselves otherwise."""
+        return has_names(self.graph)
+
+    def entity_ids(
+        self, entities: str | int | Iterable[str | int], *, by_id: bool = False
+    ) -> NDArray[np.int64]:
+        """Ids of entities by name, or by id where there are no names or `by_id` says so.
+
+        Raises:
+            NotFoundError: no such name.
+            InvalidError: an id that is none.
+        """
+        return self._ids(entities, "entity", self.num_entities, by_id=by_id)
+
+    def relation_ids(
+        self, relations: str | int | Iterable[str | int], *, by_id: bool = False
+    ) -> NDArray[np.int64]:
+        """As `entity_ids`, for relations."""
+        return self._ids(relations, "relation", self.num_relations, by_id=by_id)
+
+    def entity_names(self, ids: ArrayLike) -> list[str]:
+        """Names of entities; their ids as text where there are no names."""
+        return self._names(ids, "entity")
+
+    def relation_names(self, ids: ArrayLike) -> list[str]:
+        """As `entity_names`, for relations."""
+        return self._names(ids, "relation")
+
+    def build_model(self) -> Model:
+        """What scores triples; needs PyTorch.
+
+        Raises:
+            InvalidError: the score function is one's own and was not given, or is another one.
+        """
+        place, digest = self.description.get("score"), self.description.get("score_digest", "")
+        if self.model.kind == "custom" and self.score is None:
+            raise InvalidError(
+                f"embedding `{self.root}` was made with the score function `{place}`, which is "
+                f"not kept with it\nhint: {GIVE}"
+            )
+        function = None
+        if self.score is not None:
+            own = own_score(self.score)
+            require_same(f"embedding `{self.root}`", str(place), digest, own)
+            function = own.function
+        model: Model = scoring("models", "build_model")(self.model, function)
+        return model
+
+    def neighbours(
+        self,
+        of: str | int | Iterable[str | int] | NDArray[np.floating],
+        k: int = 10,
+        **options: Any,
+    ) -> Nearest:
+        """The entities whose rows are nearest; see `outercore.embedding.neighbours.neighbours`."""
+        found: Nearest = scoring("neighbours", "neighbours")(self, of, k, **options)
+        return found
+
+    def predict(self, k: int = 10, **question: Any) -> Predictions:
+        """The best completions of triples; see `outercore.embedding.predict.predict`."""
+        found: Predictions = scoring("predict", "predict")(self, k=k, **question)
+        return found
+
+    def evaluate(self, **options: Any) -> list[dict[str, Any]]:
+        """Ranks held-out triples again; see `outercore.embedding.assess.assess`."""
+        figures: list[dict[str, Any]] = scoring("assess", "assess")(self, **options)
+        return figures
+
+    def ranks(self, **options: Any) -> Ranked:
+        """Ranks held-out triples one by one; see `outercore.embedding.assess.ranks`."""
+        found: Ranked = scoring("assess", "ranks")(self, **options)
+        return found
+
+    def compare(self, other: Embedding, **options: Any) -> PairedComparison:
+        """Whether two differ by more than chance; see `outercore.embedding.compare.compare`."""
+        found: PairedComparison = scoring("compare", "compare")(self, other, **options)
+        return found
+
+    def export(self, path: str | os.PathLike[str], **options: Any) -> int:
+        """Writes a table for other programs; see `outercore.embedding.export.export`."""
+        from outercore.embedding.export import export
+
+        return export(self, Path(path), **options)
+
+    def _ids(
+        self, wanted: str | int | Iterable[str | int], kind: Named, count: int, *, by_id: bool
+    ) -> NDArray[np.int64]:
+        items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
+        if not by_id and has_names(self.graph, kind):
+            return self._dictionary(kind).ids(items)
+        ids = np.empty(len(items), np.int64)
+        for place, item in enumerate(items):
+            try:
+                ids[place] = int(item)
+            except ValueError:
+                raise InvalidError(f"{kind}: expected an id, found `{item}`") from None
+            except OverflowError:
+                raise InvalidError(f"{kind} {item}: expected 0 to {count - 1}") from None
+        return self._checked(ids, kind, count)
+
+    def _names(self, ids: ArrayLike, kind: Named) -> list[str]:
+        if has_names(self.graph, kind):
+            return self._dictionary(kind).names(ids)
+        count = self.num_entities if kind == "entity" else self.num_relations
+        return [str(number) for number in self._checked(ids, kind, count).tolist()]
+
+    def _dictionary(self, kind: Named) -> Names:
+        return self.graph.entities if kind == "entity" else self.graph.relations
+
+    def _checked(self, ids: ArrayLike, kind: str, count: int | None = None) -> NDArray[np.int64]:
+        count = self.num_entities if count is None else count
+        wanted = np.asarray(ids)
+        if wanted.size and wanted.dtype.kind not in "iu":
+            raise InvalidError(f"{kind} ids: type {wanted.dtype}, expected integers")
+        wanted = wanted.reshape(-1).astype(np.int64)
+        bad = wanted[(wanted < 0) | (wanted >= count)]
+        if bad.size:
+            raise InvalidError(f"{kind} {bad[0]}: expected 0 to {count - 1}")
+        return wanted
+
+    def _require_same(self, what: str, found: int, expected: int, graph: Graph) -> None:
+        if found != expected:
+            raise InvalidError(
+                f"embedding `{self.root}`: its data set `{graph.root}` has {found:,} {what} now, "
+                f"the embedding {expected:,}\n"
+                "hint: say by `--data` (of `embed`: `--from-data`) where the one is that was "
+                "embedded"
+            )
+
+    def _require_table(self, path: Path, rows: int, width: int | None) -> NDArray[np.float32]:
+        if not path.exists():
+            raise CorruptError(f"embedding `{self.root}`: `{path.name}` is missing")
+        table = _mapped(path)
+        if table.ndim != 2 or len(table) != rows or width not in (None, table.shape[1]):
+            shape = f"[{rows}, {width if width is not None else 'width'}]"
+            raise CorruptError(
+                f"array `{path}`: expected float32 {shape}, found {table.dtype} {list(table.shape)}"
+            )
+        return table
+
+    def __repr__(self) -> str:
+        return (
+            f"Embedding(model={self.model.kind!r}, entities={self.num_entities}, "
+            f"relations={self.num_relations}, width={self.width})"
+        )
+
+
+def scoring(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module of this package that scores, which needs PyTorch.
+
+    Errors: `UnsupportedError` where it is not installed.
+    """
+    try:
+        found = import_module(f"outercore.embedding.{module}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("outercore"):
+            raise
+        raise UnsupportedError(
+            f"scores need the package `{error.name}`, which is not installed\n"
+            'hint: pip install "outercore[torch]"'
+        ) from error
+    function: Callable[..., Any] = getattr(found, name)
+    return function
+
+
+def has_names(graph: Graph, kind: Named = "entity") -> bool:
+    """Whether a data set has names; those of relations are a knowledge graph's alone."""
+    return f"names/{kind}.offsets" in graph.arrays
+
+
+def _described(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CorruptError(f"`{path}`: {error}") from error
+    if not isinstance(description, dict):
+        raise CorruptError(f"`{path}`: expected an object")
+    if description.get("version") != VERSION:
+        raise VersionError(
+            f"`{path}`: expected version {VERSION}, found {description.get('version')}\n"
+            "hint: a newer Outercore wrote it"
+        )
+    needed = ("model", "entities", "relations", "width", "data_set")
+    missing = [key for key in needed if key not in description]
+    if missing:
+        raise CorruptError(f"`{path}`: `{missing[0]}` is missing")
+    return description
+
+
+def _model(root: Path, description: dict[str, Any]) -> ModelConfig:
+    try:
+        return build(ModelConfig, description["model"], "model")
+    except InvalidError as error:
+        raise CorruptError(f"embedding `{root}`: {error}") from None
+
+
+def _mapped(path: Path) -> NDArray[np.float32]:
+    try:
+        try:
+            table = np.lib.format.open_memmap(path, mode="r")
+        except ValueError:
+            # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
+            table = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise CorruptError(f"array `{path}`: {error}") from None
+    if table.dtype != np.float32 or not table.flags.c_contiguous:
+        raise CorruptError(f"array `{path}`: expected float32 by rows, found {table.dtype}")
+    return table
+
+
+def _data_offset(table: NDArray[np.float32]) -> int:
+    return int(getattr(table, "offset", 0))

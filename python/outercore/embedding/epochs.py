@@ -1,0 +1,231 @@
+"""The epochs of a run: pools, validation, early stopping, checkpoints, and stopping on request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from outercore.embedding.observe import EpochReport, Observer
+from outercore.embedding.store import Pool, Progress
+from outercore.embedding.trainer import DivergedError
+from outercore.errors import InterruptError, InvalidError
+from outercore.record import Timeline
+
+if TYPE_CHECKING:
+    from outercore.embedding.trainer import Trainer
+
+LOWER = "lower the learning rate, or strengthen the regulariser"
+"""What to do about numbers that are not finite."""
+_EPOCH_END_SHARE = 0.1
+"""At an epoch's end a checkpoint is due when it is as old as this share of the usual age."""
+
+
+class Epochs:
+    """Trains from the store's progress to the last epoch, or until nothing gets better.
+
+    What is trained does not depend on when checkpoints are taken, nor on where a run was stopped:
+    the sums of an epoch go on from the checkpoint to the last bit, too.
+
+    Errors: `InterruptError` after `stop` said `True`, with everything in a checkpoint if those are
+    taken; `DivergedError`.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        *,
+        validate: Callable[[], float] | None = None,
+        after_epoch: Callable[[EpochReport], None] | None = None,
+        observer: Observer | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        checkpoint_seconds: float | None = None,
+        triples: int = 0,
+        counters: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """`checkpoint_seconds` as in the configuration; `None` takes none at all.
+
+        `triples` are those of an epoch, for whoever watches; `counters` sums up what moving
+        partitions has cost since the store was opened.
+        """
+        self._trainer = trainer
+        self._store = trainer.store
+        self._options = trainer.config.optimiser
+        self._validate = validate
+        self._after_epoch = after_epoch
+        self._observer = observer or Observer()
+        self._stop = stop
+        self._every = checkpoint_seconds
+        self._triples = triples
+        self._count = counters
+        self._counted = counters()
+        self.progress = self.saved = self._store.progress or Progress()
+        self.timeline = Timeline(list(self.progress.timeline))
+        self._started: float | None = None
+        self._since = time.monotonic()
+        self._pool_triples = 0
+        self._told = False
+
+    @property
+    def reports(self) -> list[EpochReport]:
+        """Of all epochs that are done."""
+        known = {item.name for item in fields(EpochReport)}
+        return [
+            EpochReport(**{name: value for name, value in report.items() if name in known})
+            for report in self.progress.reports
+        ]
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self._options.over(self.progress.epoch, self.progress.stale)
+
+    def run(self) -> list[EpochReport]:
+        """Trains what is left; the best tables are in the store afterwards."""
+        while not self.finished:
+            self._train()
+            self._close()
+        if self._validate is not None:
+            self._store.restore()
+        return self.reports
+
+    def _train(self) -> None:
+        """What is left of the epoch's pools."""
+        progress = self.progress
+        self._observer.epoch_started(progress.epoch, self._triples, progress.triples)
+        with self.timeline.span("train", epoch=progress.epoch):
+            self._started, self._counted = time.perf_counter(), self._count()
+            for pool in self._store.pools(progress.epoch):
+                self._pool_triples = 0
+                whole = self._trainer.train_pool(
+                    pool,
+                    progress.epoch,
+                    first=self.progress.batch,
+                    after_batch=partial(self._after_batch, pool),
+                )
+                if not whole:
+                    self._interrupt()
+                self._move(pools=self.progress.pools + 1, batch=0)
+                if pool.ends_state and self._stop():
+                    self._interrupt()
+                if pool.ends_state and self._due():
+                    self._checkpoint()
+            self._lap()
+
+    def _after_batch(self, pool: Pool, loss: float, triples: int) -> bool:
+        progress = self.progress
+        self._move(
+            loss=progress.loss + loss * triples,
+            triples=progress.triples + triples,
+            batches=progress.batches + 1,
+            batch=progress.batch + 1,
+        )
+        self._pool_triples += triples
+        self._observer.batch_done(loss, triples)
+        stop = self._stop()
+        if pool.ends_batches:
+            if not stop and self._due():
+                self._checkpoint()
+            return stop
+        if stop and not self._told:
+            self._told = True
+            self._observer.stopping(self._pool_triples / max(len(pool.triples), 1))
+        return False
+
+    def _close(self) -> None:
+        """Validates where it is due, and moves on to the next epoch."""
+        progress, options = self.progress, self._options
+        score, best, stale = None, False, progress.stale
+        started = time.perf_counter()
+        done = progress.epoch + 1
+        last = done == options.epochs
+        if self._validate is not None and (last or done % options.validate_every == 0):
+            with self.timeline.span("validate", epoch=progress.epoch):
+                score = self._score(self._validate)
+            best = progress.best is None or score > progress.best
+            stale = 0 if best else stale + 1
+            if best:
+                with self.timeline.span("keep", epoch=progress.epoch):
+                    self._store.keep()
+        report = EpochReport(
+            epoch=progress.epoch,
+            loss=progress.loss / max(progress.triples, 1),
+            triples=progress.triples,
+            batches=progress.batches,
+            seconds=progress.seconds,
+            score=score,
+            best=best,
+            pools=progress.pools,
+            validation_seconds=time.perf_counter() - started,
+            counters=progress.counters,
+        )
+        self.progress = Progress(
+            epoch=done,
+            reports=[*progress.reports, asdict(report)],
+            best=score if best else progress.best,
+            stale=stale,
+        )
+        if self.finished or self._due(_EPOCH_END_SHARE):
+            self._checkpoint()
+        self._observer.epoch_done(report)
+        if self._after_epoch is not None:
+            self._after_epoch(report)
+
+    def _score(self, validate: Callable[[], float]) -> float:
+        try:
+            return validate()
+        except InterruptError:
+            self._interrupt()
+        except InvalidError as error:
+            # The triples were checked before: what is wrong is a row, or a score of it.
+            raise DivergedError(
+                f"validation after epoch {self.progress.epoch + 1}: {error}\nhint: {LOWER}"
+            ) from error
+
+    def _due(self, share: float = 1.0) -> bool:
+        if self._every is None:
+            return False
+        if self._every == 0.0:
+            return share < 1.0
+        return time.monotonic() - self._since >= self._every * share
+
+    def _checkpoint(self) -> None:
+        if self._every is None:
+            return
+        training = self._started is not None
+        self._lap()
+        started = time.perf_counter()
+        with self.timeline.span("checkpoint"):
+            # Saved before the span is over: the time of the last one is missing, and no more.
+            self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
+        self.saved = self.progress
+        ended = time.perf_counter()
+        self._started = ended if training else None
+        self._since = time.monotonic()
+        self._observer.checkpointed(ended - started)
+
+    def _interrupt(self) -> NoReturn:
+        """Stops between two batches, states or epochs."""
+        self._checkpoint()
+        progress = self.progress
+        raise InterruptError(
+            f"stopped in epoch {progress.epoch + 1} after {progress.triples:,} triples"
+        )
+
+    def _lap(self) -> None:
+        """Takes in the seconds and counters since the last lap, of the training alone."""
+        progress, now = self.progress, time.perf_counter()
+        counted = self._count()
+        counters = {
+            name: progress.counters.get(name, 0) + value - self._counted.get(name, 0)
+            for name, value in counted.items()
+        }
+        # Between epochs no lap is under way.
+        seconds = 0.0 if self._started is None else now - self._started
+        self._move(seconds=progress.seconds + seconds, counters=counters)
+        self._started, self._counted = None, counted
+
+    def _move(self, **changes: Any) -> None:
+        self.progress = replace(self.progress, **changes)

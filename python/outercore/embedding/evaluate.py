@@ -1,0 +1,322 @@
+"""How well a model ranks the true end of a triple among candidates for it.
+
+The table of entities is streamed once for each group of triples: blocks of it are compared with
+all of the group's questions, and only counts are kept. So evaluation needs no more of the table in
+memory than a block, whether it lies in memory or in partitions on disk. A group may have triples
+of several parts, and be ranked among candidates of several kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from outercore.embedding.models import Model, Side
+from outercore.embedding.negatives import KnownTargets
+from outercore.embedding.passes import groups_of
+from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.ranks import SIDES, Questions, Ranks, Tally, questions_of
+from outercore.embedding.store import Store, check_triples
+from outercore.errors import InvalidError
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Among which entities a true one is ranked."""
+
+    kind: Literal["all", "uniform", "degree"] = "all"
+    """`uniform` and `degree` draw `count` entities once, with repetition, for all questions."""
+    count: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind != "all" and self.count < 1:
+            raise InvalidError(f"candidates.count: expected at least 1, found {self.count}")
+
+
+@dataclass(frozen=True)
+class RankMetrics:
+    """What is made of ranks."""
+
+    mrr: float
+    """Mean reciprocal rank."""
+    mean_rank: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+    auc: float
+    """Share of a question's candidates that score below the true one, on average."""
+
+    @classmethod
+    def of(cls, ranks: Tensor, candidates: Tensor) -> RankMetrics:
+        """Shapes: `ranks` float64 and `candidates` int64, [questions]; none of these is empty."""
+        below = 1.0 - (ranks - 1.0) / candidates.clamp_min(1)
+        return cls(
+            mrr=float(ranks.reciprocal().mean()),
+            mean_rank=float(ranks.mean()),
+            hits_at_1=float((ranks <= 1.0).double().mean()),
+            hits_at_3=float((ranks <= 3.0).double().mean()),
+            hits_at_10=float((ranks <= 10.0).double().mean()),
+            auc=float(below.mean()),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"MRR {self.mrr:.4f}, mean rank {self.mean_rank:.1f}, Hits@1 {self.hits_at_1:.4f}, "
+            f"Hits@3 {self.hits_at_3:.4f}, Hits@10 {self.hits_at_10:.4f}"
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures, and the protocol without which they mean nothing."""
+
+    protocol: str
+    raw: RankMetrics
+    filtered: RankMetrics | None
+    """Other true answers do not count; `None` where no known triples were given."""
+    raw_by_side: dict[Side, RankMetrics]
+    filtered_by_side: dict[Side, RankMetrics]
+
+    @property
+    def mrr(self) -> float:
+        """The filtered mean reciprocal rank, the raw one where nothing was filtered."""
+        return (self.filtered or self.raw).mrr
+
+    def __str__(self) -> str:
+        lines = [self.protocol]
+        if self.filtered is not None:
+            lines.append(f"filtered: {self.filtered}")
+        lines.append(f"raw: {self.raw}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Where the true end of every triple stands: what figures are made of."""
+
+    protocol: str
+    by_side: dict[Side, Ranks]
+    filtered: bool
+    """Whether other true answers were known."""
+
+    def reciprocal(self) -> Tensor:
+        """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads."""
+        both = (self.by_side[side] for side in SIDES)
+        ranks = [ranks.filtered if self.filtered else ranks.raw for ranks in both]
+        return torch.stack(ranks, dim=1).reciprocal()
+
+    def evaluation(self) -> Evaluation:
+        """The figures."""
+        columns = zip(*self.by_side.values(), strict=True)
+        everything = Ranks(*(torch.cat(column) for column in columns))
+        by_side = self.by_side.items()
+        clean = {side: _filtered(ranks) for side, ranks in by_side} if self.filtered else {}
+        return Evaluation(
+            protocol=self.protocol,
+            raw=_raw(everything),
+            filtered=_filtered(everything) if self.filtered else None,
+            raw_by_side={side: _raw(ranks) for side, ranks in by_side},
+            filtered_by_side=clean,
+        )
+
+
+def _raw(ranks: Ranks) -> RankMetrics:
+    return RankMetrics.of(ranks.raw, ranks.raw_candidates)
+
+
+def _filtered(ranks: Ranks) -> RankMetrics:
+    return RankMetrics.of(ranks.filtered, ranks.filtered_candidates)
+
+
+def evaluate(store: Store, model: Model, triples: Tensor, **options: Any) -> Evaluation:
+    """The figures of what `rank` finds; it says what the arguments are."""
+    return rank(store, model, triples, **options).evaluation()
+
+
+def rank(
+    store: Store,
+    model: Model,
+    triples: Tensor,
+    *,
+    reciprocal: bool = False,
+    known: Sequence[Tensor] = (),
+    answers: Mapping[Side, KnownTargets] | None = None,
+    loops: bool = True,
+    candidates: Candidates | None = None,
+    degree_sums: Tensor | None = None,
+    group: int = 1 << 16,
+    after_block: Callable[[int], None] | None = None,
+) -> Ranking:
+    """Ranks the tail and the head of each triple.
+
+    `known` need not have more than the triples that share head and relation, or relation and
+    tail, with one of `triples`. `answers` gives them by side instead, as
+    `outercore.embedding.known` collects them, where these would take too much memory. Without
+    `loops` an entity is no candidate for its own neighbour: under an inner product its own row is
+    the best by far, whatever was learned. `after_block` is told how many rows of the table were
+    compared, and may stop the evaluation by an exception.
+
+    Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degree_sums` int64
+    [entities], the running sums of their degrees, for candidates by degree.
+    Cost: one pass over the table for each `group` triples, three rows in memory for each of them,
+    or four of reciprocal relations, and questions x entities scores.
+    Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
+    """
+    if known:
+        every = torch.cat(list(known))
+        answers = {side: _known(every, side) for side in SIDES}
+    asked = Asked(triples, (candidates or Candidates(),), answers)
+    [[found]] = rank_together(
+        store,
+        model,
+        [asked],
+        reciprocal=reciprocal,
+        loops=loops,
+        degree_sums=degree_sums,
+        group=group,
+        after_block=after_block,
+    )
+    return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Triples whose ends are ranked."""
+
+    triples: Tensor
+    """int64 [m, 3], entities by number."""
+    candidates: Sequence[Candidates]
+    """Among what, each for itself."""
+    answers: Mapping[Side, KnownTargets] | None = None
+    """Other true answers, by side; `None` where nothing is filtered."""
+
+
+def rank_together(
+    store: Store,
+    model: Model,
+    asked: Sequence[Asked],
+    *,
+    reciprocal: bool = False,
+    loops: bool = True,
+    degree_sums: Tensor | None = None,
+    group: int = 1 << 16,
+    after_block: Callable[[int], None] | None = None,
+) -> list[list[Ranking]]:
+    """What `rank` finds of each, among each kind of its candidates, in as few passes as there are
+    groups of all triples together.
+
+    Cost: beside the passes one read of the rows of each group's ends, and of candidates that are
+    drawn.
+    Errors: as `rank`.
+    """
+    for one in asked:
+        check_triples("triples", one.triples, store.entity_count, store.relation_count)
+        if not len(one.triples):
+            raise InvalidError("evaluation: expected at least one triple, found none")
+    drawn = dict.fromkeys(candidates for one in asked for candidates in one.candidates)
+    found = [
+        [{side: Ranks.empty(len(one.triples)) for side in SIDES} for _ in one.candidates]
+        for one in asked
+    ]
+    with torch.no_grad():
+        sampled = {one: _sample(store, one, degree_sums) for one in drawn if one.kind != "all"}
+        for pieces in groups_of([len(one.triples) for one in asked], group):
+            parts = [(asked[part].triples[place], asked[part].answers) for part, place in pieces]
+            questions = questions_of(store, model, parts, reciprocal=reciprocal, loops=loops)
+            compared: dict[Candidates, list[_Counted]] = {}
+            for (part, place), sides in zip(pieces, questions, strict=True):
+                for candidates, ranks in zip(asked[part].candidates, found[part], strict=True):
+                    compared.setdefault(candidates, []).extend(
+                        _Counted(some, Tally(len(some)), ranks[side], place) for side, some in sides
+                    )
+            for candidates, counted in compared.items():
+                blocks = store.blocks() if candidates.kind == "all" else [sampled[candidates]]
+                _count(blocks, counted, after_block)
+            # Before the next group's rows are there.
+            del questions, compared, counted
+    return [
+        [
+            Ranking(_protocol(store, candidates, one, loops=loops), ranks, one.answers is not None)
+            for candidates, ranks in zip(one.candidates, ranks_of, strict=True)
+        ]
+        for one, ranks_of in zip(asked, found, strict=True)
+    ]
+
+
+class _Counted(NamedTuple):
+    """Questions, what is counted of them, and where their ranks go."""
+
+    questions: Questions
+    tally: Tally
+    ranks: Ranks
+    place: slice
+
+
+def _count(
+    blocks: Iterable[tuple[Tensor, Tensor]],
+    counted: Sequence[_Counted],
+    after_block: Callable[[int], None] | None,
+) -> None:
+    """Ranks all questions among candidates that come in blocks."""
+    for entities, rows in blocks:
+        _require_finite(entities, rows)
+        for one in counted:
+            one.questions.compare(one.tally, entities, rows)
+        if after_block is not None:
+            after_block(len(rows))
+    for one in counted:
+        one.ranks.put(one.place, one.tally.ranks())
+
+
+def _known(triples: Tensor, side: Side) -> KnownTargets:
+    heads, relations, tails = triples.unbind(1)
+    if side == "tail":
+        return KnownTargets(heads, relations, tails)
+    return KnownTargets(tails, relations, heads)
+
+
+def _sample(
+    store: Store, candidates: Candidates, degree_sums: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Candidates that are drawn, and their rows."""
+    random = generator(candidates.seed, Purpose.CANDIDATES)
+    if candidates.kind == "uniform":
+        drawn = torch.randint(store.entity_count, (candidates.count,), generator=random)
+    else:
+        if degree_sums is None or not bool(degree_sums[-1] > 0):
+            raise InvalidError("candidates: drawing by degree needs the degrees of entities")
+        draws = torch.rand(candidates.count, generator=random, dtype=torch.float64)
+        # Of whole numbers a sum is above a draw where it is above the draw's whole part.
+        draws = (draws * degree_sums[-1]).long()
+        drawn = torch.searchsorted(degree_sums, draws, right=True)
+        drawn = drawn.clamp_(max=len(degree_sums) - 1)
+    drawn = drawn.sort().values
+    return drawn, store.rows(drawn)
+
+
+def _require_finite(entities: Tensor, rows: Tensor) -> None:
+    """A score that is not a number compares with nothing, and would pass for a low one."""
+    if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
+        row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
+        raise InvalidError(f"entity {int(entities[row])}: its embedding is not finite")
+
+
+def _protocol(store: Store, candidates: Candidates, asked: Asked, *, loops: bool) -> str:
+    among = f"all {store.entity_count:,} entities"
+    if candidates.kind != "all":
+        how = "uniformly" if candidates.kind == "uniform" else "by degree"
+        among = f"{candidates.count:,} entities drawn {how} (seed {candidates.seed})"
+    both = "filtered and raw"
+    if asked.answers is None:
+        both = "raw, other true answers count as wrong"
+    if not loops:
+        among += ", the node itself left out"
+    return (
+        f"{len(asked.triples):,} triples, heads and tails, among {among}; {both}; "
+        "ties: mean of the optimistic and the pessimistic rank"
+    )

@@ -1,0 +1,199 @@
+"""Tables for other programs: `.npy`, Parquet or text, with names, block by block. No PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.outputs import (
+    arrow_names,
+    check_place,
+    lines_hold,
+    npy_header,
+    whole_file,
+    write_lines,
+)
+
+if TYPE_CHECKING:
+    from outercore.embedding.embedding import Embedding, Kind
+
+Format = Literal["npy", "parquet", "tsv"]
+_SUFFIXES: dict[str, Format] = {
+    ".npy": "npy",
+    ".parquet": "parquet",
+    ".tsv": "tsv",
+    ".txt": "tsv",
+}
+_TEXT_NUMBERS = 1 << 18
+"""Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
+_REVERSE = pa.scalar("(reverse)", pa.large_string())
+_TAB, _BLANK = (pa.scalar(text, pa.large_string()) for text in ("\t", " "))
+
+Progress = Callable[[str, int, int, str], None]
+
+
+def export(
+    embedding: Embedding,
+    path: Path,
+    *,
+    what: Kind = "entities",
+    format: Format | None = None,
+    by_id: bool = False,
+    overwrite: bool = False,
+    progress: Progress = lambda *_: None,
+) -> int:
+    """Writes a table to `path` and returns its number of rows, which are in the order of ids.
+
+    - `npy`: float32 [rows, width]; names beside it in `STEM.names.txt`, one a line.
+    - `parquet`: columns `id` (int64), `name` (string) and `embedding` (a list of float32).
+    - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
+
+    Args:
+        embedding: what to write.
+        path: where; it appears once it is complete.
+        what: `entities` or `relations`; of reciprocal relations the reverse ones follow the
+            others, and their names end in ` (reverse)`.
+        format: by the suffix of `path`, if it is none.
+        by_id: ids instead of names, which then need not be there.
+        overwrite: replace a file that is there.
+        progress: told what is done.
+
+    Cost: one sequential read of the table and one write; some tens of MiB of memory.
+
+    Raises:
+        InvalidError: the file exists, a suffix that is no format, a name that a text cannot hold.
+        NoSpaceError, DeviceError.
+
+    Example:
+        >>> import outercore as oc
+        >>> embedding = oc.Embedding.open(tiny_embedding)
+        >>> embedding.export(tmp_path / "vectors.parquet")
+        200
+    """
+    chosen = _format(path, format)
+    table = _Table(embedding, what, by_id=by_id)
+    written = [path]
+    if chosen == "npy" and table.named:
+        written.append(path.with_suffix(".names.txt"))
+    for one in written:
+        check_place(one, overwrite=overwrite)
+    # The names first: whoever sees the table sees its names.
+    for one in reversed(written):
+        with whole_file(one) as file:
+            match chosen:
+                case "parquet":
+                    _write_parquet(file, table, progress)
+                case "tsv":
+                    _write_text(file, table, progress)
+                case "npy" if one is path:
+                    _write_npy(file, table, progress)
+                case "npy":
+                    _write_names(file, table)
+    return table.rows
+
+
+class _Table:
+    """Rows of one of the tables with their names, in pieces."""
+
+    def __init__(self, embedding: Embedding, what: Kind, *, by_id: bool) -> None:
+        if what not in ("entities", "relations"):
+            raise InvalidError(f"what: expected `entities` or `relations`, found `{what}`")
+        self._embedding = embedding
+        self._relations = what == "relations"
+        self.named = not by_id and embedding.named
+        shape = embedding.relations.shape if self._relations else embedding.entities.shape
+        self.rows, self.width = int(shape[0]), int(shape[1])
+
+    def pieces(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """(First row, rows), in order; so many at a time, if the table is large."""
+        if self._relations:
+            yield 0, self._embedding.relations
+        else:
+            yield from self._embedding.blocks(rows)
+
+    def names(self, start: int, stop: int) -> pa.Array:
+        """Names of these rows; ids as text where there are none."""
+        if not self.named:
+            return pa.array(np.arange(start, stop)).cast(pa.large_string())
+        if not self._relations:
+            return arrow_names(self._embedding.graph.entities, start, stop)
+        count = self._embedding.num_relations
+        names = arrow_names(self._embedding.graph.relations, 0, count)
+        if self.rows > count:
+            reverse = pc.binary_join_element_wise(names, _REVERSE, _BLANK)
+            names = pa.concat_arrays([names, reverse])
+        return names[start:stop]
+
+
+def _write_npy(file: BinaryIO, table: _Table, progress: Progress) -> None:
+    file.write(npy_header("<f4", (table.rows, table.width)))
+    for first, rows in table.pieces():
+        file.write(np.ascontiguousarray(rows, "<f4").data)
+        progress("writing rows", first + len(rows), table.rows, "rows")
+
+
+def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
+    # Arrow has no lists of the fixed size 0, which are the rows of relations of `dot`.
+    vectors = pa.list_(pa.float32(), table.width or -1)
+    columns: list[tuple[str, Any]] = [("id", pa.int64()), ("embedding", vectors)]
+    if table.named:
+        columns.insert(1, ("name", pa.large_string()))
+    schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
+    # Numbers of a table look random: packing them takes time and gives nothing.
+    packing = {name: "zstd" if name == "name" else "none" for name, _ in columns}
+    packing["embedding.list.element"] = packing.pop("embedding")
+    with pq.ParquetWriter(file, schema, compression=packing, use_dictionary=False) as writer:
+        for first, rows in table.pieces():
+            stop = first + len(rows)
+            arrays = [pa.array(np.arange(first, stop)), _lists(rows)]
+            if table.named:
+                arrays.insert(1, table.names(first, stop))
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            progress("writing rows", stop, table.rows, "rows")
+
+
+def _lists(rows: NDArray[np.float32]) -> pa.Array:
+    """Rows as lists, of a fixed size where that is not 0."""
+    flat = pa.array(rows.reshape(-1))
+    if rows.shape[1]:
+        return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
+    return pa.ListArray.from_arrays(np.zeros(len(rows) + 1, np.int32), flat)
+
+
+def _write_text(file: BinaryIO, table: _Table, progress: Progress) -> None:
+    for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
+        stop = first + len(rows)
+        names = lines_hold(table.names(first, stop), first)
+        numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
+        write_lines(file, pc.binary_join_element_wise(names, *numbers, _TAB))
+        progress("writing rows", stop, table.rows, "rows")
+
+
+def _write_names(file: BinaryIO, table: _Table) -> None:
+    for first, rows in table.pieces():
+        stop = first + len(rows)
+        write_lines(file, lines_hold(table.names(first, stop), first))
+
+
+def _format(path: Path, format: Format | None) -> Format:
+    if format is not None:
+        if format not in get_args(Format):
+            known = ", ".join(get_args(Format))
+            raise InvalidError(f"format: expected one of {known}; found `{format}`")
+        return format
+    found = _SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        known = ", ".join(sorted(_SUFFIXES))
+        raise InvalidError(
+            f"export `{path}`: expected a name that ends in one of {known}\n"
+            "hint: say by `--format` what to write"
+        )
+    return found

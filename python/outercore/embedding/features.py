@@ -1,0 +1,168 @@
+"""Embeddings as a node array of a data set, for `outercore train --features`. No PyTorch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.embedding.embedding import has_names
+from outercore.embedding.matching import match_names
+from outercore.errors import InvalidError
+from outercore.outputs import check_directory
+from outercore.training.npy_rows import NpyRows
+
+if TYPE_CHECKING:
+    from outercore.embedding.embedding import Embedding
+    from outercore.graph import Graph
+
+Missing = Literal["error", "zeros"]
+_BLOCK_BYTES = 8 << 20
+
+Progress = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What was written."""
+
+    name: str
+    nodes: int
+    width: int
+    missing: int
+    """Nodes without an embedding, whose rows are zero."""
+
+
+def add_features(
+    embedding: Embedding,
+    graph: Graph,
+    name: str,
+    *,
+    beside: str | None = None,
+    entities: NDArray[np.integer] | None = None,
+    missing: Missing = "error",
+    overwrite: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Features:
+    """Writes the rows of entities into the data set as the node array `name`, float32.
+
+    Nodes are entities of the same name, or where neither has names, of the same id.
+
+    Args:
+        embedding: whose rows.
+        graph: the data set to write to; usually the one that was embedded.
+        name: what `train --features` shall find it by.
+        beside: a node array of numbers whose columns come first.
+        entities: int64 [nodes], the entity of each node or -1, where names do not say.
+        missing: what becomes of nodes without an embedding: `error` or `zeros`.
+        overwrite: replace an array of this name.
+        progress: told what is done.
+
+    Cost: one pass over both arrays and one write; twice that where they are not copied as they
+    are. Not more than some tens of MiB in memory, besides 8 bytes a node.
+
+    Raises:
+        InvalidError: the name is taken; nodes without an embedding; another number of nodes.
+
+    Example:
+        >>> import outercore as oc
+        >>> from outercore.embedding.features import add_features
+        >>> graph = oc.open(tiny_dataset)
+        >>> add_features(oc.Embedding.open(tiny_embedding), graph, "place", overwrite=True)
+        Features(name='place', nodes=200, width=8, missing=0)
+        >>> graph.array("place").shape
+        (200, 8)
+    """
+    graph.check_free(name, overwrite=overwrite)
+    check_directory(graph.root)
+    if missing not in ("error", "zeros"):
+        raise InvalidError(f"missing: expected `error` or `zeros`, found `{missing}`")
+    places = _places(embedding, graph, entities)
+    without = 0 if places is None else int((places < 0).sum())
+    if without and missing == "error":
+        first = int(np.flatnonzero(places < 0)[0])  # type: ignore[operator]
+        raise InvalidError(
+            f"features `{name}`: {without:,} of {graph.num_nodes:,} nodes have no embedding, the "
+            f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
+        )
+    origin = f"embedding {embedding.root}"
+    if places is None and beside is None:
+        # As it lies on the disk.
+        graph.add_node_array(name, embedding.entities, overwrite=overwrite, origin=origin)
+        return Features(name, graph.num_nodes, embedding.width, 0)
+    if places is None:
+        places = np.arange(graph.num_nodes)
+    width = embedding.width + (0 if beside is None else _columns(graph, beside))
+    with tempfile.TemporaryDirectory(prefix=".features-", dir=graph.root) as scratch:
+        path = Path(scratch) / "rows.npy"
+        with NpyRows(path, (graph.num_nodes, width)) as file:
+            step = max(1, _BLOCK_BYTES // (4 * width))
+            for start in range(0, graph.num_nodes, step):
+                stop = min(start + step, graph.num_nodes)
+                file.append(_rows(embedding, graph, places[start:stop], beside, start))
+                progress("collecting rows", stop, graph.num_nodes, "nodes")
+        rows = np.load(path, mmap_mode="r")
+        graph.add_node_array(name, rows, overwrite=overwrite, origin=origin)
+    return Features(name, graph.num_nodes, width, without)
+
+
+def _places(
+    embedding: Embedding, graph: Graph, entities: NDArray[np.integer] | None
+) -> NDArray[np.int64] | None:
+    """The entity of each node or -1; `None` where every node is its own."""
+    if entities is not None:
+        given = np.asarray(entities)
+        if given.shape != (graph.num_nodes,) or given.dtype.kind not in "iu":
+            raise InvalidError(
+                f"entities: expected integers [{graph.num_nodes}], one a node, found "
+                f"{given.dtype} {list(given.shape)}"
+            )
+        bad = np.flatnonzero((given < -1) | (given >= embedding.num_entities))
+        if bad.size:
+            raise InvalidError(
+                f"entities: row {bad[0]}: expected -1 to {embedding.num_entities - 1}, found "
+                f"{given[bad[0]]}"
+            )
+        return given.astype(np.int64)
+    if embedding.data_set.exists() and graph.root.resolve() == embedding.data_set.resolve():
+        # Its own data set; whether it changed is looked at here.
+        assert embedding.graph is not None
+        return None
+    if has_names(graph) and embedding.named:
+        return match_names(embedding.graph.entities, graph.entities)
+    if graph.num_nodes != embedding.num_entities:
+        raise InvalidError(
+            f"data set `{graph.root}` has {graph.num_nodes:,} nodes, embedding "
+            f"`{embedding.root}` {embedding.num_entities:,} entities, and no names say which is "
+            "which\nhint: give the entity of each node by `--map FILE.npy`"
+        )
+    return None
+
+
+def _columns(graph: Graph, name: str) -> int:
+    key = graph.key(name)
+    entry = graph.arrays[key]
+    if entry["shape"][0] != graph.num_nodes or len(entry["shape"]) > 2:
+        raise InvalidError(f"array `{key}`: shape {entry['shape']}, expected a row a node")
+    return int(entry["shape"][1]) if len(entry["shape"]) == 2 else 1
+
+
+def _rows(
+    embedding: Embedding,
+    graph: Graph,
+    places: NDArray[np.int64],
+    beside: str | None,
+    start: int,
+) -> NDArray[np.float32]:
+    rows = np.zeros((len(places), embedding.width), np.float32)
+    known = places >= 0
+    rows[known] = embedding.entities[places[known]]
+    if beside is None:
+        return rows
+    own = graph.rows(beside, np.arange(start, start + len(places)))
+    return np.concatenate([own.reshape(len(places), -1).astype(np.float32), rows], axis=1)

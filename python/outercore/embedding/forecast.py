@@ -1,0 +1,265 @@
+"""What an embedding run would cost, said before it begins: `outercore plan embed`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.data import EmbedData, data_of
+from outercore.embedding.observe import Preparing
+from outercore.embedding.order import ORDER_KINDS, partition_order
+from outercore.embedding.passes import kinds_of, plan_ranking
+from outercore.embedding.planning import (
+    Placement,
+    Size,
+    answer_bytes,
+    answers_of,
+    in_memory,
+    partition_bytes,
+    place,
+    row_bytes,
+    walks_of,
+)
+from outercore.embedding.quality import quality_warning
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    from outercore.embedding.models import ScoreFunction
+    from outercore.embedding.warm_start import WarmStart
+    from outercore.graph import Graph
+
+_FEW_TRIPLES = 10_000_000
+"""Of a data set whose true answers are counted unasked: some seconds."""
+
+
+def forecast(
+    graph: Graph,
+    config: EmbedConfig,
+    *,
+    triples_per_second: float | None = None,
+    read_bandwidth: float | None = None,
+    write_bandwidth: float | None = None,
+    score: ScoreFunction | None = None,
+    warm: WarmStart | None = None,
+    count: bool | None = None,
+    told: Preparing | None = None,
+) -> dict[str, Any]:
+    """What lives where, and what an epoch, a validation and the final figures cost, the epoch by
+    every order of partitions.
+
+    Rates that are not given are measured: training for a second (which needs PyTorch), the device
+    by writing and reading 64 MiB beside the data set, unless `outercore probe` has measured how
+    it reads. Triples are taken to be spread evenly over the buckets. `score` is the function of
+    the model `custom`, `warm` the run that is gone on from. `count` says whether true answers to
+    what is ranked are counted, as a run does, by a pass over all triples (which needs PyTorch); by
+    default those of 10 M triples at most are. Else they are estimated. `told` hears of passes over
+    the triples.
+
+    Errors: `BudgetError` with the least that would do.
+    """
+    data = data_of(graph, config, told)
+    size = _size(data, config, warm, count, told)
+    placement = place(config, size)
+    rates: dict[str, Any] = {}
+    if triples_per_second is None:
+        from outercore.embedding import rates as measured
+
+        triples_per_second = measured.triples_per_second(config, size, score)
+        rates["triples_measured"] = True
+    rates["triples_per_second"] = triples_per_second
+    planned: dict[str, Any] = {
+        "entities": size.entities,
+        "relations": size.relations,
+        "triples": size.triples,
+        "budget_memory": placement.memory,
+        "needed_memory": placement.needed,
+        "all_in_memory": placement.in_memory,
+        "everything_memory": in_memory(config, size, placement.memory).needed,
+        "parts_memory": dict(placement.parts),
+        "rates": rates,
+        "epoch_seconds": size.triples / triples_per_second,
+    }
+    if size.held_out and config.evaluation.filtered:
+        answers = answers_of(size)
+        planned["answers"] = {
+            "count": answers,
+            "memory": answer_bytes(size.entities) * answers,
+            "counted": size.answers is not None,
+        }
+    if placement.in_memory:
+        return {**planned, "ranking": _ranking(config, data, size, placement, rates)}
+    read_bandwidth, write_bandwidth = _device(
+        Path(graph.root), read_bandwidth, write_bandwidth, rates
+    )
+    orders = compare_orders(
+        config, size, placement, triples_per_second, read_bandwidth, write_bandwidth
+    )
+    chosen = next(one for one in orders if one["chosen"])
+    return {
+        **planned,
+        "ranking": _ranking(config, data, size, placement, rates),
+        "epoch_seconds": chosen["epoch_seconds"],
+        "partitions": placement.partitions,
+        "slots": placement.slots,
+        "swap": placement.swap,
+        "order": config.budget.order,
+        "walks": asdict(walks_of(config, placement)),
+        "orders": orders,
+        "no_orders": missing_orders(config, placement),
+        "warning": quality_warning(size, placement),
+    }
+
+
+def _size(
+    data: EmbedData,
+    config: EmbedConfig,
+    warm: WarmStart | None,
+    count: bool | None,
+    told: Preparing | None,
+) -> Size:
+    """What is embedded, with true answers counted where that is wanted or done soon."""
+    evaluation, answers = config.evaluation, None
+    if count is None:
+        count = sum(part.count for part in data.parts.values()) <= _FEW_TRIPLES
+    if count and evaluation.filtered:
+        from outercore.embedding.scoring import answers_in, choose_parts, count_answers
+
+        answers = answers_in(count_answers(data, choose_parts(data, config, told), told))
+    return Size(
+        data.entities,
+        data.relations,
+        data.triples,
+        data.weighted,
+        held_out=data.ranked(evaluation),
+        answers=answers,
+        first_rows=0 if warm is None else warm.memory,
+    )
+
+
+def _ranking(
+    config: EmbedConfig,
+    data: EmbedData,
+    size: Size,
+    placement: Placement,
+    rates: dict[str, Any],
+) -> dict[str, Any]:
+    """What one validation costs, and what the final figures do, where there is something to rank.
+
+    By the rates, of which nothing is read from a device where all is in memory.
+    """
+    parts = data.ranked_by_part(config.evaluation)
+    kinds = {part: kinds_of(config, count, size.entities) for part, count in parts.items()}
+    asked = {"final": (parts, kinds)}
+    if "valid" in parts:
+        asked["validation"] = ({"valid": parts["valid"]}, {"valid": kinds["valid"][:1]})
+    return {
+        name: asdict(
+            plan_ranking(
+                config,
+                size,
+                placement,
+                list(counts.values()),
+                list(some.values()),
+                triples_per_second=rates["triples_per_second"],
+                read_bandwidth=rates.get("read_bandwidth", float("inf")),
+            )
+        )
+        for name, (counts, some) in asked.items()
+        if counts
+    }
+
+
+def compare_orders(
+    config: EmbedConfig,
+    size: Size,
+    placement: Placement,
+    triples_per_second: float,
+    read_bandwidth: float,
+    write_bandwidth: float,
+) -> list[dict[str, Any]]:
+    """Every order that there is for these partitions and slots, with every way to swap.
+
+    Rates in triples and bytes a second. An epoch takes at least as long as the device does for
+    swaps and triples together.
+    """
+    found = []
+    size_of_partition = partition_bytes(config, size, placement.partitions, placement.group)
+    for kind in ORDER_KINDS:
+        for spare in (False, True):
+            if placement.slots < (3 if spare else 2):
+                continue
+            try:
+                order = partition_order(
+                    kind,
+                    partitions=placement.partitions,
+                    slots=placement.slots,
+                    spare=spare,
+                    seed=config.run.seed,
+                )
+            except InvalidError:
+                # Legend's is for three slots, COVER's for powers.
+                continue
+            for swap in ("spare-slot",) if spare else ("in-place", "in-turn"):
+                plan = order.plan(
+                    nodes=size.entities,
+                    row_bytes=row_bytes(config),
+                    edges=size.triples,
+                    seconds_per_edge=1.0 / triples_per_second,
+                    read_bandwidth=read_bandwidth,
+                    write_bandwidth=write_bandwidth,
+                    walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
+                    partition_bytes=size_of_partition,
+                )
+                # Where not all triples stay in memory, those of the next state are read meanwhile.
+                read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
+                device_seconds = plan.swap_seconds + read / read_bandwidth
+                found.append(
+                    {
+                        **asdict(plan),
+                        "swap": swap,
+                        "bytes_of_triples": read,
+                        "epoch_seconds": max(plan.epoch_seconds, device_seconds),
+                        "chosen": kind == config.budget.order and swap == placement.swap,
+                    }
+                )
+    return found
+
+
+def missing_orders(config: EmbedConfig, placement: Placement) -> dict[str, str]:
+    """Why there is no order of a kind for these partitions and slots, by kind."""
+    found: dict[str, str] = {}
+    for kind in ORDER_KINDS:
+        try:
+            partition_order(
+                kind,
+                partitions=placement.partitions,
+                slots=placement.slots,
+                seed=config.run.seed,
+            )
+        except InvalidError as reason:
+            found[kind] = str(reason).partition("\nhint: ")[0]
+    return found
+
+
+def _device(
+    directory: Path,
+    read_bandwidth: float | None,
+    write_bandwidth: float | None,
+    rates: dict[str, Any],
+) -> tuple[float, float]:
+    """Bandwidths as given, as probed, or as measured now."""
+    from outercore.embedding import rates as measured
+
+    if read_bandwidth is None:
+        read_bandwidth = measured.read_rate(directory)
+        rates["read_probed"] = read_bandwidth is not None
+    if read_bandwidth is None or write_bandwidth is None:
+        read, write = measured.measure_device(directory)
+        read_bandwidth = read_bandwidth or read
+        if write_bandwidth is None:
+            write_bandwidth = write
+            rates["write_measured"] = True
+    rates["read_bandwidth"], rates["write_bandwidth"] = read_bandwidth, write_bandwidth
+    return read_bandwidth, write_bandwidth

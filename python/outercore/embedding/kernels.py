@@ -1,0 +1,464 @@
+"""How well queries fit candidates, and the gradients of that: where the time goes.
+
+A built-in model turns (anchor, relation) into a query, a vector that is compared with the rows of
+candidate entities. The comparison of all pairs costs rows x candidates x width; everything else is
+small beside it. An inner product and a Euclidean distance are matrix products (BLAS); the two
+sums of absolute values are not.
+
+Gradients reuse what the forward pass computed: the scores, which the loss turns into their own
+derivative in place, and the queries (Legend 6).
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from outercore.embedding import native
+from outercore.embedding.losses import Loss, SoftmaxLoss
+
+WIDEST_FUSED = 256
+"""Numbers in a row that the kernels of a GPU keep on the chip."""
+
+
+class Workspace:
+    """Buffers that are used again by the next chunk: fresh memory costs more than the work in it.
+
+    One thread at a time. A buffer is valid until the same name is taken again. Without `native`
+    PyTorch does all the work that is done with this workspace: the definition, to compare with.
+    """
+
+    def __init__(self, *, native: bool = True) -> None:
+        self.native = native
+        self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """An uninitialised tensor of this shape, of the dtype and device of `like`."""
+        key = (name, like.dtype, like.device)
+        count = 1
+        for extent in shape:
+            count *= extent
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.numel() < count:
+            buffer = torch.empty(count, dtype=like.dtype, device=like.device)
+            self._buffers[key] = buffer
+        return buffer[:count].view(shape)
+
+
+class Similarity(Protocol):
+    """A score of a query and a candidate; larger is better."""
+
+    distance: str | None
+    """What the core calls it, where the core computes it."""
+    block_numbers: int
+    """Rows x candidates x width that are worked on at once; 0: no limit."""
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """The score of each query with its own target, [rows]."""
+
+    def paired_backward(
+        self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of queries and targets, given that of `paired`, which returned `scores`."""
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """How far `pairs` may be from `paired` for the same two rows, [rows]."""
+
+    def pairs(
+        self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
+    ) -> Tensor | None:
+        """Writes the scores of all pairs to `out` [rows, candidates].
+
+        Returns what `pairs_backward` will need, valid until the next call.
+        """
+
+    def pairs_backward(
+        self,
+        queries: Tensor,
+        candidates: Tensor,
+        saved: Tensor | None,
+        gradient: Tensor,
+        to_queries: Tensor,
+        to_candidates: Tensor,
+    ) -> None:
+        """Adds the gradients of queries and candidates, given that of `pairs`, to the last two.
+
+        `gradient` may be overwritten.
+        """
+
+
+class Inner:
+    """The inner product."""
+
+    distance: str | None = None
+    block_numbers = 0
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return torch.linalg.vecdot(queries, targets)
+
+    def paired_backward(
+        self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `Similarity`."""
+        column = gradient.unsqueeze(1)
+        return targets * column, queries * column
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return _unit(queries) * queries.norm(dim=1) * targets.norm(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace) -> None:
+        """See `Similarity`."""
+        torch.mm(queries, candidates.t(), out=out)
+
+    def pairs_backward(
+        self,
+        queries: Tensor,
+        candidates: Tensor,
+        saved: Tensor | None,
+        gradient: Tensor,
+        to_queries: Tensor,
+        to_candidates: Tensor,
+    ) -> None:
+        """See `Similarity`."""
+        to_queries.addmm_(gradient, candidates)
+        to_candidates.addmm_(gradient.t(), queries)
+
+
+class Euclidean:
+    """Minus the Euclidean distance, by one matrix product.
+
+    A distance below the rounding of that product has no gradient: its direction would be noise.
+    """
+
+    distance: str | None = None
+    block_numbers = 0
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return -(queries - targets).norm(dim=1)
+
+    def paired_backward(
+        self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `Similarity`."""
+        slope = _divide(gradient, scores).unsqueeze(1)
+        to_queries = (queries - targets) * slope
+        return to_queries, -to_queries
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        # The product's error is one of squares: the closer two rows are, the more it counts.
+        squares = queries.square().sum(dim=1) + targets.square().sum(dim=1)
+        error = _unit(queries) * squares
+        root = error.sqrt()
+        return root * root / torch.maximum((queries - targets).norm(dim=1), root).clamp_min(1e-30)
+
+    def pairs(
+        self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
+    ) -> Tensor:
+        """See `Similarity`."""
+        own = queries.square().sum(dim=1, keepdim=True)
+        other = candidates.square().sum(dim=1)
+        torch.addmm(other, queries, candidates.t(), alpha=-2.0, out=out).add_(own)
+        out.clamp_(min=0.0).sqrt_().neg_()
+        return workspace.take("distances", tuple(out.shape), out).copy_(out)
+
+    def pairs_backward(
+        self,
+        queries: Tensor,
+        candidates: Tensor,
+        saved: Tensor | None,
+        gradient: Tensor,
+        to_queries: Tensor,
+        to_candidates: Tensor,
+    ) -> None:
+        """See `Similarity`."""
+        assert saved is not None
+        squares = queries.square().sum(dim=1).max() + candidates.square().sum(dim=1).max()
+        noise = saved.square() <= torch.finfo(saved.dtype).eps * squares
+        slope = torch.div(gradient, saved, out=saved).masked_fill_(noise, 0.0)
+        to_queries.addcmul_(queries, slope.sum(dim=1, keepdim=True))
+        to_queries.addmm_(slope, candidates, alpha=-1.0)
+        to_candidates.addcmul_(candidates, slope.sum(dim=0).unsqueeze(1))
+        to_candidates.addmm_(slope.t(), queries, alpha=-1.0)
+
+
+class Manhattan:
+    """Minus the sum of absolute differences.
+
+    No matrix product does it: the core does, and elsewhere PyTorch's own kernels of that distance,
+    forward and backward.
+    """
+
+    distance: str | None = "manhattan"
+    block_numbers = 0
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return -(queries - targets).abs().sum(dim=1)
+
+    def paired_backward(
+        self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `Similarity`."""
+        to_targets = torch.sign(queries - targets) * gradient.unsqueeze(1)
+        return -to_targets, to_targets
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace) -> None:
+        """See `Similarity`."""
+        torch.neg(torch.cdist(queries, candidates, p=1.0), out=out)
+
+    def pairs_backward(
+        self,
+        queries: Tensor,
+        candidates: Tensor,
+        saved: Tensor | None,
+        gradient: Tensor,
+        to_queries: Tensor,
+        to_candidates: Tensor,
+    ) -> None:
+        """See `Similarity`."""
+        backward = torch.ops.aten._cdist_backward
+        # For p = 1 the kernel looks at signs only: the distances that it asks for do not count.
+        down = gradient.neg_()
+        to_queries.add_(backward(down, queries, candidates, 1.0, down))
+        across = down.t().contiguous()
+        to_candidates.add_(backward(across, candidates, queries, 1.0, across))
+
+
+class Modulus:
+    """Minus the sum of the moduli of complex differences; a row is real parts, then imaginary.
+
+    The core does it in registers. PyTorch makes several passes over rows x candidates x width
+    numbers: blocks of rows keep them in the cache, and the differences and moduli of a block are
+    kept from its scores to its gradient.
+    """
+
+    distance: str | None = "modulus"
+    block_numbers = 1 << 20
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        real, imaginary = (queries - targets).chunk(2, dim=1)
+        return -torch.hypot(real, imaginary).sum(dim=1)
+
+    def paired_backward(
+        self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See `Similarity`."""
+        real, imaginary = (queries - targets).chunk(2, dim=1)
+        slope = _divide(gradient.unsqueeze(1), -torch.hypot(real, imaginary))
+        to_queries = torch.cat([real * slope, imaginary * slope], dim=1)
+        return to_queries, -to_queries
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Similarity`."""
+        least = queries.size(1) * torch.finfo(queries.dtype).tiny ** 0.5
+        return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1) + least
+
+    def pairs(
+        self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
+    ) -> Tensor:
+        """See `Similarity`."""
+        half = queries.size(1) // 2
+        shape = (3, queries.size(0), candidates.size(0), half)
+        saved = workspace.take("differences", shape, queries)
+        real, imaginary, moduli = saved
+        torch.sub(queries[:, None, :half], candidates[:, :half], out=real)
+        torch.sub(queries[:, None, half:], candidates[:, half:], out=imaginary)
+        # The smallest number keeps a difference of zero from being divided by zero.
+        least = queries.new_tensor(torch.finfo(queries.dtype).tiny)
+        torch.addcmul(least, real, real, out=moduli).addcmul_(imaginary, imaginary).sqrt_()
+        torch.sum(moduli, dim=2, out=out).neg_()
+        return saved
+
+    def pairs_backward(
+        self,
+        queries: Tensor,
+        candidates: Tensor,
+        saved: Tensor | None,
+        gradient: Tensor,
+        to_queries: Tensor,
+        to_candidates: Tensor,
+    ) -> None:
+        """See `Similarity`."""
+        assert saved is not None
+        half = queries.size(1) // 2
+        real, imaginary, moduli = saved
+        slope = torch.div(gradient.neg_().unsqueeze(2), moduli, out=moduli)
+        for part, columns in ((real, slice(0, half)), (imaginary, slice(half, 2 * half))):
+            part.mul_(slope)
+            to_queries[:, columns] += part.sum(dim=1)
+            to_candidates[:, columns] -= part.sum(dim=0)
+
+
+class ChunkGradients(NamedTuple):
+    """The loss of a chunk and its gradients, except that of the candidates."""
+
+    value: Tensor
+    queries: Tensor
+    targets: Tensor
+
+
+class Masked(NamedTuple):
+    """Pairs of a row and a candidate that do not count, rows ascending."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def between(self, start: int, stop: int) -> Masked:
+        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
+        first, last = torch.searchsorted(self.rows, self.rows.new_tensor([start, stop])).tolist()
+        return Masked(self.rows[first:last] - start, self.columns[first:last])
+
+    def to(self, device: torch.device) -> Masked:
+        """The same pairs on a device."""
+        return Masked(self.rows.to(device), self.columns.to(device))
+
+    def pairs(self) -> Masked:
+        """The pairs."""
+        return self
+
+    def hide(self, scores: Tensor) -> None:
+        """Gives their scores, [rows, candidates], the value minus infinity."""
+        scores[self.rows, self.columns] = -torch.inf
+
+
+class MaskMatrix(NamedTuple):
+    """The same where they may be most of all pairs: a byte each, whether it counts or not."""
+
+    hidden: Tensor
+    """bool [rows, candidates]"""
+
+    def between(self, start: int, stop: int) -> MaskMatrix:
+        """The pairs of rows `start` to `stop`, with rows counted from `start`."""
+        return MaskMatrix(self.hidden[start:stop])
+
+    def to(self, device: torch.device) -> MaskMatrix:
+        """The same pairs on a device."""
+        return MaskMatrix(self.hidden.to(device))
+
+    def pairs(self) -> Masked:
+        """The pairs, 16 bytes each, and as many again while they are found."""
+        return Masked(*self.hidden.nonzero(as_tuple=True))
+
+    def hide(self, scores: Tensor) -> None:
+        """Gives their scores, [rows, candidates], the value minus infinity."""
+        scores.masked_fill_(self.hidden, -torch.inf)
+
+
+def query_gradients(
+    similarity: Similarity,
+    loss: Loss,
+    queries: Tensor,
+    targets: Tensor,
+    candidates: Tensor,
+    weights: Tensor,
+    *,
+    masked: Masked | MaskMatrix | None,
+    bias: Tensor | None,
+    to_candidates: Tensor,
+    workspace: Workspace,
+) -> ChunkGradients:
+    """Scores, loss and gradients of a chunk, without autograd.
+
+    Shapes: `queries` and `targets` [rows, width], `candidates` and `to_candidates`
+    [negatives, width], `weights` [rows], `bias` [negatives], added to the negatives' scores.
+    `to_candidates` is added to.
+    Source: Legend 6.
+    """
+    positives = similarity.paired(queries, targets)
+    options = None
+    if workspace.native and native.fits(queries, candidates, weights, to_candidates):
+        options = native.loss_options(loss)
+    if options is not None and similarity.distance is not None:
+        value, to_queries, to_positives = native.distance_gradients(
+            similarity.distance,
+            options,
+            queries,
+            candidates,
+            positives,
+            weights,
+            None if masked is None else masked.pairs(),
+            bias,
+            to_candidates,
+        )
+        own_queries, to_targets = similarity.paired_backward(
+            queries, targets, positives, to_positives
+        )
+        return ChunkGradients(value, to_queries.add_(own_queries), to_targets)
+    to_queries = torch.zeros_like(queries)
+    to_positives = torch.empty_like(positives)
+    value = positives.new_zeros(())
+    for start, stop in _blocks(similarity, queries, candidates):
+        rows = slice(start, stop)
+        shape = (stop - start, candidates.size(0))
+        scores = workspace.take("scores", shape, queries)
+        saved = similarity.pairs(queries[rows], candidates, scores, workspace)
+        if bias is not None:
+            scores.add_(bias)
+        if masked is not None:
+            masked.between(start, stop).hide(scores)
+        if options is None:
+            work = workspace.take("work", shape, queries)
+            found = loss.gradients(positives[rows], scores, weights[rows], work)
+        else:
+            found = native.loss_gradients(options, positives[rows], scores, weights[rows])
+        value += found.value
+        to_positives[rows] = found.positives
+        similarity.pairs_backward(
+            queries[rows], candidates, saved, found.negatives, to_queries[rows], to_candidates
+        )
+    own_queries, to_targets = similarity.paired_backward(queries, targets, positives, to_positives)
+    return ChunkGradients(value, to_queries.add_(own_queries), to_targets)
+
+
+def fuses(similarity: Similarity, loss: Loss, rows: Tensor) -> bool:
+    """Whether a GPU's kernels compute this loss without a matrix of scores in memory."""
+    return (
+        rows.is_cuda
+        and rows.dtype == torch.float32
+        and rows.size(1) <= WIDEST_FUSED
+        and isinstance(similarity, Inner)
+        and isinstance(loss, SoftmaxLoss)
+        and find_spec("triton") is not None
+    )
+
+
+def pair_scores(similarity: Similarity, queries: Tensor, candidates: Tensor) -> Tensor:
+    """The scores of all pairs, [queries, candidates]."""
+    scores, workspace = queries.new_empty(queries.size(0), candidates.size(0)), Workspace()
+    if similarity.distance is not None and native.fits(queries, candidates):
+        native.distance_scores(similarity.distance, queries, candidates, scores)
+        return scores
+    for start, stop in _blocks(similarity, queries, candidates):
+        similarity.pairs(queries[start:stop], candidates, scores[start:stop], workspace)
+    return scores
+
+
+def _blocks(similarity: Similarity, queries: Tensor, candidates: Tensor) -> list[tuple[int, int]]:
+    """The rows in blocks that the similarity can work on at once."""
+    rows = queries.size(0)
+    step = rows
+    if similarity.block_numbers:
+        step = max(1, similarity.block_numbers // max(1, candidates.numel()))
+    return [(start, min(start + step, rows)) for start in range(0, rows, max(step, 1))]
+
+
+def _unit(rows: Tensor) -> float:
+    """A few roundings, relative to what is added up."""
+    return 8.0 * torch.finfo(rows.dtype).eps
+
+
+def _divide(gradient: Tensor, by: Tensor) -> Tensor:
+    """The quotient, zero where the divisor is: a distance of zero has no direction."""
+    return torch.where(by == 0, 0.0, gradient / torch.where(by == 0, 1.0, by))

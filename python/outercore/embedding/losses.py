@@ -1,0 +1,161 @@
+"""Losses of a positive score against negative ones, with their gradients written by hand.
+
+A loss sees scores only, one row for each positive, and rows do not depend on each other. A
+negative that does not count has the score minus infinity; its gradient is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from outercore.embedding.config import LossConfig
+
+
+class LossGradients(NamedTuple):
+    """The loss and its derivatives with respect to the scores."""
+
+    value: Tensor
+    """Sum over the rows, a scalar."""
+    positives: Tensor
+    """[rows]"""
+    negatives: Tensor
+    """[rows, negatives]; it lies in the memory that the call was given."""
+
+
+class Loss(Protocol):
+    """A sum over rows of a function of the row's scores."""
+
+    def gradients(
+        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
+    ) -> LossGradients:
+        """The loss and its gradients, each row times its weight.
+
+        Shapes: `positives` and `weights` [rows]; `negatives` and `work` [rows, negatives], both
+        overwritten.
+        """
+
+
+@dataclass(frozen=True)
+class SoftmaxLoss:
+    """Cross entropy: minus the log of the positive's share among all of its row's scores.
+
+    With `contrastive` the positive is left out of the sum, as equation 1 of Legend has it. That
+    loss is not bounded from below: it goes on pushing positives up.
+    """
+
+    contrastive: bool = False
+
+    def gradients(
+        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
+    ) -> LossGradients:
+        """See `Loss`."""
+        largest = negatives.amax(dim=1)
+        shares = torch.softmax(negatives, dim=1, out=work)
+        # The largest share is 1 / sum(exp(score - largest)): the log of the sum without a
+        # second pass of exponentials, and never of a number that underflowed.
+        log_sum = largest - shares.amax(dim=1).log()
+        empty = largest.isneginf()
+        if bool(empty.any()):
+            log_sum[empty] = -torch.inf
+            shares[empty] = 0.0
+        if self.contrastive:
+            counted = weights.masked_fill(empty, 0.0)
+            value = torch.where(empty, 0.0, counted * (log_sum - positives)).sum()
+            return LossGradients(value, -counted, shares.mul_(counted.unsqueeze(1)))
+        total = torch.logaddexp(log_sum, positives)
+        value = torch.dot(weights, total - positives)
+        share = torch.exp(positives - total)
+        shares.mul_((weights * torch.exp(log_sum - total)).unsqueeze(1))
+        return LossGradients(value, weights * (share - 1.0), shares)
+
+
+@dataclass(frozen=True)
+class LogisticLoss:
+    """Binary cross entropy of the positive, and of the negatives on average.
+
+    `margin` is added to every score first: distances are never positive, so that without it no
+    triple could be held for true.
+    """
+
+    margin: float = 0.0
+
+    def gradients(
+        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
+    ) -> LossGradients:
+        """See `Loss`."""
+        above = positives + self.margin
+        below = torch.add(negatives, self.margin, out=work)
+        share = weights / negatives.size(1)
+        value = torch.dot(weights, softplus(-above)) + torch.dot(share, softplus(below).sum(dim=1))
+        gradient = torch.sigmoid(below, out=negatives).mul_(share.unsqueeze(1))
+        return LossGradients(value, -weights * torch.sigmoid(-above), gradient)
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """By how much a negative comes within `margin` of the positive, on average."""
+
+    margin: float = 1.0
+
+    def gradients(
+        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
+    ) -> LossGradients:
+        """See `Loss`."""
+        missing = torch.sub(negatives, (positives - self.margin).unsqueeze(1), out=work)
+        missing.clamp_(min=0.0)
+        share = weights / negatives.size(1)
+        value = torch.dot(share, missing.sum(dim=1))
+        violated = torch.sign(missing, out=negatives).mul_(share.unsqueeze(1))
+        return LossGradients(value, -violated.sum(dim=1), violated)
+
+
+@dataclass(frozen=True)
+class SelfAdversarialLoss:
+    """Logistic loss whose negatives count by a softmax over their own scores.
+
+    The softmax is a weight: no gradient flows through it.
+
+    Source: Sun et al., "RotatE", ICLR 2019, equation 6.
+    """
+
+    margin: float = 9.0
+    temperature: float = 1.0
+
+    def gradients(
+        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
+    ) -> LossGradients:
+        """See `Loss`."""
+        above = positives + self.margin
+        half = weights / 2.0
+        empty = negatives.amax(dim=1).isneginf()
+        steep = negatives.mul(self.temperature)
+        if self.temperature == 0.0:
+            # Minus infinity times 0 is no number, and what is masked would count again.
+            steep.nan_to_num_(nan=-torch.inf)
+        shares = torch.softmax(steep, dim=1, out=work)
+        shares.nan_to_num_(nan=0.0)
+        below = negatives.add_(self.margin)
+        costs = softplus(below).mul_(shares).sum(dim=1).masked_fill_(empty, 0.0)
+        value = torch.dot(half, softplus(-above) + costs)
+        gradient = below.sigmoid_().mul_(shares).mul_(half.unsqueeze(1))
+        return LossGradients(value, -half * torch.sigmoid(-above), gradient)
+
+
+def build_loss(config: LossConfig) -> Loss:
+    """The loss that `config` describes."""
+    match config.kind:
+        case "softmax":
+            return SoftmaxLoss()
+        case "contrastive":
+            return SoftmaxLoss(contrastive=True)
+        case "logistic":
+            return LogisticLoss(config.margin)
+        case "margin":
+            return MarginLoss(config.ahead)
+        case "self-adversarial":
+            return SelfAdversarialLoss(config.margin, config.temperature)

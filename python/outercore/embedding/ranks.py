@@ -1,0 +1,188 @@
+"""Questions of held-out triples, and how many of what they are compared with score higher.
+
+A rank counts the candidates with a higher score, and half of those with the same one: the mean of
+the optimistic and the pessimistic rank, so that a model that says the same of all gains nothing.
+Scores closer than their rounding are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from outercore.embedding.kernels import Masked
+from outercore.embedding.models import Model, Side
+from outercore.embedding.negatives import KnownTargets, occurrences
+from outercore.embedding.store import Store
+from outercore.embedding.trainer import Ask, ask
+from outercore.errors import InvalidError
+
+SIDES: tuple[Side, ...] = ("tail", "head")
+_BLOCK_NUMBERS = 1 << 21
+_SCORED = 1 << 12
+"""Questions whose own scores are computed together: their queries are copies of their rows."""
+
+
+class Ranks(NamedTuple):
+    """Ranks, float64, and numbers of candidates, int64, [questions] each."""
+
+    raw: Tensor
+    raw_candidates: Tensor
+    filtered: Tensor
+    filtered_candidates: Tensor
+
+    @classmethod
+    def empty(cls, count: int) -> Ranks:
+        """Room for those of so many questions."""
+        columns = (torch.empty(count, dtype=kind) for kind in (torch.float64, torch.int64) * 2)
+        return cls(*columns)
+
+    def put(self, some: slice, ranks: Ranks) -> None:
+        """Takes in those of some questions."""
+        for column, values in zip(self, ranks, strict=True):
+            column[some] = values
+
+
+class Tally:
+    """What was counted so far of some questions, among candidates of one kind."""
+
+    def __init__(self, count: int) -> None:
+        """Of so many questions. Rows are raw and filtered."""
+        self.higher = torch.zeros(2, count, dtype=torch.int64)
+        self.not_lower = torch.zeros(2, count, dtype=torch.int64)
+        self.compared = torch.zeros(2, count, dtype=torch.int64)
+
+    def ranks(self) -> Ranks:
+        """The ranks, once all candidates are counted."""
+        ranks = 1.0 + (self.higher + self.not_lower).double() / 2.0
+        return Ranks(ranks[0], self.compared[0], ranks[1], self.compared[1])
+
+
+class Questions:
+    """Triples with one end asked for.
+
+    Shapes: `triples` int64 [m, 3]; rows of what is asked with and for [m, width].
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        triples: Tensor,
+        question: Ask,
+        rows: tuple[Tensor, Tensor, Tensor],
+        known: KnownTargets | None,
+        *,
+        loops: bool,
+    ) -> None:
+        """`question` are the triples as questions, and `rows` those of its anchors, relations and
+        targets, of which the last are not kept.
+
+        Errors: `InvalidError` for a triple whose score is not finite.
+        """
+        self._model, self._asked_for, self._known, self._loops = model, question, known, loops
+        self._relation_ids = triples[:, 1]
+        self._anchors, self._relations, targets = rows
+        own = [self._own_scores(some, targets) for some in _slices(len(triples), _SCORED)]
+        score, slack = (torch.cat(column) for column in zip(*own, strict=True))
+        if not bool(score.isfinite().all()):
+            row = int((~score.isfinite()).nonzero()[0])
+            raise InvalidError(f"triple {triples[row].tolist()}: its score is not finite")
+        self._above, self._below = score + slack, score - slack
+        # What is no candidate, whatever is filtered: (question, entity).
+        self._out_rows, self._out = torch.arange(len(triples)), question.targets
+        if not loops:
+            others = (question.anchors != question.targets).nonzero().squeeze(1)
+            self._out_rows, order = torch.cat([self._out_rows, others]).sort(stable=True)
+            self._out = torch.cat([self._out, question.anchors[others]])[order]
+
+    def __len__(self) -> int:
+        return len(self._above)
+
+    def compare(self, tally: Tally, entities: Tensor, rows: Tensor) -> None:
+        """Counts a block of candidates; `entities` ascend and may repeat."""
+        device = self._anchors.device
+        out = occurrences(entities, self._out_rows, self._out).to(device)
+        for some in _slices(len(self), max(1, _BLOCK_NUMBERS // max(1, len(rows)))):
+            self._compare_some(tally, some, entities, rows, out.between(some.start, some.stop))
+
+    def _own_scores(self, some: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The true ones' scores, and how far these may be off."""
+        rows = (self._anchors[some], self._relations[some], targets[some])
+        side = self._asked_for.side
+        return self._model.paired(side, *rows), self._model.rounding(side, *rows)
+
+    def _known_among(self, entities: Tensor, some: slice) -> Iterator[Masked]:
+        """Where the other true answers of some questions stand among `entities`, some at a time."""
+        if self._known is None:
+            return
+        anchors, targets = self._asked_for.anchors[some], self._asked_for.targets[some]
+        for found in self._known.among(anchors, self._relation_ids[some], entities):
+            others = entities[found.columns]
+            rest = others != targets[found.rows]
+            if not self._loops:
+                rest &= others != anchors[found.rows]
+            yield Masked(found.rows[rest], found.columns[rest])
+
+    def _compare_some(
+        self, tally: Tally, some: slice, entities: Tensor, rows: Tensor, out: Masked
+    ) -> None:
+        side = self._asked_for.side
+        scores = self._model.scores(side, self._anchors[some], self._relations[some], rows)
+        above, below = self._above[some], self._below[some]
+        scores[out.rows, out.columns] = -torch.inf
+        count = len(above)
+        # Sums of bytes into numbers of 64 bits take as long as the comparison.
+        higher = (scores > above.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
+        not_lower = (scores >= below.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
+        compared = len(rows) - torch.bincount(out.rows, minlength=count)
+        counts = ((tally.higher, higher), (tally.not_lower, not_lower), (tally.compared, compared))
+        for total, all_of_them in counts:
+            total[:, some] += all_of_them.cpu()
+        for found in self._known_among(entities, some):
+            known = found.to(scores.device)
+            of_known = scores[known.rows, known.columns]
+            for total, rows_of_known in (
+                (tally.higher, known.rows[of_known > above[known.rows]]),
+                (tally.not_lower, known.rows[of_known >= below[known.rows]]),
+                (tally.compared, known.rows),
+            ):
+                total[1, some] -= torch.bincount(rows_of_known, minlength=count).cpu()
+
+
+def questions_of(
+    store: Store,
+    model: Model,
+    parts: Sequence[tuple[Tensor, Mapping[Side, KnownTargets] | None]],
+    *,
+    reciprocal: bool,
+    loops: bool,
+) -> list[list[tuple[Side, Questions]]]:
+    """Parts of the triples that are ranked, with what is known of them: the questions for both ends
+    of each.
+
+    Cost: one read of the rows of all ends, which both sides share.
+    Errors: as `Questions`.
+    """
+    ends = [triples[:, column] for column in (0, 2) for triples, _ in parts]
+    rows = store.rows(torch.cat(ends)).split([len(some) for some in ends])
+    found = []
+    for number, (triples, known) in enumerate(parts):
+        heads, tails = rows[number], rows[len(parts) + number]
+        asked = [ask(triples, side, store.relation_count, reciprocal=reciprocal) for side in SIDES]
+        forward = store.relations[asked[0].relations.to(heads.device)]
+        back = store.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
+        of_sides = ((heads, forward, tails), (tails, back, heads))
+        sides: list[tuple[Side, Questions]] = []
+        for question, side, some in zip(asked, SIDES, of_sides, strict=True):
+            answers = None if known is None else known[side]
+            sides.append((side, Questions(model, triples, question, some, answers, loops=loops)))
+        found.append(sides)
+    return found
+
+
+def _slices(count: int, step: int) -> Iterator[slice]:
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

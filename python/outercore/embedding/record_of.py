@@ -1,0 +1,56 @@
+"""The part of an embedding's record that is known before the first batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from outercore import record as records
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.planning import Placement, relation_width
+
+if TYPE_CHECKING:
+    from outercore.embedding.data import EmbedData
+    from outercore.graph import Graph
+
+
+def describe(
+    graph: Graph,
+    config: EmbedConfig,
+    data: EmbedData,
+    placement: Placement,
+    *,
+    run: str,
+    device: torch.device,
+) -> dict[str, Any]:
+    """What runs, on what data, where."""
+    relations = data.relations * (2 if config.model.reciprocal else 1)
+    numbers = data.entities * config.model.dim + relations * relation_width(config.model)
+    return {
+        "description": {
+            "run": run,
+            "model": config.model.kind,
+            "dim": config.model.dim,
+            "parameters": numbers,
+            "partitions": placement.partitions,
+            "slots": placement.slots,
+            "metric": "MRR",
+            "device": str(device),
+        },
+        "config": config.to_dict(),
+        "data_set": {
+            "path": str(Path(graph.root).resolve()),
+            "entities": data.entities,
+            "relations": data.relations,
+            **{f"{part} triples": triples.count for part, triples in data.parts.items()},
+        },
+        "machine": {
+            **records.machine(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": str(device),
+        },
+        "device_profile": records.device_profile(Path(graph.root)),
+    }

@@ -1,0 +1,69 @@
+"""What an embedding run gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.sizes import format_size
+
+if TYPE_CHECKING:
+    from outercore.embedding.embedding import Embedding
+
+
+@dataclass(frozen=True)
+class EmbedResult:
+    """A finished run."""
+
+    run: Path
+    """Its directory."""
+    record: dict[str, Any]
+    """What happened, as in `record.json`."""
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The figures at the end, each with its `part` and `protocol`."""
+        found: list[dict[str, Any]] = self.record["result"]["metrics"]
+        return found
+
+    @property
+    def mrr(self) -> float | None:
+        """The mean reciprocal rank of the test triples, else of the validation triples.
+
+        Filtered where it was filtered; `None` where nothing was held out.
+        """
+        for part in ("test", "valid"):
+            for one in self.metrics:
+                if one["part"] == part:
+                    return float(one["mrr"])
+        return None
+
+    @cached_property
+    def entities(self) -> NDArray[np.float32]:
+        """The entities' rows by id, mapped: float32 [entities, width]."""
+        rows: NDArray[np.float32] = np.load(self.run / "entities.npy", mmap_mode="r")
+        return rows
+
+    @cached_property
+    def relations(self) -> NDArray[np.float32]:
+        """The relations' rows, mapped; the second half are the reciprocal ones, if there are."""
+        rows: NDArray[np.float32] = np.load(self.run / "relations.npy", mmap_mode="r")
+        return rows
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        """The same with names, neighbours and predictions."""
+        from outercore.embedding.embedding import Embedding
+
+        return Embedding.open(self.run)
+
+    def __repr__(self) -> str:
+        rows, width = self.entities.shape
+        score = "" if self.mrr is None else f", mrr={self.mrr:.4f}"
+        size = format_size(self.entities.nbytes)
+        return f"EmbedResult(run='{self.run}', entities=[{rows}, {width}] ({size}){score})"

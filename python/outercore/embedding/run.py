@@ -1,0 +1,272 @@
+"""Whole runs: embed a data set, go on with a run."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import outercore
+from outercore.embedding.changes import Change
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.custom import GIVE, OwnScore, check_score, own_score, require_same
+from outercore.embedding.data import has_triples
+from outercore.embedding.models import ScoreFunction, build_model
+from outercore.embedding.observe import Observer
+from outercore.embedding.options import configuration
+from outercore.embedding.result import EmbedResult
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.warm_start import require_its_run, warm_start
+from outercore.errors import InvalidError
+from outercore.run_places import new_run, only_run
+from outercore.training.stopping import StopRequest, stop_on_signals
+
+if TYPE_CHECKING:
+    from outercore.embedding.session import Planned, Session
+    from outercore.embedding.warm_start import WarmStart
+    from outercore.graph import Graph
+
+_COMMAND = "outercore embed"
+
+
+def embed(
+    data_set: str | Path,
+    config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    recipe: str | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    start_from: str | Path | None = None,
+    from_data: str | Path | None = None,
+    score: ScoreFunction | str | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+    **options: Any,
+) -> EmbedResult:
+    """Embeds the entities of a knowledge graph, or the nodes of a graph.
+
+    Args:
+        data_set: a data set; its triples, or the links of its topology where it has none.
+        config: a configuration, its groups, or a JSON file of them.
+        recipe: a measured configuration by name, on which `config` and `options` are laid.
+        memory: the budget, `8GiB`, `25%` or bytes.
+        out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
+        start_from: a run whose rows are the first ones, where both have the entity.
+        from_data: where the data set of that run is now, if it is no longer where it was.
+        score: a score function of one's own, or where it is, for the model `custom`; see
+            `outercore.embedding.custom.own_score`.
+        observer: told what happens.
+        command: for the record.
+        options: single values by short names, see `outercore.embedding.options.PLACES`.
+
+    Raises:
+        BudgetError: less than the least memory; the message says how much that is.
+        InterruptError: after Ctrl-C or SIGTERM, with everything in a checkpoint.
+        InvalidError: a wrong option, or a loss that is not finite.
+        NotFoundError: no data set, no triples.
+
+    Example:
+        >>> import outercore as oc
+        >>> result = oc.embed(tiny_dataset, dim=8, epochs=2, threads=1, out=tmp_path / "run")
+        >>> result.entities.shape, result.metrics[0]["part"]
+        ((200, 8), 'valid')
+    """
+    require_its_run(start_from, from_data)
+    graph = outercore.open(data_set)
+    own = None if score is None else own_score(score)
+    if own is not None:
+        options.setdefault("model", "custom")
+    chosen = configuration(
+        config, recipe=recipe, plain_graph=not has_triples(graph), memory=memory, **options
+    )
+    name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
+    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
+        from outercore.embedding.session import plan_session
+
+        # Refused before anything is written.
+        warm = None
+        if start_from is not None:
+            warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
+        watch = observer or Observer()
+        planned = plan_session(graph, chosen, watch.preparing, warm)
+        model = build_model(chosen.model, own and own.function)
+        if own is not None:
+            check_score(own, chosen.model.dim, model.relation_width(chosen.model.dim))
+        more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
+        if from_data is not None:
+            more["started_from_data"] = str(Path(from_data).resolve())
+        if own is not None:
+            more |= {"score": own.place, "score_digest": own.digest}
+        run = EmbedDirectory.create(path, graph, chosen, more=more)
+        with run.training(new=True):
+            return _run(graph, run, warm, own, observer, command, counted=planned)
+
+
+def resume(
+    run: str | Path,
+    *,
+    memory: str | int | None = None,
+    score: ScoreFunction | str | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+    **options: Any,
+) -> EmbedResult:
+    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+
+    A finished run goes on after its last epoch, if it is given more of them or more patience; one
+    that diverged, with another learning rate or weight of the regulariser.
+
+    Args:
+        run: its directory.
+        memory: another budget than the run had; partitions and slots stay as they are once there is
+            a table.
+        score: the run's score function, if it is of one's own.
+        observer: told what happens.
+        command: for the record.
+        options: new values from here on; `outercore.embedding.options.CHANGEABLE` has the names.
+
+    Raises:
+        InvalidError: the data set or the score function changed since; an option that a run
+            keeps, or with which there is nothing more to train; the run diverged, and would again.
+            Else as `embed`.
+        NotFoundError: no such run.
+
+    Example:
+        >>> import outercore as oc
+        >>> options = {"dim": 8, "epochs": 2, "threads": 1}
+        >>> result = oc.embed(tiny_dataset, out=tmp_path / "run", **options)
+        >>> len(oc.resume(tmp_path / "run", epochs=3).record["epochs"])
+        3
+    """
+    directory = EmbedDirectory.open(Path(run))
+    with only_run(directory.path, _COMMAND), directory.training(new=False):
+        change = Change.of(directory.config(), options)
+        if directory.finished and not directory.begun:
+            # Somebody has deleted what training needed.
+            if change.values:
+                raise _no_table(directory)
+            return EmbedResult(directory.path, directory.record())
+        if not change.steps:
+            _require_unfailed(directory)
+        own = _same_score(directory, score)
+        graph = outercore.open(directory.data_set)
+        directory.require_same(graph)
+        # Without a checkpoint the run begins anew, with the same first rows.
+        other = None if directory.begun else directory.started_from
+        warm = None
+        if other is not None:
+            old_data = directory.started_from_data
+            warm = warm_start(other, graph, directory.config().model, data_set=old_data)
+        return _run(graph, directory, warm, own, observer, command, memory, change=change)
+
+
+def _run(
+    graph: Graph,
+    run: EmbedDirectory,
+    warm: WarmStart | None,
+    own: OwnScore | None,
+    observer: Observer | None,
+    command: str,
+    memory: str | int | None = None,
+    counted: Planned | None = None,
+    change: Change | None = None,
+) -> EmbedResult:
+    from outercore.embedding.session import Session
+
+    def opened(counted: Planned | None) -> Session:
+        return Session(graph, config, model, run, warm, watch, stop, command, counted)
+
+    def begin(session: Session) -> None:
+        if change is not None and change.values:
+            change.require_more(session.progress)
+            run.change(change, session.progress)
+            for name, (before, after) in change.values.items():
+                watch.note(f"{name} is {after} from here on, {before} before")
+
+    config = run.config() if change is None else change.after
+    if memory is not None:
+        config = replace(config, budget=replace(config.budget, memory=str(memory)))
+    stop = StopRequest()
+    with ExitStack() as stack:
+        stack.enter_context(_threads(config.budget.threads))
+        stack.enter_context(stop_on_signals(stop))
+        model = build_model(config.model, own and own.function)
+        watch = observer or Observer()
+        return EmbedResult(run.path, _fit(opened, begin, counted))
+
+
+def _fit(
+    opened: Callable[[Planned | None], Session],
+    begin: Callable[[Session], None],
+    counted: Planned | None,
+) -> dict[str, Any]:
+    """The record of a run trained to its end; where its rows are lost, those of its last checkpoint
+    are kept, which is opened as after a crash."""
+    from outercore.embedding.session import RowsLostError
+
+    with closing(opened(counted)) as session:
+        begin(session)
+        try:
+            return session.fit()
+        except RowsLostError as error:
+            # Another one: with this one's frames the lost tables would stay in memory.
+            lost = RowsLostError(str(error))
+    del session
+    # A session is a cycle: what it does after epochs is a method of its own.
+    gc.collect()
+    with closing(opened(None)) as session:
+        raise session.keep_checkpoint(lost)
+
+
+def _require_unfailed(run: EmbedDirectory) -> None:
+    """Errors: `InvalidError` where the run diverged, as it would again to the bit."""
+    if (error := run.failed) is None:
+        return
+    hint = f"`{run.lowered}` goes on from its last checkpoint, or anew where there is none"
+    if run.description.exists():
+        again = f"outercore embed {run.data_set} --from {run.path} --learning-rate LOWER"
+        hint += f", `{again}` with its other options begins with its tables"
+    raise InvalidError(f"run `{run.path}` failed: {error}; it would do so again\nhint: {hint}")
+
+
+def _no_table(run: EmbedDirectory) -> InvalidError:
+    return InvalidError(
+        f"run `{run.path}`: `{run.state.name}` is not there any more, from which it would go on\n"
+        f"hint: `outercore embed {run.data_set} --from {run.path}` with the run's other options "
+        "begins with its rows"
+    )
+
+
+def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnScore | None:
+    """The score function of a run of one's own, given again.
+
+    Errors: `InvalidError` where it is another one, or missing, or the run has none.
+    """
+    place, digest = run.own_score
+    if (score is None) != (place is None):
+        was = f"`{place}`" if place is not None else "a built-in model"
+        raise InvalidError(
+            f"run `{run.path}` was made with {was}\nhint: "
+            + (GIVE if place is not None else "leave out `score`")
+        )
+    if score is None:
+        return None
+    own = own_score(score)
+    require_same(f"run `{run.path}`", str(place), digest, own)
+    return own
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """PyTorch computes with so many threads within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,295 @@
+"""Validation, and the figures at a run's end: what is ranked among what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.embedding.config import CandidateKind, EmbedConfig
+from outercore.embedding.data import fill
+from outercore.embedding.evaluate import Asked, Candidates, Evaluation, Ranking, rank_together
+from outercore.embedding.known import KnownAnswers
+from outercore.embedding.models import Model, Side
+from outercore.embedding.negatives import KnownTargets
+from outercore.embedding.observe import Observer, Preparing, watched
+from outercore.embedding.passes import group_size, kinds_of, rows_compared
+from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.store import Store
+from outercore.training.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from outercore.embedding.data import EmbedData, Part, Triples
+    from outercore.embedding.held_out import TriplePart
+    from outercore.embedding.links import Links
+
+_FEW, _SPARSE = 1 << 20, 4
+"""Of so many places, or so many times those that are drawn, a permutation is made at most."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Triples that are ranked."""
+
+    part: Part
+    triples: Tensor
+    """int64 [m, 3]; those that are ranked, if not all are."""
+    of: int
+    """How many there are."""
+
+
+def choose(
+    part: Part,
+    triples: Triples | TriplePart | Links,
+    most: int,
+    seed: int,
+    told: Preparing | None = None,
+) -> HeldOut:
+    """At most so many of the triples, drawn once by the seed; all where `most` is 0.
+
+    Cost: one read of the triples, of which only those that are drawn stay in memory, with 8 bytes
+    for the place of each; five times that, or 8 MiB, while they are drawn.
+    """
+    count = triples.count
+    chunks = watched(triples.chunks(), f"read {part} triples", count, told)
+    if most and count > most:
+        # Another place of the stream than candidates are drawn from.
+        random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
+        places = distinct_places(count, most, random)
+        chosen = _rows_at(places.numpy(), chunks)
+    else:
+        chosen = fill(np.empty((count, 3), np.int64), chunks)
+    return HeldOut(part, torch.from_numpy(chosen), count)
+
+
+def choose_parts(
+    data: EmbedData, config: EmbedConfig, told: Preparing | None = None
+) -> list[HeldOut]:
+    """What a run ranks of each held-out part; see `choose`."""
+    limits = config.evaluation
+    most = {"valid": limits.valid_triples, "test": limits.test_triples}
+    return [
+        choose(part, triples, most[part], config.run.seed, told)
+        for part, triples in data.parts.items()
+        if part != "train"
+    ]
+
+
+def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
+    """So many of `count` places, each as likely, ascending: int64 [most].
+
+    Cost: memory for some times `most` numbers, and 8 MiB, however many places there are.
+    """
+    if count <= max(_FEW, _SPARSE * most):
+        # Of the permutation only that part stays while it is sorted.
+        return torch.randperm(count, generator=random)[:most].clone().sort().values
+    # What is there already is drawn anew. All sets of one size are as likely as each other.
+    found = torch.empty(0, dtype=torch.int64)
+    while len(found) < most:
+        more = torch.randint(count, (most - len(found),), generator=random)
+        found = torch.cat([found, more]).unique()
+    return found
+
+
+def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The rows at ascending places of all chunks one after the other."""
+    found = np.empty((len(places), 3), np.int64)
+    first = done = 0
+    for chunk in chunks:
+        until = int(np.searchsorted(places, first + len(chunk)))
+        found[done:until] = chunk[places[done:until] - first]
+        first, done = first + len(chunk), until
+        if done == len(places):
+            break
+    return found
+
+
+Answers: TypeAlias = "dict[Part, dict[Side, KnownAnswers]]"
+"""True answers to what is ranked of a part."""
+
+
+def count_answers(
+    data: EmbedData, held_out: Iterable[HeldOut], told: Preparing | None = None
+) -> Answers:
+    """The true answers to both sides of held-out triples, counted so that memory can be planned.
+
+    Cost: one read of all triples, and 32 bytes a triple that is held out.
+    """
+    known: Answers = {}
+    for held in held_out:
+        heads, relations, tails = held.triples.numpy().T
+        counts = data.entities, data.relations
+        known[held.part] = {
+            "tail": KnownAnswers(heads, relations, *counts),
+            "head": KnownAnswers(tails, relations, *counts),
+        }
+    for chunk in data.answers("count true answers", told):
+        heads, relations, tails = chunk.T
+        for sides in known.values():
+            sides["tail"].count(heads, relations, tails)
+            sides["head"].count(tails, relations, heads)
+    return known
+
+
+def answers_in(known: Answers) -> int:
+    """How many true answers there are to all that is ranked."""
+    return sum(one.counted for sides in known.values() for one in sides.values())
+
+
+class Scoring:
+    """Ranks held-out triples by the tables of a store as they are."""
+
+    def __init__(
+        self,
+        config: EmbedConfig,
+        model: Model,
+        store: Store,
+        held_out: Iterable[HeldOut],
+        *,
+        loops: bool,
+        degrees: Tensor | None = None,
+        memory: int = 1 << 28,
+        observer: Observer | None = None,
+        stop: StopRequest | None = None,
+    ) -> None:
+        """`memory` is for a group of questions; `degrees` int64 [entities] for draws by degree,
+        which become their running sums.
+
+        `loops` says whether an entity is a candidate for its own neighbour.
+        """
+        self._loops = loops
+        self._config = config
+        self._model = model
+        self._store = store
+        self._held_out = {held.part: held for held in held_out if len(held.triples)}
+        # In their place: entities may be many.
+        self._degree_sums = None if degrees is None else degrees.cumsum_(0)
+        self._group = group_size(config, memory)
+        self._observer = observer or Observer()
+        self._stop = stop or StopRequest()
+        self._known: Mapping[Part, Mapping[Side, KnownTargets]] = {}
+
+    def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
+        """Goes through all triples for the answers that `count_answers` has counted.
+
+        Cost: 4 bytes an answer, 8 where ids are long.
+        """
+        for chunk in chunks:
+            heads, relations, tails = chunk.T
+            for sides in known.values():
+                sides["tail"].add(heads, relations, tails)
+                sides["head"].add(tails, relations, heads)
+        self._known = {
+            part: {side: self._targets(one) for side, one in sides.items()}
+            for part, sides in known.items()
+        }
+
+    def _targets(self, known: KnownAnswers) -> KnownTargets:
+        arrays = (torch.from_numpy(array) for array in known.finish())
+        return KnownTargets.in_order(self._store.relation_count, *arrays)
+
+    def has(self, part: Part) -> bool:
+        """Whether there is something to rank."""
+        return part in self._held_out
+
+    def triples(self, part: Part) -> Tensor:
+        """The triples of a part that are ranked, int64 [m, 3]."""
+        return self._held_out[part].triples
+
+    def validate(self) -> float:
+        """The mean reciprocal rank of the validation triples."""
+        return self.ranking("valid", "validation").evaluation().mrr
+
+    def final(self) -> list[dict[str, Any]]:
+        """The figures of all parts by all protocols asked for, each with its protocol."""
+        kinds = {part: self._kinds(part) for part in self._held_out}
+        if not kinds:
+            return []
+        among = dict.fromkeys(_AMONG[kind] for some in kinds.values() for kind in some)
+        found = self._rank(kinds, f"{' and '.join(kinds)}, among {' and '.join(among)}")
+        return [
+            described(ranking.evaluation(), part, kind)
+            for part, rankings in found.items()
+            for kind, ranking in rankings.items()
+        ]
+
+    def ranking(self, part: Part, title: str) -> Ranking:
+        """Ranks a part's triples among the candidates that validation takes.
+
+        Errors: `InterruptError` where somebody asked to stop.
+        """
+        kind = self._kinds(part)[0]
+        return self._rank({part: [kind]}, title)[part][kind]
+
+    def _kinds(self, part: Part) -> list[CandidateKind]:
+        """Among which entities a part is ranked."""
+        count = len(self._held_out[part].triples)
+        return kinds_of(self._config, count, self._store.entity_count)
+
+    def _rank(
+        self, kinds: Mapping[Part, list[CandidateKind]], title: str
+    ) -> dict[Part, dict[CandidateKind, Ranking]]:
+        """Ranks parts among kinds of candidates, all in the same passes over the table.
+
+        Errors: `InterruptError` where somebody asked to stop.
+        """
+        evaluation, entities = self._config.evaluation, self._store.entity_count
+        parts = [self._held_out[part] for part in kinds]
+        counts = [len(held.triples) for held in parts]
+        rows = rows_compared(self._config, counts, list(kinds.values()), entities, self._group)
+        self._observer.evaluation_started(title, sum(rows))
+
+        def after_block(compared: int) -> None:
+            self._observer.evaluation_rows(compared)
+            self._stop.check()
+
+        found = rank_together(
+            self._store,
+            self._model,
+            [
+                Asked(
+                    held.triples,
+                    [Candidates(kind, evaluation.count, self._config.run.seed) for kind in some],
+                    self._known[held.part] if evaluation.filtered else None,
+                )
+                for held, some in zip(parts, kinds.values(), strict=True)
+            ],
+            reciprocal=self._config.model.reciprocal,
+            loops=self._loops,
+            degree_sums=self._degree_sums,
+            group=self._group,
+            after_block=after_block,
+        )
+        return {
+            held.part: {
+                kind: _of_all(ranking, held)
+                for kind, ranking in zip(kinds[held.part], rankings, strict=True)
+            }
+            for held, rankings in zip(parts, found, strict=True)
+        }
+
+
+def _of_all(ranking: Ranking, held: HeldOut) -> Ranking:
+    """The same, whose protocol says if only some of a part's triples are ranked."""
+    count = len(held.triples)
+    if count == held.of:
+        return ranking
+    rest = ranking.protocol.removeprefix(f"{count:,} triples")
+    return replace(ranking, protocol=f"{count:,} of {held.of:,} triples{rest}")
+
+
+_AMONG: dict[CandidateKind, str] = {
+    "all": "all entities",
+    "uniform": "entities drawn uniformly",
+    "degree": "entities drawn by degree",
+}
+
+
+def described(evaluation: Evaluation, part: Part, kind: CandidateKind) -> dict[str, Any]:
+    """An evaluation as plain JSON values."""
+    return {"part": part, "candidates": kind, "mrr": evaluation.mrr, **asdict(evaluation)}

@@ -1,0 +1,519 @@
+"""One embedding run, from its first batch or its last checkpoint to its figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from outercore import record as records
+from outercore.embedding.bucket_counter import place_new
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.data import EmbedData, data_of, has_triples
+from outercore.embedding.epochs import LOWER, Epochs
+from outercore.embedding.models import Model
+from outercore.embedding.observe import EpochReport, Observer, Preparing, until_stopped
+from outercore.embedding.order import Walks
+from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.planning import (
+    Placement,
+    Pools,
+    Size,
+    order_of,
+    place,
+    resolved,
+    trained_bytes,
+)
+from outercore.embedding.quality import quality_warning
+from outercore.embedding.record_of import describe
+from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.scalars import Scalars
+from outercore.embedding.scoring import (
+    Answers,
+    HeldOut,
+    Scoring,
+    answers_in,
+    choose_parts,
+    count_answers,
+)
+from outercore.embedding.skewed import instead_of, with_pools
+from outercore.embedding.store import Progress, Store, TableLayout
+from outercore.embedding.stores import open_store
+from outercore.embedding.trainer import DivergedError, Trainer, table_layout
+from outercore.errors import BudgetError, InterruptError, InvalidError
+from outercore.training.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from outercore.embedding.warm_start import WarmStart
+    from outercore.graph import Graph
+
+
+class RowsLostError(DivergedError):
+    """Training ended with rows that are not finite, and there is a checkpoint to go back to."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is embedded, and where everything will be."""
+
+    data: EmbedData
+    size: Size
+    placement: Placement
+    config: EmbedConfig
+    """With the numbers that the budget gave."""
+    held_out: list[HeldOut]
+    known: Answers
+    """True answers to these, counted."""
+
+
+def plan_session(
+    graph: Graph,
+    config: EmbedConfig,
+    told: Preparing | None = None,
+    warm: WarmStart | None = None,
+    counted: Planned | None = None,
+) -> Planned:
+    """Opens the triples, counts true answers to what is ranked, and divides the budget.
+
+    What `counted` has found, a plan of the same run without the numbers that it gave, is not
+    looked for again. `told` hears of going through the triples; what it raises ends the work.
+
+    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
+    """
+    limits = config.evaluation
+    if counted is not None:
+        data, held_out, known = counted.data, counted.held_out, counted.known
+    else:
+        data = data_of(graph, config, told)
+        held_out = choose_parts(data, config, told)
+        known = count_answers(data, held_out, told) if limits.filtered else {}
+    size = Size(
+        data.entities,
+        data.relations,
+        data.triples,
+        data.weighted,
+        held_out=data.ranked(limits),
+        answers=answers_in(known),
+        first_rows=0 if warm is None else warm.memory,
+    )
+    placement = place(config, size)
+    return Planned(data, size, placement, resolved(config, placement), held_out, known)
+
+
+def _placed_anew(
+    planned: Planned,
+    config: EmbedConfig,
+    run: EmbedDirectory,
+    observer: Observer,
+    told: Preparing,
+) -> Planned:
+    """The plan of a run that has no table yet, with room for the pools that its triples make.
+
+    Tells the observer of another placement than was planned, and writes down what `config` leaves
+    open, so that the run goes on with it.
+
+    Errors: as `place_new`.
+    """
+    first = planned.placement
+    found = place_new(run, planned.data, config, planned.size, first, told)
+    if (note := instead_of(found, first)) is not None:
+        observer.note(note)
+    chosen = resolved(config, found)
+    run.settle(chosen.budget)
+    return replace(planned, placement=found, config=chosen)
+
+
+def _open_fitting(
+    run: EmbedDirectory,
+    planned: Planned,
+    layout: TableLayout,
+    device: torch.device,
+    warm: WarmStart | None,
+    told: Preparing,
+) -> tuple[Store, Placement]:
+    """The store of a run, and the placement with pools as large as they are.
+
+    Errors: as `open_store`; `BudgetError` says the least memory.
+    """
+    config, size, placement = planned.config, planned.size, planned.placement
+
+    def opened() -> Store:
+        return open_store(run, planned.data, config, placement, layout, device, warm, told)
+
+    try:
+        store = opened()
+    except BudgetError as error:
+        # The core knows its own share of the budget only.
+        if placement.in_memory or error.needed is None or not run.begun:
+            raise
+        store = PartitionStore.open(run.state, error.needed)
+        pools = Pools(*store.largest_pool())
+    else:
+        if not isinstance(store, PartitionStore):
+            return store, placement
+        pools = Pools(*store.largest_pool())
+        if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
+            return store, placement
+    store.close()
+    # Before there is another one.
+    del store
+    placement = with_pools(config, size, placement, pools)
+    return opened(), placement
+
+
+@contextmanager
+def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
+    """Says how to go on where somebody asks to stop before the first batch."""
+    try:
+        yield
+    except InterruptError as error:
+        again = f"go on with `outercore embed --resume {run.path}`"
+        raise InterruptError(
+            f"{error} before the first batch\n"
+            f"hint: {again if run.begun else 'run the same command again'}"
+        ) from error
+
+
+class Session:
+    """One run. What it trains is a function of the data set and the configuration."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: EmbedConfig,
+        model: Model,
+        run: EmbedDirectory,
+        warm: WarmStart | None,
+        observer: Observer,
+        stop: StopRequest,
+        command: str = "",
+        counted: Planned | None = None,
+    ) -> None:
+        told = until_stopped(observer, stop)
+        with _stopped_early(run):
+            planned = plan_session(graph, config, told, warm, counted)
+            if not run.begun:
+                planned = _placed_anew(planned, config, run, observer, told)
+        self._graph, self._run = graph, run
+        self._config, self._data = planned.config, planned.data
+        self._observer, self._stop, self._command = observer, stop, command
+        self._model, self._size = model, planned.size
+        self._device = device_of(config.run.device, planned.placement)
+        layout = table_layout(config, self._model, planned.size.relations)
+        begun = run.begun
+        with _stopped_early(run):
+            self._store, self._placement = _open_fitting(
+                run, planned, layout, self._device, warm, told
+            )
+        with ExitStack() as stack:
+            # Whoever keeps the exception would keep the table's lock with it.
+            stack.callback(self._store.close)
+            if warm is not None and not begun:
+                # From here on a restart needs the other run no more.
+                self._store.checkpoint(Progress())
+            self._trainer = Trainer(
+                self._store, self._config, self._model, undirected=self._data.undirected
+            )
+            with _stopped_early(run):
+                self._scoring = self._prepare_scoring(planned, told)
+            self._epochs = Epochs(
+                self._trainer,
+                validate=self._scoring.validate if self._scoring.has("valid") else None,
+                after_epoch=self._after_epoch,
+                observer=observer,
+                stop=lambda: stop.requested,
+                checkpoint_seconds=config.run.checkpoint_seconds,
+                triples=planned.size.triples,
+                counters=self._counters,
+            )
+            self._plan = self._planned()
+            self._described = describe(
+                graph,
+                self._config,
+                self._data,
+                self._placement,
+                run=str(run.path),
+                device=self._device,
+            )
+            stack.pop_all()
+
+    def fit(self) -> dict[str, Any]:
+        """Trains to the end and returns the run record.
+
+        Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
+        for a loss or a score that is not finite, with the best tables so far in the run, or the
+        last ones where none were validated; `RowsLostError` where these are not finite either.
+        """
+        with self._writing_scalars():
+            return self._fit()
+
+    def _fit(self) -> dict[str, Any]:
+        progress = self._epochs.progress
+        self._observer.started(self._described["description"])
+        if (note := self._unvalidated()) is not None:
+            self._observer.note(note)
+        if (warning := quality_warning(self._size, self._placement)) is not None:
+            self._observer.note(warning)
+        if self._store.progress is not None and not self._epochs.finished:
+            self._observer.resumed(progress.epoch, progress.triples)
+        try:
+            self._epochs.run()
+            return self._finish("finished")
+        except InterruptError as error:
+            self._write_record("interrupted", {})
+            raise InterruptError(
+                f"{error}; everything is in the checkpoint\n"
+                f"hint: go on with `outercore embed --resume {self._run.path}`"
+            ) from error
+        except DivergedError as error:
+            raise self._diverged(error) from error
+
+    def keep_checkpoint(self, lost: RowsLostError) -> DivergedError:
+        """Saves the tables of the checkpoint, the best ones before the last, instead of the lost
+        ones; the error that says so."""
+        message, _, hint = str(lost).partition("\nhint: ")
+        self._observer.note(f"rows are not finite any more: going back to {self._checkpoint()}")
+        self._store.restore()
+        if not self._finite():
+            return self._no_rows(message, hint)
+        which = f"rows are not finite any more: {self._best() or 'those'} of {self._checkpoint()}"
+        with self._writing_scalars():
+            return self._kept(message, hint, which)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run has come."""
+        return self._epochs.progress
+
+    def close(self) -> None:
+        """Lets go of the table."""
+        self._store.close()
+
+    @contextmanager
+    def _writing_scalars(self) -> Iterator[None]:
+        self._scalars = Scalars(self._run.scalars, first_epoch=self.progress.epoch)
+        try:
+            yield
+        finally:
+            self._scalars.close()
+
+    def _after_epoch(self, report: EpochReport) -> None:
+        self._scalars.epoch(report)
+        self._write_record("running", {})
+
+    def _unvalidated(self) -> str | None:
+        """What to say where nothing is validated; of a plain graph only if it was relied on."""
+        data, patience = self._config.data, self._config.optimiser.patience
+        if self._scoring.has("valid") or not (has_triples(self._graph) or patience):
+            return None
+        if not has_triples(self._graph):
+            why, instead = "no links are held out", "a larger `--held-out` holds some out"
+        elif data.held_out_triples:
+            why, instead = "no triples are held out", "a larger `--held-out` holds some out"
+        else:
+            why = f"the data set has no triples as `{data.valid}`"
+            instead = "import it with `--valid`"
+            if set(self._data.parts) == {"train"}:
+                instead += ", or hold some out by `--held-out`"
+        stops = f"; `--patience {patience}` does not count" if patience else ""
+        return (
+            f"{why}: nothing is validated, and the rows of the last epoch are kept{stops}; "
+            f"{instead}"
+        )
+
+    def _finish(self, status: str, **more: str) -> dict[str, Any]:
+        """Figures and tables as they are now, those of the best epoch; `more` is for the record."""
+        with self._epochs.timeline.span("final figures"):
+            metrics = self._figures(status)
+        with self._epochs.timeline.span("write tables"):
+            self._run.withdraw()
+            self._store.write_entities(self._run.entities)
+            self._store.write_relations(self._run.relations)
+        best = self._best_epoch()
+        result = {"metrics": metrics, "best_epoch": best, **more}
+        config = self._config
+        self._run.describe(
+            {
+                "model": config.to_dict()["model"],
+                "score": self._run.own_score[0],
+                "score_digest": self._run.own_score[1],
+                "entities": self._data.entities,
+                "relations": self._data.relations,
+                "width": config.model.dim,
+                "data_set": str(Path(self._graph.root).resolve()),
+                "fingerprint": self._run.fingerprint,
+                "best_epoch": best,
+                "metrics": metrics,
+            }
+        )
+        record = self._write_record(status, result)
+        self._scalars.result(result, best or 0)
+        self._observer.finished(result)
+        return record
+
+    def _figures(self, status: str) -> list[dict[str, Any]]:
+        """The figures of the tables as they are; none of a failed run that cannot be ranked."""
+        try:
+            return self._scoring.final()
+        except (InvalidError, InterruptError) as error:
+            if status == "failed":
+                return []
+            if isinstance(error, InterruptError):
+                raise
+            raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
+
+    def _diverged(self, error: DivergedError) -> DivergedError:
+        """Saves the best tables so far, or the last ones where no validation has seen any."""
+        message, _, hint = str(error).partition("\nhint: ")
+        self._store.restore()
+        if not self.progress.begun or not self._finite():
+            # Nothing is recorded before these are saved: stopped there, the run is resumed, and
+            # comes here again.
+            if self._epochs.saved.begun:
+                return RowsLostError(str(error))
+            return self._no_rows(message, hint)
+        which = self._best() or "no epoch was validated before: the last tables"
+        return self._kept(message, hint, which)
+
+    def _no_rows(self, message: str, hint: str) -> DivergedError:
+        self._write_record("failed", {"error": message})
+        return DivergedError(f"{message}; no finite rows were trained before\nhint: {hint}")
+
+    def _kept(self, message: str, hint: str, which: str) -> DivergedError:
+        """Saves the tables as they are, which the error says."""
+        self._finish("failed", error=message)
+        run = self._run.path
+        again = f"outercore embed {self._graph.root} --from {run} --learning-rate LOWER"
+        return DivergedError(
+            f"{message}; {which} are in `{run}`\nhint: {hint}; {self._lowered()}, "
+            f"`{again}` with the run's other options begins with these tables"
+        )
+
+    def _best(self) -> str | None:
+        """The best tables so far, as a message names them."""
+        if self.progress.best is None:
+            return None
+        return f"the best tables, of epoch {1 + (self._best_epoch() or 0)},"
+
+    def _lowered(self) -> str:
+        """How the run goes on with a lower rate, and from where."""
+        begun = self._epochs.saved.begun
+        where = f"goes on from {self._checkpoint()}" if begun else "begins anew"
+        return f"`{self._run.lowered}` {where}"
+
+    def _checkpoint(self) -> str:
+        """The last one, as a message names it."""
+        saved = self._epochs.saved
+        if saved.batches:
+            return f"the checkpoint in epoch {saved.epoch + 1}"
+        return f"the checkpoint after epoch {saved.epoch}"
+
+    def _finite(self) -> bool:
+        """Whether all rows are; one pass over the table."""
+        blocks = (rows for _, rows in self._store.blocks())
+        return all(bool(rows.isfinite().all()) for rows in chain([self._store.relations], blocks))
+
+    def _best_epoch(self) -> int | None:
+        """The epoch whose tables are the run's, counted from 0; without validation the last one.
+
+        That is the last whole one: of a failed run the tables may be of batches after it.
+        """
+        reports = self._epochs.reports
+        best = [report.epoch for report in reports if report.best]
+        return best[-1] if best else (reports[-1].epoch if reports else None)
+
+    def _prepare_scoring(self, planned: Planned, told: Preparing) -> Scoring:
+        scoring = Scoring(
+            self._config,
+            self._model,
+            self._store,
+            planned.held_out,
+            loops=self._data.loops,
+            degrees=self._degrees(told),
+            memory=self._placement.for_evaluation,
+            observer=self._observer,
+            stop=self._stop,
+        )
+        if planned.known:
+            answers = self._data.answers("collect true answers", told)
+            scoring.collect_known(planned.known, answers)
+        return scoring
+
+    def _degrees(self, told: Preparing) -> Tensor | None:
+        """How many training triples each entity is in, where candidates are drawn by that."""
+        evaluation = self._config.evaluation
+        if "degree" not in (evaluation.candidates, *evaluation.also):
+            return None
+        return torch.from_numpy(self._data.degrees(told))
+
+    def _counters(self) -> dict[str, Any]:
+        """What moving partitions has cost since the store was opened."""
+        return self._store.counters() if isinstance(self._store, PartitionStore) else {}
+
+    def _planned(self) -> dict[str, Any]:
+        """What the report shows beside what happened."""
+        plan = {"budget": self._placement.memory, **self._placement.to_dict()}
+        if not isinstance(self._store, PartitionStore):
+            return plan
+        order = order_of(self._config, self._placement)
+        walks = Walks(**self._store.shape["walks"])
+        partition = self._store.shape["partition_bytes"] * walks.group
+        # With a spare slot the first swap of a walk finds what it loads there still.
+        moved = order.swaps - (order.spare and order.swaps > 0)
+        return {
+            **plan,
+            "order": {
+                "kind": order.kind,
+                "states": [list(state.resident) for state in order.states],
+                "swaps": order.swaps,
+                "partition_bytes": partition,
+                "bytes_between": moved * walks.sweeps * partition,
+                "walks": asdict(walks),
+            },
+        }
+
+    def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
+        epochs = self._epochs
+        record = {
+            "version": 1,
+            "job": records.EMBEDDING,
+            "status": status,
+            "command": self._command,
+            **self._described,
+            "changes": self._run.changes,
+            "plan": self._plan,
+            "peak_memory_bytes": records.peak_memory(),
+            "epochs": epochs.progress.reports,
+            "timeline": epochs.timeline.spans,
+            "result": result,
+        }
+        self._run.write_record(record)
+        return record
+
+
+def device_of(name: str, placement: Placement) -> torch.device:
+    """The device of that name; `auto` is the GPU where there is one that has room for the tables.
+
+    In partitions the GPU has those that are in memory.
+
+    Errors: `InvalidError` where PyTorch finds none; `BudgetError` where there is no room.
+    """
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
+    free, needed = torch.cuda.mem_get_info()[0], placement.on_device
+    if needed <= free:
+        return torch.device("cuda")
+    if name == "auto":
+        return torch.device("cpu")
+    raise BudgetError(
+        f"device `cuda`: expected {needed:,} bytes for tables and a batch, found {free:,} free\n"
+        "hint: use less by `--memory`, so that the tables are in partitions, or `--device cpu`"
+    )

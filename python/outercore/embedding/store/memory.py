@@ -1,0 +1,289 @@
+"""The store of tables that have room in memory, with checkpoints in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outercore.embedding.npy import read_npy, read_npy_into, write_npy
+from outercore.embedding.store.checks import check_triples, check_weights
+from outercore.embedding.store.layout import StartRows, TableLayout
+from outercore.embedding.store.protocol import Pool, Progress
+from outercore.errors import CorruptError, InvalidError, VersionError
+from outercore.lock import Lock, hold
+from outercore.sealed import seal, unseal
+from outercore.storage import Storage, device_errors, replace_file
+
+_TABLES = ("entities", "entity_state", "relations", "relation_state")
+_KEPT = ("entities", "relations")
+_JOURNAL = "checkpoint.json"
+_LOCK = "lock"
+_VERSION = 3
+"""Of version 1 there are no checksums, of version 2 only those of the tables; both are read."""
+_FILL_NUMBERS = 1 << 21
+"""First rows come so many numbers at a time, as they do in partitions."""
+_DAMAGED = "hint: go on from a copy of the directory, or train again"
+
+
+@dataclass
+class MemoryStore:
+    """Everything in memory: one pool an epoch.
+
+    With a directory a checkpoint is the tables as `.npy` files in `tables-0` or `tables-1`, by
+    turns, and `checkpoint.json`, which says which of them counts and is replaced atomically.
+
+    Errors: `InvalidError` names the first triple that is out of range.
+    """
+
+    triples: Tensor
+    """int64 [triples, 3]: head, relation, tail."""
+    entity_count: int
+    relation_count: int
+    weights: Tensor | None = None
+    block_rows: int = 1 << 14
+    directory: Path | None = None
+    """Where checkpoints go; without one there are none."""
+    storage: Storage = field(default_factory=Storage)
+    entities: Tensor = field(init=False)
+    entity_state: Tensor = field(init=False)
+    relations: Tensor = field(init=False)
+    relation_state: Tensor = field(init=False)
+    degrees: Tensor = field(init=False)
+    progress: Progress | None = field(init=False, default=None)
+    _generation: int = field(init=False, default=0)
+    _kept: tuple[Tensor, Tensor] | None = field(init=False, default=None)
+    _kept_on_disk: int | None = field(init=False, default=None)
+    _kept_committed: int | None = field(init=False, default=None)
+    _kept_sums: dict[str, int] = field(init=False, default_factory=dict)
+    _lock: Lock | None = field(init=False, default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_triples("triples", self.triples, self.entity_count, self.relation_count)
+        # By columns they may come; the core goes through them triple by triple.
+        self.triples = self.triples.contiguous()
+        if self.weights is not None:
+            check_weights(self.weights, len(self.triples))
+        self.degrees = torch.zeros(self.entity_count, dtype=torch.int64)
+        for column in (0, 2):
+            # Not by a copy of the ends, which is twice what an epoch's order takes.
+            np.add.at(self.degrees.numpy(), self.triples[:, column].numpy(), 1)
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path | None,
+        triples: Tensor,
+        entity_count: int,
+        relation_count: int,
+        layout: TableLayout,
+        *,
+        seed: int,
+        weights: Tensor | None = None,
+        device: torch.device | None = None,
+        start: StartRows | None = None,
+        relations: Tensor | None = None,
+    ) -> MemoryStore:
+        """A store with new tables.
+
+        `start` and `relations` give first rows; one that is not a number is the model's own.
+
+        Errors: `InvalidError` where `directory` holds a checkpoint or another process trains in
+        it, or for bad triples or rows.
+        """
+        if directory is not None and (directory / _JOURNAL).exists():
+            raise InvalidError(
+                f"`{directory}` holds a checkpoint\nhint: go on with it, or choose another one"
+            )
+        store = cls(triples, entity_count, relation_count, weights, directory=directory)
+        store.allocate(
+            layout, seed, device or torch.device("cpu"), start=start, relations=relations
+        )
+        if directory is not None:
+            store._lock = hold(directory / _LOCK)
+        return store
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        triples: Tensor,
+        *,
+        weights: Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> MemoryStore:
+        """A store at the last checkpoint in `directory`.
+
+        Errors: `InvalidError` where there is none, where it is of another number of triples, or
+        where another process goes on with it; `CorruptError` and `VersionError` name the file.
+        """
+        _read_journal(directory)
+        with ExitStack() as failed:
+            lock = failed.enter_context(closing(hold(directory / _LOCK)))
+            store = cls._load(directory, triples, weights, device or torch.device("cpu"))
+            failed.pop_all()
+        store._lock = lock
+        return store
+
+    @classmethod
+    def _load(
+        cls, directory: Path, triples: Tensor, weights: Tensor | None, device: torch.device
+    ) -> MemoryStore:
+        saved = _read_journal(directory)
+        store = cls(triples, saved["entities"], saved["relations"], weights, directory=directory)
+        if saved["triples"] != len(triples):
+            raise InvalidError(
+                f"`{directory}`: expected the {saved['triples']:,} triples that it was made from, "
+                f"found {len(triples):,}\nhint: go on with the data set of the run"
+            )
+        tables = directory / f"tables-{saved['generation'] % 2}"
+        for name in _TABLES:
+            table = read_npy(tables / f"{name}.npy", saved["sums"].get(name))
+            setattr(store, name, table.to(device))
+        store._generation = saved["generation"]
+        store._kept_on_disk = store._kept_committed = saved["kept"]
+        store._kept_sums = saved["kept_sums"]
+        store.progress = Progress.from_dict(saved["progress"])
+        return store
+
+    def allocate(
+        self,
+        layout: TableLayout,
+        seed: int,
+        device: torch.device,
+        *,
+        start: StartRows | None = None,
+        relations: Tensor | None = None,
+    ) -> None:
+        """Makes the tables: initial values, and state of zeros.
+
+        Cost: beside the tables some MiB, whatever `start` gives.
+        """
+        self.entities = torch.empty(self.entity_count, layout.width, device=device)
+        step = max(1, _FILL_NUMBERS // max(1, layout.width))
+        for first in range(0, self.entity_count, step):
+            some = torch.arange(first, min(first + step, self.entity_count))
+            self.entities[first : first + step] = layout.new_entities(seed, some, start)
+        self.entity_state = torch.zeros(self.entity_count, layout.state_width, device=device)
+        self.relations, self.relation_state = layout.new_relations(seed, device, relations)
+
+    def checkpoint(self, progress: Progress) -> None:
+        """See `Store`; does nothing without a directory."""
+        if self.directory is None:
+            return
+        generation = self._generation + 1
+        saved = {
+            "version": _VERSION,
+            "generation": generation,
+            "entities": self.entity_count,
+            "relations": self.relation_count,
+            "triples": len(self.triples),
+            "kept": self._kept_on_disk,
+            "kept_sums": self._kept_sums,
+            "progress": asdict(progress),
+        }
+        with device_errors(f"checkpoint `{self.directory}`"):
+            saved["sums"] = self._write_tables(f"tables-{generation % 2}", _TABLES)
+            replace_file(self.storage, self.directory / _JOURNAL, seal(saved))
+        self._generation = generation
+        self._kept_committed = self._kept_on_disk
+
+    def keep(self) -> None:
+        """See `Store`; in the directory, if there is one."""
+        if self.directory is None:
+            self._kept = (self.entities.clone(), self.relations.clone())
+            return
+        # Not over those that the last checkpoint names.
+        place = 1 if self._kept_committed == 0 else 0
+        with device_errors(f"best tables in `{self.directory}`"):
+            self._kept_sums = self._write_tables(f"kept-{place}", _KEPT)
+        self._kept_on_disk = place
+
+    def restore(self) -> None:
+        """See `Store`."""
+        if self.directory is not None and self._kept_on_disk is not None:
+            kept = self.directory / f"kept-{self._kept_on_disk}"
+            for name in _KEPT:
+                read_npy_into(kept / f"{name}.npy", getattr(self, name), self._kept_sums.get(name))
+        elif self._kept is not None:
+            for name, table in zip(_KEPT, self._kept, strict=True):
+                getattr(self, name).copy_(table)
+
+    def pools(self, epoch: int) -> Iterator[Pool]:
+        """See `Store`."""
+        if self.progress is not None:
+            done = (self.progress.epoch, self.progress.pools)
+            if (epoch, 0) < done:
+                return
+        yield Pool(
+            number=0,
+            triples=self.triples,
+            entities=self.entities,
+            entity_state=self.entity_state,
+            ranges=[(0, self.entity_count)],
+            weights=self.weights,
+            degrees=self.degrees,
+            ends_batches=True,
+        )
+
+    def rows(self, entities: Tensor) -> Tensor:
+        """See `Store`."""
+        return self.entities.index_select(0, entities.to(self.entities.device))
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """See `Store`."""
+        for start in range(0, self.entity_count, self.block_rows):
+            stop = min(start + self.block_rows, self.entity_count)
+            yield torch.arange(start, stop), self.entities[start:stop]
+
+    def write_entities(self, path: Path) -> None:
+        """See `Store`."""
+        write_npy(self.storage, path, self.entities)
+
+    def write_relations(self, path: Path) -> None:
+        """See `Store`."""
+        write_npy(self.storage, path, self.relations)
+
+    def close(self) -> None:
+        """See `Store`."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _write_tables(self, name: str, tables: tuple[str, ...]) -> dict[str, int]:
+        """Writes tables into a directory of that name; their checksums."""
+        assert self.directory is not None
+        into = self.directory / name
+        self.storage.make_directory(into)
+        sums = {
+            table: write_npy(self.storage, into / f"{table}.npy", getattr(self, table))
+            for table in tables
+        }
+        self.storage.sync_directory(into)
+        self.storage.sync_directory(self.directory)
+        return sums
+
+
+def _read_journal(directory: Path) -> dict[str, Any]:
+    path = directory / _JOURNAL
+    if not path.exists():
+        raise InvalidError(f"`{directory}`: expected a checkpoint, found none")
+    try:
+        saved = unseal(path.read_bytes(), f"checkpoint `{path}`", since=_VERSION)
+    except CorruptError as error:
+        raise CorruptError(f"{error}\n{_DAMAGED}") from None
+    except OSError as error:
+        raise CorruptError(f"checkpoint `{path}`: {error}\n{_DAMAGED}") from error
+    if saved.get("version") not in (1, 2, _VERSION):
+        raise VersionError(
+            f"checkpoint `{path}`: expected version {_VERSION}, found {saved.get('version')}\n"
+            "hint: go on with the Outercore that wrote it"
+        )
+    # The first version knows no checksums.
+    return {"sums": {}, "kept_sums": {}, **saved}

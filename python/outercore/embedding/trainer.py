@@ -1,0 +1,362 @@
+"""Training: batches of a pool's triples, negatives, gradients, steps; epochs and early stopping."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from outercore.embedding.batches import CoreBatches
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.kernels import Masked, MaskMatrix, Workspace
+from outercore.embedding.losses import build_loss
+from outercore.embedding.models import Chunk, Model, RowGradients, Side, build_model
+from outercore.embedding.native import gather_rows
+from outercore.embedding.negatives import KnownTargets, Negatives, occurrences
+from outercore.embedding.observe import EpochReport
+from outercore.embedding.optimizers import build_optimiser
+from outercore.embedding.pieces import even_pieces
+from outercore.embedding.pool_negatives import Asked, PoolNegatives
+from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.regularizers import build_regulariser
+from outercore.embedding.store import Pool, Store, TableLayout
+from outercore.embedding.touched import Touched
+from outercore.errors import InvalidError
+
+
+class Ask(NamedTuple):
+    """Triples as questions for one of their ends."""
+
+    side: Side
+    anchors: Tensor
+    relations: Tensor
+    targets: Tensor
+
+
+def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Ask:
+    """The questions for `side`. With reciprocal relations a head is the tail of the reverse."""
+    heads, relations, tails = triples.unbind(1)
+    if side == "tail":
+        return Ask("tail", heads, relations, tails)
+    if reciprocal:
+        return Ask("tail", tails, relations + relation_count, heads)
+    return Ask("head", tails, relations, heads)
+
+
+def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> TableLayout:
+    """The widths and initial values that a run needs."""
+    dim, relation_width = config.model.dim, model.relation_width(config.model.dim)
+    start = model.start(dim)
+    if config.model.init_scale:
+        start = start._replace(entities=config.model.init_scale)
+    relation_optimiser = build_optimiser(config.optimiser.relations)
+    return TableLayout(
+        width=dim,
+        state_width=build_optimiser(config.optimiser.kind).state_width(dim),
+        relation_rows=relation_count * (2 if config.model.reciprocal else 1),
+        relation_width=relation_width,
+        relation_state_width=relation_optimiser.state_width(relation_width),
+        start=start,
+    )
+
+
+class DivergedError(InvalidError):
+    """A loss, a gradient or the sum of its squares was not finite.
+
+    The tables are as the batch before left them.
+    """
+
+
+class _PoolContext(NamedTuple):
+    """What is prepared once for all batches of a pool."""
+
+    pool: Pool
+    negatives: PoolNegatives
+    known: dict[Side, KnownTargets]
+
+
+class Trainer:
+    """Trains the tables of a store. A run is a function of triples, configuration and model.
+
+    With a `model` of one's own, `config.model` gives its dimension only. With `undirected` a triple
+    means its reverse, too, and is stored once. Without `native` PyTorch does all the work of a
+    batch but the steps: the definition, to compare with.
+
+    Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
+    that moved the tables.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: EmbedConfig,
+        model: Model | None = None,
+        *,
+        undirected: bool = False,
+        native: bool = True,
+    ) -> None:
+        self.store = store
+        self.config = config
+        self._undirected = undirected
+        self.model = build_model(config.model) if model is None else model
+        self._loss = build_loss(config.loss)
+        self._entity_steps = build_optimiser(config.optimiser.kind)
+        self._relation_steps = build_optimiser(config.optimiser.relations)
+        self._regulariser = build_regulariser(config.regulariser)
+        self._workspace = Workspace(native=native)
+        self._core = (
+            CoreBatches.for_run(config, self.model, self._loss, store.relation_count)
+            if native
+            else None
+        )
+        # Not the triples themselves: a store in partitions lets go of them before the next ones.
+        self._known_of: weakref.ref[Tensor] | None = None
+        self._known: dict[Side, KnownTargets] = {}
+
+    def train_pool(
+        self,
+        pool: Pool,
+        epoch: int,
+        *,
+        first: int = 0,
+        after_batch: Callable[[float, int], bool | None] | None = None,
+    ) -> bool:
+        """The pool's batches from number `first` on; whether all of them were trained.
+
+        `after_batch` is told the loss of each batch and its triples; training stops where it
+        says `True`.
+        """
+        context = self._context(pool)
+        for number, places in self._batches(pool, epoch):
+            if number < first:
+                continue
+            value = self._step(context, places, (epoch, pool.number, number))
+            if after_batch is not None and after_batch(value, len(places)):
+                return False
+        return True
+
+    def train_epoch(
+        self, epoch: int, *, after_batch: Callable[[int], None] | None = None
+    ) -> EpochReport:
+        """Every triple once. `after_batch` is told how many triples are done."""
+        started = time.perf_counter()
+        total, triples, batches = 0.0, 0, 0
+
+        def count(loss: float, more: int) -> None:
+            nonlocal total, triples, batches
+            total, triples, batches = total + loss * more, triples + more, batches + 1
+            if after_batch is not None:
+                after_batch(triples)
+
+        pools = 0
+        for pool in self.store.pools(epoch):
+            self.train_pool(pool, epoch, after_batch=count)
+            pools += 1
+        seconds = time.perf_counter() - started
+        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds, pools=pools)
+
+    def fit(
+        self,
+        validate: Callable[[], float] | None = None,
+        after_epoch: Callable[[EpochReport], None] | None = None,
+    ) -> list[EpochReport]:
+        """Trains all epochs, or until validation finds nothing better for `patience` times.
+
+        `validate` gives a score of the tables as they are, larger is better; the best ones are
+        in the store afterwards. `Epochs` does the same with checkpoints.
+        """
+        from outercore.embedding.epochs import Epochs
+
+        return Epochs(self, validate=validate, after_epoch=after_epoch).run()
+
+    def _context(self, pool: Pool) -> _PoolContext:
+        negatives = PoolNegatives(
+            self.config.negatives,
+            pool,
+            self.config.optimiser.chunk_size,
+            weighs=self.config.bias_weighs,
+        )
+        made = self._known_of is not None and self._known_of() is pool.triples
+        if self.config.negatives.filter == "known" and not made:
+            # Before the new ones are made: they are as large as the triples.
+            self._known = known = {}
+            heads, relations, tails = pool.triples.unbind(1)
+            known["tail"] = KnownTargets(heads, relations, tails)
+            known["head"] = KnownTargets(tails, relations, heads)
+            # They go with the triples: ranking has their memory.
+            self._known_of = weakref.ref(pool.triples, lambda _: known.clear())
+        return _PoolContext(pool, negatives, self._known)
+
+    def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
+        random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
+        order = torch.randperm(len(pool.triples), generator=random)
+        return enumerate(even_pieces(order, self.config.optimiser.batch_size))
+
+    def _step(self, context: _PoolContext, places: Tensor, at: tuple[int, int, int]) -> float:
+        """Trains one batch and returns its mean loss."""
+        options = self.config.optimiser
+        factor = options.factor(at[0])
+        rate = options.learning_rate * factor
+        rates = (rate, options.relation_learning_rate * factor or rate)
+        unit = 0.5 / len(places)
+        drawn_at = (self.config.run.seed, *at)
+        pool, negatives = context.pool, context.negatives
+        if self._core is not None and self._core.fit(pool, self.store):
+            loss = self._core.train(pool, self.store, places, negatives, drawn_at, unit, rates)
+            if loss is None:
+                raise _diverged(at, "one that is not")
+            return loss
+        asked = negatives.ask(places, drawn_at)
+        return self._step_by_pytorch(context, asked, unit, rates, at)
+
+    def _step_by_pytorch(
+        self,
+        context: _PoolContext,
+        asked: Asked,
+        unit: float,
+        rates: tuple[float, float],
+        at: tuple[int, int, int],
+    ) -> float:
+        pool = context.pool
+        found = Touched()
+        value = pool.entities.new_zeros(())
+        for side, chunks in asked.items():
+            for places, negatives in (some for one in chunks for some in one.apart()):
+                value += self._chunk(context, places, side, negatives, unit, found)
+        loss = float(value)
+        has_relations = self.store.relations.size(1) > 0
+        entities = found.entities()
+        relations = found.relations() if has_relations else None
+        fit = math.isfinite(loss) and _fit(pool.entity_state, *entities)
+        if not fit or (relations and not _fit(self.store.relation_state, *relations)):
+            raise _diverged(at, str(loss))
+        self._entity_steps.step(pool.entities, pool.entity_state, *entities, rates[0])
+        if relations:
+            tables = (self.store.relations, self.store.relation_state)
+            self._relation_steps.step(*tables, *relations, rates[1])
+        return loss
+
+    def _chunk(
+        self,
+        context: _PoolContext,
+        places: Tensor,
+        side: Side,
+        negatives: Negatives,
+        unit: float,
+        found: Touched,
+    ) -> Tensor:
+        """Adds a chunk's gradients to `found` and returns its loss."""
+        pool, device = context.pool, context.pool.entities.device
+        triples = pool.triples[places]
+        question = ask(
+            triples, side, self.store.relation_count, reciprocal=self.config.model.reciprocal
+        )
+        if pool.weights is None:
+            weights = pool.entities.new_full((len(places),), unit)
+        else:
+            weights = (pool.weights[places] * unit).to(device)
+        rows = _on(device, question.anchors, question.relations, question.targets, negatives.rows)
+        anchors, relations, targets, candidates = rows
+        fused = self.config.negatives.filter == "own" and self.model.fuses(
+            self._loss, pool.entities
+        )
+        chunk = Chunk(
+            side=question.side,
+            anchors=gather_rows(pool.entities, anchors),
+            relations=gather_rows(self.store.relations, relations),
+            targets=gather_rows(pool.entities, targets),
+            candidates=gather_rows(pool.entities, candidates),
+            weights=weights,
+            masked=None if fused else self._masked(context, side, triples, question, negatives),
+            bias=None if negatives.bias is None else negatives.bias.to(device),
+            own=(targets, candidates) if fused else None,
+        )
+        to_candidates = torch.zeros_like(chunk.candidates)
+        result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
+        value = result.value + self._regularise(chunk, result)
+        found.add_entities(anchors, result.anchors)
+        found.add_entities(targets, result.targets)
+        found.add_entities(candidates, to_candidates)
+        found.add_relations(relations, result.relations)
+        return value
+
+    def _masked(
+        self,
+        context: _PoolContext,
+        side: Side,
+        triples: Tensor,
+        question: Ask,
+        negatives: Negatives,
+    ) -> Masked | MaskMatrix | None:
+        device = context.pool.entities.device
+        match self.config.negatives.filter:
+            case "none":
+                return None
+            case "own":
+                rows = torch.arange(len(triples))
+                return occurrences(negatives.rows, rows, question.targets).to(device)
+            case "known":
+                asked = (question.anchors, triples[:, 1], negatives.rows)
+                return self._known_among(context, side, *asked).to(device)
+
+    def _known_among(
+        self,
+        context: _PoolContext,
+        side: Side,
+        anchors: Tensor,
+        relations: Tensor,
+        candidates: Tensor,
+    ) -> MaskMatrix:
+        """Which candidates complete each anchor to a triple of the pool."""
+        hidden = torch.zeros(len(anchors), len(candidates), dtype=torch.bool)
+        # The reverses need no maps of their own: what is known of an anchor as the other end.
+        for known in context.known.values() if self._undirected else (context.known[side],):
+            for found in known.among(anchors, relations, candidates):
+                hidden[found.rows, found.columns] = True
+        return MaskMatrix(hidden)
+
+    def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
+        if self._regulariser is None:
+            return 0.0
+        options, cost = self.config.regulariser, chunk.weights.new_zeros(())
+        strength = options.weight
+        of_relations = strength if options.relation_weight is None else options.relation_weight
+        parts = [
+            (chunk.anchors, gradients.anchors, strength),
+            (chunk.targets, gradients.targets, strength),
+        ]
+        # A row of angles has no size.
+        if chunk.relations.size(1) == chunk.anchors.size(1):
+            parts.append((chunk.relations, gradients.relations, of_relations))
+        for rows, gradient, weight in parts:
+            if weight:
+                cost += self._regulariser.add(
+                    rows, chunk.weights, weight, gradient, pairs=self.model.complex_rows
+                )
+        return cost
+
+
+def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:
+    """Whether gradients are finite, and so are their squares added to the state of their rows.
+
+    Shapes: `state` [all, state width], `rows` int64 [touched], `gradients` [touched, width].
+    """
+    squares = torch.linalg.vecdot(gradients, gradients)
+    return bool(squares.add_(gather_rows(state, rows).sum(1)).isfinite().all())
+
+
+def _diverged(at: tuple[int, int, int], found: str) -> DivergedError:
+    return DivergedError(
+        f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
+        f"{found}; the tables are as the batch before left them\n"
+        "hint: lower the learning rate, or strengthen the regulariser"
+    )
+
+
+def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(tensor.to(device) for tensor in tensors)

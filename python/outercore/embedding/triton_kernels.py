@@ -1,0 +1,265 @@
+# Triton's language has no types for mypy to check.
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+"""The softmax loss of an inner product and its gradients in two kernels, for a GPU.
+
+The matrix of scores never reaches memory: at 10,000 rows, 1,000 negatives and 100 numbers a row,
+writing and reading it several times takes longer than the products themselves. Each program keeps
+its rows of queries, or of candidates, on the chip and computes the scores it needs from them, once
+for the sum of exponentials and once more where a gradient needs them.
+
+The definition is `query_gradients` with `Inner` and `SoftmaxLoss`. Legend 6 keeps the exponentials
+in memory instead, which was the better choice where products were slow beside memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from outercore.embedding.kernels import WIDEST_FUSED, ChunkGradients
+from outercore.errors import InvalidError
+
+
+@triton.jit
+def _places(rows, numbers, width: tl.constexpr):
+    """Where the numbers of rows lie in a table, which may be larger than 32 bits count."""
+    return rows.to(tl.int64)[:, None] * width + numbers[None, :]
+
+
+@triton.jit
+def _scores(
+    queries,
+    candidates,
+    bias,
+    columns,
+    targets,
+    ids,
+    count,
+    has_bias: tl.constexpr,
+    has_ids: tl.constexpr,
+    precision: tl.constexpr,
+):
+    """Scores of a tile; minus infinity beyond the last candidate and at the row's own target."""
+    scores = tl.dot(queries, tl.trans(candidates), input_precision=precision)
+    inside = columns < count
+    if has_bias:
+        scores += tl.load(bias + columns, mask=inside, other=0.0)[None, :]
+    keep = inside[None, :]
+    if has_ids:
+        own = tl.load(ids + columns, mask=inside, other=-1)
+        keep = keep & (targets[:, None] != own[None, :])
+    return tl.where(keep, scores, float("-inf"))
+
+
+@triton.jit
+def _queries_kernel(
+    queries,
+    candidates,
+    bias,
+    positives,
+    weights,
+    targets,
+    ids,
+    totals,
+    values,
+    to_positives,
+    to_queries,
+    rows,
+    count,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    block_rows: tl.constexpr,
+    block_columns: tl.constexpr,
+    contrastive: tl.constexpr,
+    has_bias: tl.constexpr,
+    has_ids: tl.constexpr,
+    precision: tl.constexpr,
+):
+    """A block of rows: the log of their sums, their loss, and the gradient of their queries."""
+    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
+    number = tl.arange(0, padded)
+    inside = row < rows
+    at = _places(row, number, width)
+    wanted = inside[:, None] & (number[None, :] < width)
+    query = tl.load(queries + at, mask=wanted, other=0.0)
+    target = row
+    if has_ids:
+        target = tl.load(targets + row, mask=inside, other=-2)
+    largest = tl.full([block_rows], float("-inf"), tl.float32)
+    total = tl.zeros([block_rows], tl.float32)
+    for start in range(0, count, block_columns):
+        column = start + tl.arange(0, block_columns)
+        there = (column[:, None] < count) & (number[None, :] < width)
+        candidate = tl.load(candidates + _places(column, number, width), mask=there, other=0.0)
+        scores = _scores(
+            query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
+        )
+        higher = tl.maximum(largest, tl.max(scores, 1))
+        # While all scores are masked the largest is no number to subtract.
+        base = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp(largest - base) + tl.sum(tl.exp(scores - base[:, None]), 1)
+        largest = higher
+    positive = tl.load(positives + row, mask=inside, other=0.0)
+    weight = tl.load(weights + row, mask=inside, other=0.0)
+    empty = largest == float("-inf")
+    if contrastive:
+        weight = tl.where(empty, 0.0, weight)
+        log_sum = tl.where(empty, 0.0, largest + tl.log(tl.where(empty, 1.0, total)))
+        share = tl.zeros([block_rows], tl.float32)
+    else:
+        base = tl.maximum(largest, positive)
+        log_sum = base + tl.log(total * tl.exp(largest - base) + tl.exp(positive - base))
+        share = tl.exp(positive - log_sum)
+    tl.store(totals + row, log_sum, mask=inside)
+    tl.store(values + row, weight * (log_sum - positive), mask=inside)
+    tl.store(to_positives + row, weight * (share - 1.0), mask=inside)
+    gradient = tl.zeros([block_rows, padded], tl.float32)
+    for start in range(0, count, block_columns):
+        column = start + tl.arange(0, block_columns)
+        there = (column[:, None] < count) & (number[None, :] < width)
+        candidate = tl.load(candidates + _places(column, number, width), mask=there, other=0.0)
+        scores = _scores(
+            query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
+        )
+        share_of_each = tl.exp(scores - log_sum[:, None]) * weight[:, None]
+        gradient += tl.dot(share_of_each, candidate, input_precision=precision)
+    tl.store(to_queries + at, gradient, mask=wanted)
+
+
+@triton.jit
+def _candidates_kernel(
+    queries,
+    candidates,
+    bias,
+    weights,
+    targets,
+    ids,
+    totals,
+    to_candidates,
+    rows,
+    count,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    block_rows: tl.constexpr,
+    block_columns: tl.constexpr,
+    contrastive: tl.constexpr,
+    has_bias: tl.constexpr,
+    has_ids: tl.constexpr,
+    precision: tl.constexpr,
+):
+    """A block of candidates: what all rows add to their gradient."""
+    column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
+    number = tl.arange(0, padded)
+    at = _places(column, number, width)
+    wanted = (column[:, None] < count) & (number[None, :] < width)
+    candidate = tl.load(candidates + at, mask=wanted, other=0.0)
+    gradient = tl.zeros([block_columns, padded], tl.float32)
+    for start in range(0, rows, block_rows):
+        row = start + tl.arange(0, block_rows)
+        inside = row < rows
+        there = inside[:, None] & (number[None, :] < width)
+        query = tl.load(queries + _places(row, number, width), mask=there, other=0.0)
+        target = row
+        if has_ids:
+            target = tl.load(targets + row, mask=inside, other=-2)
+        weight = tl.load(weights + row, mask=inside, other=0.0)
+        # Beyond the last row the sum is infinite, so that the shares are zero.
+        total = tl.load(totals + row, mask=inside, other=float("inf"))
+        scores = _scores(
+            query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
+        )
+        shares = tl.exp(scores - total[:, None]) * weight[:, None]
+        gradient += tl.dot(tl.trans(shares), query, input_precision=precision)
+    before = tl.load(to_candidates + at, mask=wanted, other=0.0)
+    tl.store(to_candidates + at, before + gradient, mask=wanted)
+
+
+def softmax_gradients(
+    queries: Tensor,
+    targets: Tensor,
+    candidates: Tensor,
+    weights: Tensor,
+    *,
+    bias: Tensor | None,
+    target_ids: Tensor | None,
+    candidate_ids: Tensor | None,
+    to_candidates: Tensor,
+    contrastive: bool = False,
+    tf32: bool = True,
+) -> ChunkGradients:
+    """Scores, loss and gradients of a chunk by the softmax loss over inner products.
+
+    Shapes: as `query_gradients`, float32. A candidate whose id is that of the row's target does
+    not count, where ids are given: int64 [rows] and [negatives].
+    Cost: five products of rows x negatives x width, and no memory of rows x negatives.
+    Errors: `InvalidError` for another dtype, or rows wider than 256.
+    """
+    rows, width = queries.shape
+    for tensor in (queries, targets, candidates, weights, to_candidates):
+        if tensor.dtype != torch.float32:
+            raise InvalidError(f"softmax kernel: expected float32, found {tensor.dtype}")
+    if width > WIDEST_FUSED:
+        raise InvalidError(
+            f"softmax kernel: expected rows of at most {WIDEST_FUSED}, found {width}"
+        )
+    if not to_candidates.is_contiguous():
+        raise InvalidError("softmax kernel: expected contiguous gradients to add to")
+    queries, candidates, weights = (
+        tensor.contiguous() for tensor in (queries, candidates, weights)
+    )
+    positives = torch.linalg.vecdot(queries, targets)
+    totals, values, to_positives = (torch.empty_like(positives) for _ in range(3))
+    to_queries = torch.empty_like(queries)
+    nothing = totals
+    has_ids = target_ids is not None and candidate_ids is not None
+    shared: dict[str, Any] = {
+        "width": width,
+        "padded": max(16, triton.next_power_of_2(width)),
+        "block_rows": 64,
+        "block_columns": 32,
+        "contrastive": contrastive,
+        "has_bias": bias is not None,
+        "has_ids": has_ids,
+        "precision": "tf32" if tf32 else "ieee",
+    }
+    the_bias = nothing if bias is None else bias.contiguous()
+    own, ids = (target_ids, candidate_ids) if has_ids else (nothing, nothing)
+    count = len(candidates)
+    if rows:
+        _queries_kernel[(triton.cdiv(rows, shared["block_rows"]),)](
+            queries,
+            candidates,
+            the_bias,
+            positives,
+            weights,
+            own,
+            ids,
+            totals,
+            values,
+            to_positives,
+            to_queries,
+            rows,
+            count,
+            **shared,
+        )
+    if rows and count:
+        _candidates_kernel[(triton.cdiv(count, shared["block_columns"]),)](
+            queries,
+            candidates,
+            the_bias,
+            weights,
+            own,
+            ids,
+            totals,
+            to_candidates,
+            rows,
+            count,
+            **shared,
+        )
+    column = to_positives.unsqueeze(1)
+    to_queries.addcmul_(targets, column)
+    return ChunkGradients(values.sum(), to_queries, queries * column)

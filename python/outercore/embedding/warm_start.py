@@ -1,0 +1,145 @@
+"""Going on from another run's tables: with new triples, new entities, or new relations.
+
+What both data sets have, found by name, begins with its old row; what is new begins as in any run.
+The optimiser begins afresh, which shakes the old rows for an epoch or two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from outercore.embedding.embedding import Embedding, has_names
+from outercore.embedding.matching import match
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    import os
+
+    from outercore.embedding.config import ModelConfig
+    from outercore.graph import Graph
+
+
+@dataclass(frozen=True)
+class Matched:
+    """How much of the old run goes on."""
+
+    known: int
+    """Of the new data set, those with an old row."""
+    new: int
+    left: int
+    """Of the old data set, those that the new one has no more."""
+
+    @classmethod
+    def of(cls, places: NDArray[np.int64], old: int) -> Matched:
+        """Counts `places`, the old id of each new one or -1."""
+        known = int((places >= 0).sum())
+        return cls(known, len(places) - known, old - known)
+
+
+class WarmStart:
+    """First rows of a run from the tables of another one.
+
+    Calling it with entities (ids of the new data set, int64 [n]) gives their first rows, float32
+    [n, width]; a row that is not a number is one without an old row.
+
+    Cost: 8 bytes an entity in memory; a call reads the old rows that it gives.
+    """
+
+    def __init__(self, embedding: Embedding, graph: Graph, model: ModelConfig) -> None:
+        """Goes on from `embedding` with the data set `graph`.
+
+        Raises:
+            InvalidError: another model or dimension than `model`; only one data set has names;
+                they have nothing in common.
+            NotFoundError: the old data set is gone, and with it its names.
+        """
+        _require_same_model(embedding, model)
+        self._embedding = embedding
+        old = embedding.graph
+        self._entities = match(
+            "entities",
+            old.entities if embedding.named else embedding.num_entities,
+            graph.entities if has_names(graph) else graph.num_nodes,
+        )
+        self.entities = Matched.of(self._entities, embedding.num_entities)
+        if not self.entities.known:
+            raise InvalidError(
+                f"embedding `{embedding.root}`: data set `{graph.root}` has none of its "
+                f"{embedding.num_entities:,} entities\nhint: leave out `--from`"
+            )
+        relations = match(
+            "relations",
+            old.relations if has_names(old, "relation") else embedding.num_relations,
+            graph.relations if has_names(graph, "relation") else embedding.num_relations,
+        )
+        self.matched_relations = Matched.of(relations, embedding.num_relations)
+        self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
+        """float32 [relation rows, relation width], not a number where there is no old row."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds."""
+        return self._entities.nbytes + self.relations.nbytes
+
+    def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
+        """The first rows of these entities; see the class."""
+        places = self._entities[np.asarray(entities, np.int64)]
+        # Some row for those without one, so that there is no second copy.
+        rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
+        rows[places < 0] = np.nan
+        return rows
+
+
+def require_its_run(
+    run: str | os.PathLike[str] | None, data_set: str | os.PathLike[str] | None
+) -> None:
+    """Raises `InvalidError` where only the data set of another run is given."""
+    if data_set is not None and run is None:
+        raise InvalidError(
+            "from_data (`--from-data`): expected with start_from (`--from`), whose data set it is"
+        )
+
+
+def warm_start(
+    run: str | os.PathLike[str],
+    graph: Graph,
+    model: ModelConfig,
+    *,
+    data_set: str | os.PathLike[str] | None = None,
+) -> WarmStart:
+    """The first rows of a run on `graph` from those of `run`; see `WarmStart`.
+
+    `data_set` is where the old data set is now, if it was moved.
+    """
+    return WarmStart(Embedding.open(Path(run), data_set=data_set), graph, model)
+
+
+def _relation_rows(
+    embedding: Embedding, places: NDArray[np.int64], *, reciprocal: bool
+) -> NDArray[np.float32]:
+    old = embedding.relations
+    halves = 2 if reciprocal else 1
+    rows = np.full((halves * len(places), old.shape[1]), np.nan, np.float32)
+    known = np.flatnonzero(places >= 0)
+    rows[known] = old[places[known]]
+    if reciprocal and embedding.reciprocal:
+        rows[len(places) + known] = old[embedding.num_relations + places[known]]
+    return rows
+
+
+def _require_same_model(embedding: Embedding, model: ModelConfig) -> None:
+    old = embedding.model
+    for name in ("kind", "dim", "norm", "relation_dim"):
+        if name == "norm" and model.kind != "transe":
+            continue
+        before, now = getattr(old, name), getattr(model, name)
+        if before != now:
+            raise InvalidError(
+                f"embedding `{embedding.root}`: its model.{name} is {before}, that of the new run "
+                f"{now}\nhint: the same model and dimension go on"
+            )

@@ -1,0 +1,28 @@
+"""Attributes of packages that are imported when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from outercore.errors import UnsupportedError
+
+
+def attribute(package: str, name: str, modules: Mapping[str, str], job: str = "") -> Any:
+    """The attribute `name` of `package`; `modules` says which module defines it.
+
+    Errors: `AttributeError` for an unknown name; `UnsupportedError` where the `job` needs a package
+    that is not installed.
+    """
+    if name not in modules:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(modules[name]), name)
+    except ModuleNotFoundError as error:
+        if not job or error.name is None or error.name.startswith("outercore"):
+            raise
+        raise UnsupportedError(
+            f"{job} needs the package `{error.name}`, which is not installed\n"
+            'hint: pip install "outercore[torch]"'
+        ) from error

@@ -1,0 +1,49 @@
+"""Training, evaluation and exact inference out of core. Needs the extra `torch`.
+
+`TrainConfig` and its groups need no PyTorch; the rest imports it at first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from outercore.lazy import attribute
+from outercore.training.config import (
+    BudgetConfig,
+    LinkConfig,
+    ModelConfig,
+    OptimiserConfig,
+    RunConfig,
+    SamplingConfig,
+    TrainConfig,
+)
+
+if TYPE_CHECKING:
+    from outercore.training.export import export_model
+    from outercore.training.run import evaluate, resume, train
+
+_LAZY = {
+    "evaluate": "outercore.training.run",
+    "export_model": "outercore.training.export",
+    "resume": "outercore.training.run",
+    "train": "outercore.training.run",
+}
+"""Functions that need PyTorch, and their modules."""
+
+__all__ = [
+    "BudgetConfig",
+    "LinkConfig",
+    "ModelConfig",
+    "OptimiserConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "TrainConfig",
+    "evaluate",
+    "export_model",
+    "resume",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return attribute(__name__, name, _LAZY, "training")

@@ -1,0 +1,232 @@
+"""Checkpoints: what training needs to go on exactly where it was.
+
+A checkpoint is a directory `checkpoints/<number>` with `tensors.safetensors` and `state.json`;
+the file `checkpoints/latest` holds the number of the last complete one. The pointer is replaced
+only after the directory is on the device, so a crash costs at most the batches since the last
+checkpoint. Both files are read only if their checksums fit; a damaged checkpoint is skipped in
+favour of the one before. Reading unpickles nothing.
+
+PyTorch's random state is not part of it: each batch seeds the generator with a function of
+(seed, epoch, batch), so a resumed run drops out the same units as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from outercore.errors import CorruptError, VersionError
+from outercore.sealed import checksum_of, seal, unseal
+from outercore.storage import Storage, device_errors, replace_file
+from outercore.training.config import RESUME
+
+VERSION = 2
+"""Of version 1 there are no checksums; it is still read."""
+_POINTER = "latest"
+_TENSORS = "tensors.safetensors"
+_STATE = "state.json"
+
+
+@dataclass
+class Position:
+    """Where training stands, and what it has measured so far. Everything JSON can hold."""
+
+    epoch: int = 0
+    """The epoch that `batch` belongs to, counted from 0."""
+    batch: int = 0
+    """Batches of this epoch already trained on; all of them while validation is due."""
+    loss_sum: float = 0.0
+    """Sum over this epoch's seeds of their loss."""
+    seeds: int = 0
+    """Seeds of this epoch already trained on."""
+    seconds: float = 0.0
+    """Time spent training in this epoch."""
+    best_score: float | None = None
+    best_epoch: int | None = None
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    """One entry for each finished epoch, as in the run record."""
+    counters: dict[str, Any] = field(default_factory=dict)
+    """The training loader's counters of this epoch from before an interruption."""
+    timeline: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = False
+    """Whether training has ended, by its last epoch or for want of progress."""
+
+    def stale_epochs(self) -> int:
+        """Finished epochs since the best one."""
+        return self.epoch if self.best_epoch is None else self.epoch - 1 - self.best_epoch
+
+
+@dataclass
+class Snapshot:
+    """A checkpoint in memory.
+
+    Shapes: `tensors` maps `model/<name>`, `best/<name>` and `adam/<field>/<name>` to tensors.
+    """
+
+    position: Position
+    tensors: dict[str, Tensor]
+
+
+class Checkpoints:
+    """The checkpoints of one run; the last two are kept."""
+
+    def __init__(self, directory: Path, storage: Storage | None = None) -> None:
+        self._directory = directory
+        self._storage = storage or Storage()
+        self._loaded: int | None = None
+
+    def save(self, snapshot: Snapshot) -> Path:
+        """Writes a checkpoint and makes it the latest.
+
+        Errors: `NoSpaceError` and `DeviceError`; the checkpoint before stays the latest.
+        """
+        # After a damaged one was skipped, the next takes its number.
+        number = (self._loaded or self._latest() or 0) + 1
+        directory = self._directory / f"{number:06d}"
+        data = save({name: value.contiguous() for name, value in snapshot.tensors.items()})
+        state = {
+            "version": VERSION,
+            "position": asdict(snapshot.position),
+            _TENSORS: checksum_of(data),
+        }
+        with device_errors(f"checkpoint `{directory}`", RESUME):
+            # What a crash left behind under this number was never pointed to.
+            self._storage.remove_tree(directory)
+            self._storage.make_directory(directory)
+            self._storage.write(directory / _TENSORS, data)
+            self._storage.write(directory / _STATE, seal(state))
+            self._storage.sync_directory(directory)
+            self._storage.sync_directory(self._directory)
+            replace_file(self._storage, self._directory / _POINTER, f"{number:06d}\n".encode())
+            self._loaded = number
+            self._remove_before(number - 1)
+        return directory
+
+    def load(self, note: Callable[[str], None] = lambda _: None) -> Snapshot | None:
+        """The latest intact checkpoint, `None` where there is none yet.
+
+        `note` is told which damaged one is skipped and why. What is trained again from the one
+        before gives the same bits.
+
+        Errors: `CorruptError` where no kept checkpoint is intact, `VersionError`; they name the
+        file.
+        """
+        damages = []
+        try:
+            latest = self._latest()
+            if latest is None:
+                return None
+        except CorruptError as error:
+            latest = None
+            damages.append(str(error))
+        for number in self._candidates(latest):
+            try:
+                snapshot = self._read(self._directory / f"{number:06d}")
+            except CorruptError as error:
+                damages.append(str(error))
+                continue
+            for damage in damages:
+                note(f"warning: {damage}; training resumes from checkpoint {number:06d}")
+            self._loaded = number
+            return snapshot
+        raise CorruptError(
+            f"{damages[0]}\nhint: no other checkpoint in `{self._directory}` is intact; restore "
+            "the run from a copy, or train again with another `--out`"
+        )
+
+    def _read(self, directory: Path) -> Snapshot:
+        what = f"checkpoint `{directory}`"
+        try:
+            state = unseal((directory / _STATE).read_bytes(), f"{what}: `{_STATE}`", since=VERSION)
+            version = state.get("version")
+            if version not in (1, VERSION):
+                raise VersionError(
+                    f"{what}: expected version {VERSION}, found {version}\n"
+                    "hint: resume it with the Outercore that wrote it"
+                )
+            data = (directory / _TENSORS).read_bytes()
+            if version == VERSION and (found := checksum_of(data)) != state.get(_TENSORS):
+                raise CorruptError(
+                    f"{what}: `{_TENSORS}`: found checksum {found}, expected {state.get(_TENSORS)}"
+                )
+            tensors = load(data)
+        except (OSError, ValueError, SafetensorError) as error:
+            if isinstance(error, (CorruptError, VersionError)):
+                raise
+            raise CorruptError(f"{what}: {error}") from error
+        known = {item.name for item in fields(Position)}
+        values = {name: value for name, value in state["position"].items() if name in known}
+        return Snapshot(Position(**values), tensors)
+
+    def _latest(self) -> int | None:
+        pointer = self._directory / _POINTER
+        if not pointer.exists():
+            return None
+        text = pointer.read_bytes().decode("latin1").strip()
+        if not (text.isascii() and text.isdecimal()):
+            raise CorruptError(f"`{pointer}`: expected the number of a checkpoint, found {text!r}")
+        return int(text)
+
+    def _candidates(self, latest: int | None) -> list[int]:
+        """The numbers of all checkpoints, the latest first, then from the newest on.
+
+        Checksums tell a whole one: also one that a crash kept from being the latest will do.
+        """
+        found = {int(one.name) for one in self._directory.iterdir() if one.name.isdecimal()}
+        others = sorted(found - {latest}, reverse=True)
+        return others if latest is None else [latest, *others]
+
+    def _remove_before(self, oldest: int) -> None:
+        for directory in self._directory.iterdir():
+            if directory.name.isdecimal() and int(directory.name) < oldest:
+                self._storage.remove_tree(directory)
+
+
+def pack(
+    model: torch.nn.Module, adam: torch.optim.Adam, best: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The tensors of a `Snapshot`; on the CPU, each with memory of its own."""
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"best/{name}": value for name, value in best.items()}
+    for name, parameter in model.named_parameters():
+        for key, value in adam.state.get(parameter, {}).items():
+            tensors[f"adam/{key}/{name}"] = value
+    return {name: value.detach().cpu().clone() for name, value in tensors.items()}
+
+
+def unpack(
+    tensors: dict[str, Tensor], model: torch.nn.Module, adam: torch.optim.Adam
+) -> dict[str, Tensor]:
+    """Puts the tensors of a `Snapshot` back; returns the best model's.
+
+    Errors: `CorruptError` where they do not fit the model.
+    """
+    try:
+        model.load_state_dict(_under(tensors, "model/"))
+    except RuntimeError as error:
+        raise CorruptError(f"checkpoint does not fit the configured model: {error}") from error
+    for name, parameter in model.named_parameters():
+        state = {}
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            value = tensors.get(f"adam/{key}/{name}")
+            if value is not None:
+                # Adam counts its steps on the CPU whatever the device.
+                state[key] = value.clone() if key == "step" else value.to(parameter.device)
+        if state:
+            adam.state[parameter] = state
+    return _under(tensors, "best/")
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,251 @@
+"""Batches of whole graphs, read from disk within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.errors import BudgetError, CorruptError, InvalidError
+from outercore.many_graphs import ManyGraphs, spans
+from outercore.sizes import format_size
+from outercore.training.graph_inputs import NodeInputs
+
+_OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
+_ARC_BYTES = 80
+"""For each arc of a batch: what makes its two local ends, and those of the batch before."""
+_NODE_BYTES = 112
+"""For each node, likewise, without its inputs."""
+
+
+@dataclass(frozen=True)
+class GraphBatch:
+    """Whole graphs, the nodes of one after those of another.
+
+    Shapes: `x` [nodes, columns], float32 or int64 categories; `edge_index` int64 [2, arcs] of local
+    source and target; `graph` int64 [nodes]: the place of each node's graph; `n_id` int64 [graphs]
+    ids; `y` a row a graph, as the data set has them.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    graph: Tensor
+    n_id: Tensor
+    y: Tensor
+
+    @property
+    def batch_size(self) -> int:
+        """Graphs in the batch."""
+        return len(self.n_id)
+
+    def to(self, device: torch.device) -> GraphBatch:
+        """The batch in the memory of `device`."""
+        return replace(self, **{name: value.to(device) for name, value in vars(self).items()})
+
+
+class GraphReader:
+    """Reads graphs of a data set: all of it once where that fits the budget, else batch by batch.
+
+    Both give the same bits. The budget holds topology and features, the arrays with a row a graph,
+    and a batch of the largest graphs.
+
+    Errors: `BudgetError` with the least that would do.
+    """
+
+    def __init__(
+        self, many: ManyGraphs, inputs: NodeInputs, labels: str, *, memory: int, batch_size: int
+    ) -> None:
+        self._many, self._inputs = many, inputs
+        self._labels = many.array(labels)
+        self._keys = [_OFFSETS, _SOURCES, *([inputs.key] if inputs.key is not None else [])]
+        nodes, arcs = np.diff(many.starts), _arcs_of_graphs(many)
+        sizes = nodes * (_NODE_BYTES + 2 * inputs.row_bytes) + arcs * _ARC_BYTES
+        batch = int(np.sort(sizes)[-batch_size:].sum())
+        held = many.memory + self._labels.nbytes
+        arrays = {key: _bytes(many.graph.arrays[key]) for key in self._keys}
+        self._resident = held + batch + sum(arrays.values()) <= memory
+        if held + batch > memory:
+            raise BudgetError(
+                f"memory budget {format_size(memory)}: labels take {format_size(held)}, a batch of "
+                f"the {min(batch_size, many.num_nodes)} largest graphs {format_size(batch)}\n"
+                f"hint: give {format_size(held + batch)}, or a smaller `--batch-size`",
+                held + batch,
+            )
+        self.plan = {
+            "memory": memory,
+            "graphs_bytes": held,
+            "batch_bytes": batch,
+            "resident_bytes": sum(arrays.values()) if self._resident else 0,
+        }
+        self._held: dict[str, NDArray[Any]] = {}
+        self._counters = _no_reads()
+
+    def batch(self, graphs: NDArray[np.int64]) -> GraphBatch:
+        """The graphs of these ids, in this order.
+
+        Cost: a read for each run of neighbouring graphs and array, where they are not in memory.
+        Errors: `CorruptError` for an arc from another graph, a value that is no input.
+        """
+        ids, sizes = self._many.nodes(graphs)
+        starts, ends = (self._rows(_OFFSETS, ids + step).astype(np.int64) for step in (0, 1))
+        degrees = ends - starts
+        # An array that is not read as it was written must not decide how much memory is asked for.
+        if (degrees < 0).any() or int(degrees.sum()) > int(self._many.graph.num_edges):
+            raise self._corrupt(f"array `{_OFFSETS}`: offsets decrease")
+        sources = self._rows(_SOURCES, spans(starts, ends)).astype(np.int64)
+        targets = np.repeat(np.arange(len(ids)), degrees)
+        place = np.repeat(np.arange(len(graphs)), sizes)
+        arc = place[targets]
+        # Where the nodes of each graph are in the batch.
+        ends = np.cumsum(sizes)
+        begins = ends - sizes
+        local = self._places(sources, arc, ids, begins)
+        if len(wrong := np.flatnonzero((local < begins[arc]) | (local >= ends[arc]))):
+            at = wrong[0]
+            own = ids[begins[arc[at]] : ends[arc[at]]]
+            raise self._corrupt(
+                f"array `{_SOURCES}`: an arc of graph {graphs[arc[at]]} begins at node "
+                f"{sources[at]}, expected {own[0]} to {own[-1]}"
+            )
+        values = degrees if self._inputs.key is None else self._rows(self._inputs.key, ids)
+        return GraphBatch(
+            x=self._inputs.tensor(values, ids),
+            edge_index=torch.from_numpy(np.stack([local, targets])),
+            graph=torch.from_numpy(place),
+            n_id=torch.from_numpy(graphs),
+            y=torch.from_numpy(self._labels[graphs]),
+        )
+
+    def _places(
+        self,
+        sources: NDArray[np.int64],
+        arc: NDArray[np.int64],
+        ids: NDArray[np.int64],
+        begins: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Where the source of each arc is in the batch; `arc` is the place of its graph.
+
+        Beyond the nodes of its graph for a source that the graph does not have.
+        """
+        if self._many.order is None:
+            return sources - ids[begins][arc] + begins[arc]
+        # The nodes of a graph ascend, so the keys do.
+        count = self._many.graph.num_nodes
+        place = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(ids))))
+        keys, wanted = place * count + ids, arc * count + sources
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[found] == wanted, found, -1)
+
+    def take_counters(self) -> dict[str, Any]:
+        """Reads since the last call."""
+        taken, self._counters = self._counters, _no_reads()
+        return taken
+
+    def close(self) -> None:
+        """Lets go of what is in memory."""
+        self._held = {}
+
+    def _rows(self, key: str, ids: NDArray[np.int64]) -> NDArray[Any]:
+        if not self._resident:
+            rows: NDArray[Any] = self._many.graph.rows(key, ids)
+            self._count(key, rows.nbytes, int((np.diff(ids) != 1).sum()) + 1)
+            return rows
+        if key not in self._held:
+            self._held[key] = self._many.graph.array(key)
+            self._count(key, self._held[key].nbytes, 1)
+        return self._held[key][ids]
+
+    def _count(self, key: str, read: int, requests: int) -> None:
+        counted = self._counters["feature_reads" if key == self._inputs.key else "topology_reads"]
+        counted["requests"] += requests
+        counted["bytes"] += read
+        counted["useful_bytes"] += read
+
+    def _corrupt(self, what: str) -> CorruptError:
+        return CorruptError(
+            f"data set `{self._many.root}`: {what}\n"
+            "hint: run `outercore check` on it, or import it again"
+        )
+
+
+class GraphLoader:
+    """Batches of the graphs `ids`, in this order or shuffled anew each epoch.
+
+    The order is a function of (seed, epoch). It has the methods of `NeighborLoader` that the
+    training loop calls.
+    """
+
+    def __init__(
+        self,
+        reader: GraphReader,
+        ids: NDArray[np.int64],
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if batch_size < 1:
+            raise InvalidError(f"batch size: expected 1 or more, found {batch_size}")
+        self._reader, self._ids, self._batch_size = reader, ids, batch_size
+        self._shuffle, self._seed = shuffle, seed
+        self._epoch = self._first = 0
+
+    def __len__(self) -> int:
+        return -(-len(self._ids) // self._batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that is iterated next."""
+        self._epoch, self._first = epoch, 0
+
+    def seek(self, batch: int) -> None:
+        """The batch that is next, of this epoch alone."""
+        self._first = batch
+
+    def __iter__(self) -> Iterator[GraphBatch]:
+        order = self._ids
+        if self._shuffle:
+            order = order[shuffled(len(order), self._seed, self._epoch)]
+        first, self._first = self._first, 0
+        for start in range(first * self._batch_size, len(order), self._batch_size):
+            yield self._reader.batch(order[start : start + self._batch_size])
+
+    def counters(self) -> dict[str, Any]:
+        """Reads since the last call, as `NeighborLoader` tells them."""
+        return {"counters": self._reader.take_counters(), "timeline": []}
+
+
+def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """An order of `range(length)`: by random words that are a function of (seed, epoch, place)."""
+    # The words of a bit generator are the same in every version of NumPy; `permutation` may change.
+    words = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(length)
+    return np.argsort(words, kind="stable")
+
+
+def _arcs_of_graphs(many: ManyGraphs) -> NDArray[np.int64]:
+    """In-edges of the nodes of each graph.
+
+    Cost: a read a graph; of all offsets where updates have changed graphs.
+    """
+    if many.order is None:
+        ends: NDArray[np.int64] = many.graph.rows(_OFFSETS, many.starts).astype(np.int64)
+    else:
+        degrees = np.diff(many.graph.array(_OFFSETS).astype(np.int64))
+        ends = np.append(0, np.cumsum(degrees[many.order]))[many.starts]
+    return ends[1:] - ends[:-1]
+
+
+def _bytes(entry: dict[str, Any]) -> int:
+    width = 2 if entry["dtype"] == "bfloat16" else np.dtype(entry["dtype"]).itemsize
+    # It is widened when it is read.
+    return prod(entry["shape"]) * (4 if entry["dtype"] == "bfloat16" else width)
+
+
+def _no_reads() -> dict[str, Any]:
+    none = {"requests": 0, "bytes": 0, "useful_bytes": 0}
+    return {"feature_reads": dict(none), "topology_reads": dict(none)}

@@ -1,0 +1,253 @@
+"""Predictions: with sampled neighbours, or exact, layer by layer over all of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.errors import BudgetError
+from outercore.storage import device_errors
+from outercore.training.config import SamplingConfig
+from outercore.training.degrees import largest_window
+from outercore.training.loaders import Loaders
+from outercore.training.models import Hop, Network, Perceptron
+from outercore.training.npy_rows import NpyRows
+from outercore.training.observe import Observer
+from outercore.training.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+_MOST_ROWS = 8192
+_LEAST_ROWS = 16
+_NO_LABELS = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Outputs for some nodes.
+
+    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
+    them; none where it has none.
+    """
+
+    nodes: NDArray[np.int64]
+    logits: NDArray[np.float32]
+    labels: NDArray
+
+
+class Predictor(Protocol):
+    """Gives the outputs of a network for some nodes, or graphs, batch by batch."""
+
+    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+        """From sampled neighbours."""
+
+    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+        """From all neighbours."""
+
+
+class Inference:
+    """Runs a network over chosen nodes of a graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        model: Network | Perceptron,
+        sampling: SamplingConfig,
+        loaders: Loaders,
+        *,
+        degrees: Tensor | None,
+        scratch: Path,
+        device: torch.device,
+        observer: Observer,
+        stop: StopRequest,
+    ) -> None:
+        self._graph = graph
+        self._model = model
+        self._sampling = sampling
+        self._loaders = loaders
+        self._degrees = degrees
+        self._scratch = scratch
+        self._device = device
+        self._observer = observer
+        self._stop = stop
+
+    def sampled(self, nodes: NDArray[np.int64], what: str = "validation") -> Iterator[Prediction]:
+        """Predictions from neighbours sampled with the training fan-outs.
+
+        Cost: reads what a training epoch over `nodes` reads.
+        """
+        # Smaller than in training, to fit the smaller share of the budget; the same whatever the
+        # budget is, because what is sampled depends on the batch.
+        batch_size = max(self._sampling.batch_size // 4, min(self._sampling.batch_size, 64))
+        with evaluating(self._model):
+            for batch in self._batches(
+                what,
+                _Sizes(batch_size, batch_size),
+                num_neighbors=self._loaders.fanout(),
+                input_nodes=nodes,
+                replace=self._sampling.replace,
+                features=self._sampling.features,
+                labels=self._sampling.labels,
+            ):
+                yield prediction_of(batch, self._forward(batch))
+
+    def exact(self, nodes: NDArray[np.int64]) -> Iterator[Prediction]:
+        """Predictions from all neighbours, each layer computed once for each node.
+
+        The states between the layers lie on disk and are removed at the end; the last layer is
+        computed for `nodes` only.
+
+        Cost: reads the topology once a layer, and each state about once for each arc that no
+        cache absorbs; writes 4 bytes x width for each node and layer.
+        Errors: `NoSpaceError` where the states do not fit on the run's device.
+        """
+        if isinstance(self._model, Perceptron):
+            yield from self.sampled(nodes, "inference")
+            return
+        with device_errors(f"layer states `{self._scratch}`"):
+            self._scratch.mkdir(parents=True, exist_ok=True)
+        with (
+            evaluating(self._model),
+            tempfile.TemporaryDirectory(prefix="layers-", dir=self._scratch) as directory,
+        ):
+            yield from self._layer_by_layer(self._model, nodes, Path(directory))
+
+    def _layer_by_layer(
+        self, model: Network, nodes: NDArray[np.int64], directory: Path
+    ) -> Iterator[Prediction]:
+        states: list[NpyRows] = []
+        features, width = self._sampling.features, model.features
+        for index in range(model.layers - 1):
+            shape = (self._graph.num_nodes, model.width(index))
+            state = NpyRows(directory / f"layer-{index + 1}.npy", shape)
+            with state:
+                for batch in self._neighbours(model, index, features, width, None):
+                    state.append(self._layer(model, index, batch).cpu().numpy())
+            states.append(state)
+            features, width = str(state.path), model.width(index)
+            if len(states) > 1 and not model.jumping:
+                states.pop(0).remove()
+        last = model.layers - 1
+        for batch in self._neighbours(model, last, features, width, nodes):
+            state_here = self._layer(model, last, batch)
+            earlier = []
+            if model.jumping:
+                seeds = batch.n_id[: batch.batch_size].cpu().numpy()
+                earlier = [torch.from_numpy(state.rows(seeds)).to(self._device) for state in states]
+            with torch.no_grad():
+                logits = model.head([*earlier, state_here])
+            yield prediction_of(batch, logits)
+
+    def _neighbours(
+        self,
+        model: Network,
+        layer: int,
+        features: str,
+        width: int,
+        nodes: NDArray[np.int64] | None,
+    ) -> Iterator[Any]:
+        """All in-neighbours of `nodes`, or of all nodes in order, batch by batch."""
+        return self._batches(
+            f"layer {layer + 1} of {model.layers}",
+            _Sizes(self._rows(width), _LEAST_ROWS),
+            num_neighbors=[-1],
+            input_nodes=nodes,
+            features=features,
+            labels=None if nodes is None else self._sampling.labels,
+        )
+
+    # No gradients in the two below, rather than around the loops: those are generators, and a
+    # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.
+    @torch.no_grad()
+    def _forward(self, batch: Any) -> Tensor:
+        return self._model(batch, self._degrees_of(batch))
+
+    @torch.no_grad()
+    def _layer(self, model: Network, index: int, batch: Any) -> Tensor:
+        hop = Hop(
+            edge_index=batch.edge_index,
+            targets=int(batch.batch_size),
+            nodes=batch.n_id,
+            degrees=self._degrees_of(batch),
+        )
+        return model.layer(index, batch.x.float(), hop)
+
+    def _batches(self, what: str, sizes: _Sizes, **arguments: Any) -> Iterator[Any]:
+        """Batches of an evaluation loader, in order.
+
+        Where one needs more memory than there is, batches are halved from there on, and at last
+        the training loader gives up its part.
+        """
+        size, done = sizes.wanted, 0
+        while True:
+            try:
+                with self._loaders.evaluation(batch_size=size, **arguments) as loader:
+                    self._observer.inference_started(what, len(loader), done)
+                    loader.seek(done)
+                    for batch in loader:
+                        self._stop.check()
+                        yield batch.to(self._device)
+                        done += 1
+                        self._observer.inference_batch()
+                return
+            except BudgetError:
+                if size // 2 >= sizes.least:
+                    size, done = size // 2, done * 2
+                elif not self._loaders.use_whole_budget():
+                    raise
+
+    def _degrees_of(self, batch: Any) -> Tensor | None:
+        return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)
+
+    def _rows(self, width: int) -> int:
+        """The batch size whose largest batch takes about an eighth of the loader's memory.
+
+        An arc costs its two local ids, and its row once gathered and once as a message.
+        """
+        most_arcs = max(self._loaders.evaluation_memory // 8, 16 << 20) // (16 + 8 * width)
+        rows = _MOST_ROWS
+        while rows > _LEAST_ROWS and largest_window(self._graph, rows) > most_arcs:
+            rows //= 2
+        return rows
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Seeds a batch: as many as wanted, not fewer than the least."""
+
+    wanted: int
+    least: int
+
+
+class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`
+    """Dropout off and running statistics frozen within the block."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+
+    def __enter__(self) -> None:
+        self._training = self._model.training
+        self._model.eval()
+
+    def __exit__(self, *_: object) -> None:
+        self._model.train(self._training)
+
+
+def prediction_of(batch: Any, logits: Tensor) -> Prediction:
+    """The outputs for the seeds of a batch, with their ids and labels."""
+    # Without labels, PyG gives none or leaves the field out.
+    labels = getattr(batch, "y", None)
+    return Prediction(
+        nodes=batch.n_id[: batch.batch_size].cpu().numpy(),
+        logits=logits.detach().cpu().float().numpy(),
+        labels=_NO_LABELS if labels is None else labels[: batch.batch_size].cpu().numpy(),
+    )

@@ -1,0 +1,166 @@
+"""Scores a trained model again on the held-out edges of its run."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.graph import Graph
+from outercore.split_names import normal_split
+from outercore.training.checkpoint import Position
+from outercore.training.config import LinkMetric, TrainConfig
+from outercore.training.degrees import in_degrees
+from outercore.training.inference import Inference
+from outercore.training.links.data import LinkData, open_links
+from outercore.training.links.loaders import LinkLoaders
+from outercore.training.links.metrics import LinkScores
+from outercore.training.links.model import LinkModel
+from outercore.training.links.scoring import LinkScoring
+from outercore.training.links.work import inference_sampling
+from outercore.training.loaders import LoaderFactory
+from outercore.training.models import Network
+from outercore.training.observe import Observer
+from outercore.training.run_directory import RunDirectory
+from outercore.training.saved import SavedModel
+from outercore.training.stopping import StopRequest, stop_on_signals
+
+_SCRATCH = "scratch"
+"""Beside the model, where embeddings lie while it is scored."""
+
+
+def evaluate_links(
+    saved: SavedModel,
+    directory: Path,
+    graph: Graph,
+    config: TrainConfig,
+    *,
+    part: str,
+    sampled: bool,
+    outputs: bool,
+    observer: Observer,
+    open_loader: LoaderFactory,
+) -> dict[str, Any]:
+    """All metrics of `valid` or `test`, by message passing over the training edges.
+
+    The model lies in `directory`, in its run; `graph` is the data set that the run was started
+    with; `outputs` whether the user wants predictions as files.
+
+    Errors: `InvalidError` where the data set is another one or changed since; `NotFoundError` for a
+    part that the run does not have; `UnsupportedError` for `outputs`.
+    """
+    if outputs:
+        raise UnsupportedError(
+            "predictions: a model of edges has no predictions of nodes\n"
+            "hint: leave `--predictions` and `--logits` out"
+        )
+    run = _run_of(directory, graph)
+    run.require_same(graph)
+    links = open_links(run.links, graph, run.config())
+    part = normal_split(part)
+    if part not in links.parts:
+        raise NotFoundError(
+            f"run `{run.path}`: no held-out edges `{part}`; it has "
+            f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
+            "hint: `--split` takes `valid` or `test`"
+        )
+    scores = _score(links, saved, config, part, sampled, directory, observer, open_loader)
+    pairs = links.part(part)
+    return {
+        "model": str(directory),
+        "data_set": str(Path(graph.root).resolve()),
+        "split": part,
+        "edges": len(pairs.edges),
+        "negatives": len(pairs.negatives),
+        "neighbours": "sampled" if sampled else "all",
+        "metric": scores.name,
+        "score": scores.value(),
+        **scores.values(),
+    }
+
+
+def _run_of(model: Path, graph: Graph) -> RunDirectory:
+    """The run that a model of edges lies in.
+
+    Errors: `InvalidError` where it lies in none, or the data set is another one.
+    """
+    if not (model.parent / "config.json").exists():
+        raise InvalidError(
+            f"model `{model}`: a model of edges is scored on the held-out edges of its run\n"
+            "hint: give the run directory"
+        )
+    run = RunDirectory.open(model.parent)
+    if run.data_set != Path(graph.root).resolve():
+        raise InvalidError(
+            f"data set `{graph.root}`: a model of edges is scored on those that its run held out "
+            f"of `{run.data_set}`\nhint: leave `--data` out"
+        )
+    return run
+
+
+def _score(
+    links: LinkData,
+    saved: SavedModel,
+    config: TrainConfig,
+    part: str,
+    sampled: bool,
+    directory: Path,
+    observer: Observer,
+    open_loader: LoaderFactory,
+) -> LinkScores:
+    model = saved.model
+    assert isinstance(model, LinkModel)
+    loaders = LinkLoaders(
+        links,
+        config,
+        Position,
+        degrees=model.needs_degrees,
+        open_loader=open_loader,
+        note=observer.note,
+    )
+    loaders.release_training()
+    stop, scratch = StopRequest(), directory / _SCRATCH
+    scratch.mkdir(exist_ok=True)
+    try:
+        # A directory of its own: another evaluation of the same model may be at work.
+        with stop_on_signals(stop), tempfile.TemporaryDirectory(dir=scratch) as own:
+            place = Path(own)
+            inference = _inference(links, model, config, loaders, place, observer, stop)
+            metric = cast("LinkMetric", saved.task.metric_name)
+            device = torch.device("cpu")
+            scoring = LinkScoring(links, config, model, metric, inference, place, device)
+            return scoring.scores(part, sampled=sampled)
+    finally:
+        loaders.close()
+        with suppress(OSError):
+            scratch.rmdir()
+
+
+def _inference(
+    links: LinkData,
+    model: LinkModel,
+    config: TrainConfig,
+    loaders: LinkLoaders,
+    scratch: Path,
+    observer: Observer,
+    stop: StopRequest,
+) -> Inference:
+    degrees, encoder = None, model.encoder
+    if isinstance(encoder, Network) and encoder.needs_degrees:
+        table = in_degrees(links.graph, count_loops=encoder.counts_loops)
+        degrees = torch.from_numpy(table)
+    return Inference(
+        links.graph,
+        encoder,
+        inference_sampling(links, config, scratch),
+        loaders,
+        degrees=degrees,
+        scratch=scratch,
+        device=torch.device("cpu"),
+        observer=observer,
+        stop=stop,
+    )

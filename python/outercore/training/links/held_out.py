@@ -1,0 +1,144 @@
+"""Which edges of a data set are trained on, and which validate and test."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.embedding.data import PARTS, Part
+from outercore.embedding.links import Links
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.training.config import LinkConfig
+from outercore.training.links.adjacency import among, pair_keys
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+HELD_OUT: tuple[Part, ...] = ("valid", "test")
+
+
+@dataclass(frozen=True)
+class GivenEdges:
+    """Edges and negatives of a file, int64 [n, 2] each, by the names of the arrays."""
+
+    path: Path
+    arrays: dict[str, NDArray[np.int64]] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path, nodes: int) -> GivenEdges:
+        """Reads and checks an `.npz` for a graph of so many nodes.
+
+        Errors: `NotFoundError`; `CorruptError` for a file that cannot be read; `InvalidError` for
+        an array of another name, type or shape, a node out of range, an edge in two parts.
+        """
+        arrays = {name: _pairs(path, name, array, nodes) for name, array in _members(path)}
+        known = (*PARTS, *(f"{part}_neg" for part in HELD_OUT))
+        if not any(part in arrays for part in HELD_OUT):
+            raise InvalidError(
+                f"edges `{path}`: expected an array `valid` or `test`, found "
+                f"{', '.join(f'`{name}`' for name in arrays) or 'none'}"
+            )
+        for name in arrays:
+            if name not in known:
+                raise InvalidError(
+                    f"edges `{path}`: unknown array `{name}`\nhint: known: {', '.join(known)}"
+                )
+            if name.endswith("_neg") and name.removesuffix("_neg") not in arrays:
+                raise InvalidError(
+                    f"edges `{path}`: `{name}` without `{name.removesuffix('_neg')}`"
+                )
+        given = cls(path, arrays)
+        given._require_disjoint(nodes)
+        return given
+
+    def held_out_keys(self, nodes: int) -> NDArray[np.int64]:
+        """Keys of all held-out edges, ascending, each once."""
+        held = [self.arrays[part] for part in HELD_OUT if part in self.arrays]
+        return np.unique(pair_keys(np.concatenate(held), nodes))
+
+    def _require_disjoint(self, nodes: int) -> None:
+        parts = [part for part in PARTS if part in self.arrays]
+        keys = {part: np.unique(pair_keys(self.arrays[part], nodes)) for part in parts}
+        for place, part in enumerate(parts):
+            for other in parts[place + 1 :]:
+                both = keys[part][among(keys[part], keys[other])]
+                if len(both):
+                    raise InvalidError(
+                        f"edges `{self.path}`: nodes {both[0] // nodes} and {both[0] % nodes} are "
+                        f"joined in `{part}` and in `{other}`, in one direction or the other\n"
+                        "hint: an edge belongs to one part, with all its copies"
+                    )
+
+
+def require_topology(graph: Graph) -> None:
+    """Errors: `InvalidError` for a knowledge graph, whose triples are no edges of one kind."""
+    if "edges/edge/offsets" not in graph.manifest["arrays"]:
+        raise InvalidError(
+            f"data set `{graph.root}`: expected a graph with edges, found triples\n"
+            f"hint: `outercore embed {graph.root}` learns to predict these"
+        )
+
+
+def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Links, dict[Part, Links]]:
+    """The links of a graph that are not held out by a share, and those that are, by part.
+
+    Cost: one pass over the graph, to count them.
+    """
+    share = config.held_out / 2
+    parts = Links.divided(Path(graph.root), share, share, seed)
+    return parts["train"], {part: parts[part] for part in HELD_OUT if parts[part].count}
+
+
+def without(links: Links, keys: NDArray[np.int64], nodes: int) -> Iterator[NDArray[np.int64]]:
+    """Pairs int64 [n, 2] of a graph's links, those with one of the ascending `keys` left out.
+
+    A node has no link to itself.
+    """
+    for chunk in links.chunks():
+        pairs = chunk[:, [0, 2]]
+        wanted = (pairs[:, 0] != pairs[:, 1]) & ~among(pair_keys(pairs, nodes), keys)
+        yield pairs[wanted]
+
+
+def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
+    if not path.exists():
+        raise NotFoundError(
+            f"edges `{path}`: no such file\n"
+            "hint: `--held-out` takes a share such as 0.1, or an `.npz` with held-out edges"
+        )
+    if not zipfile.is_zipfile(path):
+        raise InvalidError(f"edges `{path}`: expected an `.npz`, found another kind of file")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return [(name, archive[name]) for name in archive.files]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise CorruptError(f"edges `{path}`: expected an `.npz` of arrays: {error}") from error
+
+
+def _pairs(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:
+    what = f"edges `{path}`: array `{name}`"
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise InvalidError(
+            f"{what}: expected pairs of node ids, integers [n, 2], found {array.dtype} "
+            f"{list(array.shape)}"
+        )
+    if not len(array):
+        raise InvalidError(f"{what}: expected at least one pair, found none")
+    wrong = np.flatnonzero(((array < 0) | (array >= nodes)).any(axis=1))
+    if len(wrong):
+        raise InvalidError(
+            f"{what}: row {wrong[0]}: found nodes {array[wrong[0]].tolist()}, expected 0 to "
+            f"{nodes - 1}"
+        )
+    loops = np.flatnonzero(array[:, 0] == array[:, 1])
+    if len(loops):
+        raise InvalidError(
+            f"{what}: row {loops[0]}: expected two nodes, found {int(array[loops[0], 0])} twice"
+        )
+    return array.astype(np.int64)

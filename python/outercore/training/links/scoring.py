@@ -1,0 +1,126 @@
+"""Scores of held-out edges: embeddings of their ends, then the head over the pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outercore.errors import InvalidError
+from outercore.mapped import forget
+from outercore.storage import device_errors
+from outercore.training.config import LinkMetric, TrainConfig
+from outercore.training.inference import Inference
+from outercore.training.links.data import LinkData, Pairs
+from outercore.training.links.metrics import LinkScores, least_negatives
+from outercore.training.links.model import LinkModel
+from outercore.training.npy_rows import NpyRows
+from outercore.training.scoring import validates_fully
+
+_PAIRS = 1 << 14
+"""Pairs that are scored together."""
+TABLE = "table.npy"
+
+
+class LinkScoring:
+    """Evaluates a model on the held-out edges of a run."""
+
+    def __init__(
+        self,
+        data: LinkData,
+        config: TrainConfig,
+        model: LinkModel,
+        metric: LinkMetric,
+        inference: Inference,
+        scratch: Path,
+        device: torch.device,
+    ) -> None:
+        """`inference` runs the encoder over the graph of training edges; where the model has a
+        table, it reads features from the file `TABLE` in `scratch`.
+
+        Errors: `InvalidError` where a part has too few negatives for the metric.
+        """
+        self._data, self._config, self._model, self._metric = data, config, model, metric
+        self._inference, self._scratch, self._device = inference, scratch, device
+        for part in data.parts:
+            found = len(data.part(part).negatives)
+            if found < least_negatives(metric):
+                raise InvalidError(
+                    f"metric `{metric}`: expected at least {least_negatives(metric)} negatives in "
+                    f"part `{part}`, found {found}\nhint: choose another by `--metric`, or hold "
+                    "out more"
+                )
+
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none` without validation edges."""
+        if "valid" not in self._data.parts:
+            return "none"
+        full = validates_fully(self._config.run.validation, self._data.graph.num_edges)
+        return "full" if full else "sampled"
+
+    def validation(self) -> float | None:
+        """The score on the validation edges; `None` where there are none."""
+        kind = self.validation_kind()
+        return None if kind == "none" else self.scores("valid", sampled=kind == "sampled").value()
+
+    def final(self) -> dict[str, LinkScores]:
+        """Exact scores on all held-out parts."""
+        return {part: self.scores(part) for part in self._data.parts}
+
+    def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
+        """The scores of a held-out part, from all neighbours or from sampled ones.
+
+        Cost: those of `Inference`; the embeddings of all ends lie on disk meanwhile.
+        """
+        pairs = self._data.part(part)
+        nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
+        with device_errors(f"embeddings `{self._scratch}`"):
+            self._scratch.mkdir(parents=True, exist_ok=True)
+        self._write_table()
+        rows = NpyRows(self._scratch / "ends.npy", (len(nodes), self._model.outputs))
+        run = self._inference.sampled if sampled else self._inference.exact
+        with rows:
+            for prediction in run(nodes):
+                rows.append(prediction.logits)
+        try:
+            return LinkScores(self._metric, *self._of_pairs(pairs, nodes, rows.path))
+        finally:
+            rows.remove()
+
+    def _write_table(self) -> None:
+        if self._model.table is None:
+            return
+        weight = self._model.table.weight.detach().cpu().numpy()
+        with NpyRows(self._scratch / TABLE, weight.shape) as rows:
+            rows.append(weight)
+
+    def _of_pairs(
+        self, pairs: Pairs, nodes: NDArray[np.int64], path: Path
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        embeddings = np.load(path, mmap_mode="r")
+        training = self._model.head.training
+        self._model.head.eval()
+        scores = [
+            self._of_some(embeddings, np.searchsorted(nodes, some))
+            for some in (pairs.edges, pairs.negatives)
+        ]
+        self._model.head.train(training)
+        return scores[0], scores[1]
+
+    @torch.no_grad()
+    def _of_some(
+        self, embeddings: NDArray[np.float32], places: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        scores = np.empty(len(places), np.float32)
+        for start in range(0, len(places), _PAIRS):
+            some = places[start : start + _PAIRS]
+            first, second = (self._rows(embeddings, column) for column in some.T)
+            scores[start : start + len(some)] = self._model.head(first, second).cpu().numpy()
+            forget(embeddings)
+        return scores
+
+    def _rows(self, embeddings: NDArray[np.float32], places: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(embeddings[places]).to(self._device)

@@ -1,0 +1,153 @@
+"""Learning edges: the task `link`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outercore.many_graphs import Labelled
+from outercore.record import Timeline
+from outercore.storage import Storage
+from outercore.training.checkpoint import Position
+from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
+from outercore.training.degrees import in_degrees
+from outercore.training.inference import Inference
+from outercore.training.links.data import LinkData, open_links
+from outercore.training.links.loaders import LinkLoaders, require_fits
+from outercore.training.links.model import LinkModel, link_loss
+from outercore.training.links.scoring import TABLE, LinkScoring
+from outercore.training.loaders import LoaderFactory
+from outercore.training.models import Network
+from outercore.training.observe import Observer
+from outercore.training.scoring import AnyScoring
+from outercore.training.stopping import StopRequest
+from outercore.training.tasks import link_task
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+@dataclass(frozen=True)
+class LinkPlace:
+    """What a run that learns edges needs of its run: where its edges lie, and where it stands."""
+
+    directory: Path
+    position: Callable[[], Position]
+    stop: StopRequest
+    storage: Storage | None = None
+
+
+class LinkWork:
+    """Edges, against pairs without one; messages pass along the training edges.
+
+    Prepares the edges of the run where they are not there yet.
+
+    Errors: `BudgetError` where a learned table does not fit; those of `open_links`.
+    """
+
+    rows = "edges"
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        place: LinkPlace,
+        *,
+        open_loader: LoaderFactory,
+        note: Callable[[str], None],
+    ) -> None:
+        require_fits(graph, config)
+        self._config = config
+        stop, storage = place.stop.check, place.storage
+        self._links = open_links(place.directory, graph, config, stop, storage)
+        self.task = link_task(config.run.metric, config.model.hidden)
+        self.model = build_link_model(self._links, config)
+        self._degrees: Tensor | None = None
+        self.loaders = LinkLoaders(
+            self._links,
+            config,
+            place.position,
+            degrees=self.model.needs_degrees,
+            open_loader=open_loader,
+            note=note,
+        )
+
+    @property
+    def labelled(self) -> Labelled:
+        """The data set that the run was started with."""
+        return self._links.original
+
+    def prepare(self, timeline: Timeline | None = None) -> None:
+        """Reads the in-degrees where the network weighs by them."""
+        encoder = self.model.encoder
+        if not (isinstance(encoder, Network) and encoder.needs_degrees):
+            return
+        with timeline.span("in-degrees") if timeline is not None else nullcontext():
+            table = in_degrees(self._links.graph, count_loops=encoder.counts_loops)
+            self._degrees = torch.from_numpy(table)
+
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """How far the edges of a batch are from scoring above its negatives."""
+        degrees = None
+        if self._degrees is not None:
+            # Of a node that lost arcs to the batch's own edges, the degree without them.
+            degrees = self._degrees[batch.n_id].to(device) * batch.kept.to(device)
+        batch = batch.to(device)
+        embeddings = self.model(batch, degrees)
+        positive, negative = (
+            self.model.head(embeddings[pairs[0]], embeddings[pairs[1]])
+            for pairs in (batch.edges, batch.negatives)
+        )
+        count = len(positive)
+        return link_loss(self._config.link.loss, positive, negative.view(count, -1)), count
+
+    def scoring(
+        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
+    ) -> AnyScoring:
+        """Scores on the held-out edges of the run."""
+        inference = Inference(
+            self._links.graph,
+            self.model.encoder,
+            inference_sampling(self._links, self._config, scratch),
+            self.loaders,
+            degrees=self._degrees,
+            scratch=scratch,
+            device=device,
+            observer=observer,
+            stop=stop,
+        )
+        metric = cast("LinkMetric", self.task.metric_name)
+        return LinkScoring(
+            self._links, self._config, self.model, metric, inference, scratch, device
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """How many edges are trained on, pass messages, and are held out."""
+        parts = {part: self._links.part(part) for part in self._links.parts}
+        links = {
+            "train": len(self._links.train()),
+            "message_passing_arcs": self._links.graph.num_edges,
+            **{part: len(pairs.edges) for part, pairs in parts.items()},
+            **{f"{part}_neg": len(pairs.negatives) for part, pairs in parts.items()},
+        }
+        return {"links": links}
+
+
+def build_link_model(links: LinkData, config: TrainConfig) -> LinkModel:
+    """A fresh model for the nodes of a run's graph."""
+    if links.features is None:
+        return LinkModel(config, config.model.hidden, links.graph.num_nodes)
+    shape = np.load(links.features, mmap_mode="r").shape
+    return LinkModel(config, int(shape[1]) if len(shape) == 2 else 1)
+
+
+def inference_sampling(links: LinkData, config: TrainConfig, scratch: Path) -> SamplingConfig:
+    """Which features inference reads: those of the nodes, or the file of the learned table."""
+    return replace(config.sampling, features=links.features or str((scratch / TABLE).resolve()))

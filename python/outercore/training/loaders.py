@@ -1,0 +1,217 @@
+"""Neighbour loaders of one run, together within one memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from outercore.errors import BudgetError, DeviceError
+from outercore.far import FarOptions, holds
+from outercore.sizes import format_size, parse_size
+from outercore.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+LoaderFactory = Callable[..., Any]
+
+
+def neighbor_loader(*arguments: Any, **options: Any) -> Any:
+    """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
+
+    A run trains and scores in one process, whatever process group there is: it takes all seeds.
+    """
+    from outercore.loader import NeighborLoader
+
+    return NeighborLoader(*arguments, arrays=(), rank=0, world_size=1, **options)
+
+
+def beside_degrees(
+    error: BudgetError, degrees: int, what: str = "the in-degrees take"
+) -> BudgetError:
+    """What a loader says of its part of the budget, with the bytes that in-degrees take of it."""
+    if not degrees:
+        return error
+    needed = None if error.needed is None else error.needed + degrees
+    return BudgetError(f"{error}\nhint: {what} {format_size(degrees)} besides", needed)
+
+
+class Loaders:
+    """Opens the training loader and, beside or instead of it, one for evaluation.
+
+    Beside it, the two share the budget (`validation_share`) and the training caches stay
+    filled. Instead of it, each has all of the budget; so it is where the share is 0 or too
+    little to work with.
+    """
+
+    reserved_for = "the in-degrees take"
+    """For messages: what takes memory besides."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        *,
+        reserved: int = 0,
+        open_loader: LoaderFactory = neighbor_loader,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._graph = graph
+        self._config = config
+        self._open_loader = open_loader
+        self._note = note
+        self._training: Any = None
+        self.training_plan: dict[str, Any] = {}
+        """What the training loader opened last keeps where."""
+        self._share = config.budget.validation_share
+        self._far = config.budget.far
+        self._far_answered = False
+        total = parse_size(config.budget.memory)
+        if reserved >= total:
+            raise BudgetError(
+                f"memory budget {format_size(total)}: the in-degrees that model "
+                f"`{config.model.kind}` needs take {format_size(reserved)} of it\n"
+                "hint: give more memory, or use `--model sage` or `gat`"
+            )
+        self._degrees = reserved
+        self._total = total - reserved
+
+    @property
+    def evaluation_memory(self) -> int:
+        """Bytes that an evaluation loader gets."""
+        return int(self._total * self._share) if self._share else self._total
+
+    @property
+    def training_memory(self) -> int:
+        """Bytes that a training loader gets."""
+        return self._total - int(self._total * self._share)
+
+    def training(self) -> Any:
+        """The training loader, opened where it is not.
+
+        Errors: `BudgetError` where even the whole budget is too little.
+        """
+        while self._training is None:
+            try:
+                self._training = self._open_training()
+                self.training_plan = self._training.plan()
+            except BudgetError as error:
+                if not self.use_whole_budget():
+                    raise beside_degrees(error, self._degrees, self.reserved_for) from None
+        return self._training
+
+    @contextmanager
+    def evaluation(self, **arguments: Any) -> Iterator[Any]:
+        """A loader in order, without shuffling; closed at the end of the block."""
+        if not self._share:
+            self._close_training()
+        # Every row is wanted about as often as its node has out-neighbours: sampling an epoch to
+        # find that out would cost as much as the pass itself.
+        loader = self._open(
+            memory=self.evaluation_memory,
+            hotness="in_degree",
+            far=self._evaluation_far(),
+            **arguments,
+        )
+        try:
+            yield loader
+        finally:
+            loader.close()
+
+    def use_whole_budget(self) -> bool:
+        """Lets training and evaluation take turns with all of the budget from now on.
+
+        Closes the training loader. Returns whether that makes a difference.
+        """
+        if not self._share:
+            return False
+        self._note(
+            "the budget is too small to validate beside the training caches: "
+            "they are emptied for each validation and filled again"
+        )
+        self.release_training()
+        return True
+
+    def release_training(self) -> None:
+        """Closes the training loader and leaves the whole budget to evaluation."""
+        self._share = 0.0
+        self._close_training()
+
+    def close(self) -> None:
+        """Closes the training loader, if open."""
+        self._close_training()
+
+    def fanout(self) -> list[int]:
+        """Neighbours per hop; none for a network that looks at no edge."""
+        if self._config.model.kind == "mlp":
+            return []
+        return list(self._config.sampling.fanout)
+
+    def _open_training(self) -> Any:
+        sampling = self._config.sampling
+        return self._open(
+            num_neighbors=self.fanout(),
+            input_nodes=sampling.train,
+            batch_size=sampling.batch_size,
+            memory=self.training_memory,
+            shuffle=True,
+            replace=sampling.replace,
+            features=sampling.features,
+            labels=sampling.labels,
+            hotness=self._config.budget.hotness,
+            far=self._far,
+        )
+
+    def _evaluation_far(self) -> FarOptions | None:
+        """The memory server where it holds the data set for good.
+
+        An evaluation reads nearly everything once: copying it there first would only cost time.
+        """
+        if self._far is None or not holds(self._graph.root, self._far):
+            return None
+        self._far_answered = True
+        return self._far
+
+    def _open(self, *, far: FarOptions | None, **arguments: Any) -> Any:
+        """A loader; without far memory where its server has answered before and is gone.
+
+        A server that never answered is an error: its address may be mistyped.
+        """
+        try:
+            loader = self._open_planned(far=far, **arguments)
+        except DeviceError as error:
+            if far is None or not far.fallback or not self._far_answered:
+                raise
+            loader = self._open_planned(far=None, **arguments)
+            self._far = None
+            why = str(error).splitlines()[0]
+            self._note(f"{why}: from now on everything is read from the disk")
+        else:
+            self._far_answered = self._far_answered or far is not None
+        return loader
+
+    def _open_planned(self, **arguments: Any) -> Any:
+        budget = self._config.budget
+        loader = self._open_loader(
+            self._graph,
+            seed=self._config.run.seed,
+            backend=budget.backend,
+            threads=budget.threads,
+            topology=budget.topology,
+            policy=budget.policy,
+            edge_ids=False,
+            **arguments,
+        )
+        try:
+            # Only the plan finds out whether the budget is enough.
+            loader.plan()
+        except BaseException:
+            loader.close()
+            raise
+        return loader
+
+    def _close_training(self) -> None:
+        if self._training is not None:
+            self._training.close()
+            self._training = None

@@ -1,0 +1,357 @@
+"""The training loop: epochs, validation, early stopping, checkpoints, final scores."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outercore import record as records
+from outercore.errors import BudgetError, InterruptError, InvalidError
+from outercore.storage import Storage
+from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
+from outercore.training.config import TrainConfig
+from outercore.training.links.metrics import LinkScores
+from outercore.training.links.work import LinkPlace
+from outercore.training.loaders import LoaderFactory, neighbor_loader
+from outercore.training.meter import Meter
+from outercore.training.metrics import Errors
+from outercore.training.observe import EpochReport, Observer
+from outercore.training.open_work import open_work
+from outercore.training.run_directory import RunDirectory
+from outercore.training.saved import save_model
+from outercore.training.scalars import Scalars
+from outercore.training.scoring import AnyScoring
+from outercore.training.stopping import StopRequest
+from outercore.training.summary import describe
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+class Trainer:
+    """One run, from its first batch or its last checkpoint to its final scores.
+
+    Everything on the CPU is a function of the data set and the configuration: batches by the
+    loader's contract, initial weights and dropout by seeding PyTorch's generator with (seed) and
+    (seed, epoch, batch).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        run: RunDirectory,
+        *,
+        observer: Observer | None = None,
+        stop: StopRequest | None = None,
+        open_loader: LoaderFactory = neighbor_loader,
+        storage: Storage | None = None,
+        command: str = "",
+    ) -> None:
+        self._graph = graph
+        self._config = config
+        self._run = run
+        self._observer = observer or Observer()
+        self._stop = stop or StopRequest()
+        self._storage = storage or Storage()
+        self._command = command
+        self._device = _device(config.run.device)
+        torch.manual_seed(derived_seed(config.run.seed))
+        self._position = Position()
+        self._work = open_work(
+            graph,
+            config,
+            open_loader=open_loader,
+            note=self._observer.note,
+            place=LinkPlace(run.links, lambda: self._position, self._stop, storage),
+        )
+        self._task, self._model = self._work.task, self._work.model
+        self._loaders = self._work.loaders
+        self._model.to(self._device)
+        self._adam = torch.optim.Adam(
+            self._model.parameters(),
+            lr=config.optimiser.learning_rate,
+            weight_decay=config.optimiser.weight_decay,
+        )
+        self._best: dict[str, Tensor] = {}
+        self._checkpoints = Checkpoints(run.checkpoints, self._storage)
+        self._timeline = records.Timeline(self._position.timeline)
+        self._plan: dict[str, Any] = {}
+        self._meter: Meter | None = None
+        self._scoring: AnyScoring
+        self._described: dict[str, Any] = {}
+
+    def fit(self) -> dict[str, Any]:
+        """Trains to the end and returns the run record.
+
+        Errors: `InterruptError` after a checkpoint where somebody asked to stop; whatever the
+        loader and the device raise, with the last checkpoint in place.
+        """
+        resumed = self._restore()
+        self._run.remove_scratch()
+        self._prepare()
+        scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
+        self._observer.started(self._described["description"])
+        if unused := self._described["data_set"]["unused_edge_arrays"]:
+            self._observer.note(
+                f"model `{self._config.model.kind}` does not use the data set's edge arrays: "
+                f"{', '.join(unused)}"
+            )
+        # Stopped in the final scores, it has nothing left to train.
+        if resumed and not self._position.finished:
+            self._observer.resumed(self._position.epoch, self._position.batch)
+        try:
+            while not self._position.finished:
+                self._train_epoch()
+                report = self._close_epoch()
+                scalars.epoch(report)
+                self._write_record("running", {})
+                self._observer.epoch_done(report)
+            result = self._final_scores()
+            record = self._write_record("finished", result)
+            scalars.result(result)
+            self._observer.finished(result)
+            return record
+        except InterruptError as error:
+            # Raised between two steps only: model and position belong together.
+            raise self._interrupted() from error
+        finally:
+            scalars.close()
+            self._loaders.close()
+            self._run.remove_scratch()
+
+    def _restore(self) -> bool:
+        snapshot = self._checkpoints.load(self._observer.note)
+        if snapshot is None:
+            return False
+        self._best = unpack(snapshot.tensors, self._model, self._adam)
+        self._position = snapshot.position
+        self._timeline = records.Timeline(self._position.timeline)
+        return True
+
+    def _prepare(self) -> None:
+        self._work.prepare(self._timeline)
+        self._scoring = self._work.scoring(
+            scratch=self._run.scratch,
+            device=self._device,
+            observer=self._observer,
+            stop=self._stop,
+        )
+        self._described = describe(
+            self._graph,
+            self._config,
+            self._work,
+            run=str(self._run.path),
+            device=str(self._device),
+            validation=self._scoring.validation_kind(),
+        )
+
+    def _loss(self, batch: Any, degrees: Tensor | None) -> tuple[Tensor, int]:
+        """The mean loss of a batch, and of how many seeds it is the mean."""
+        logits = self._model(batch, degrees)
+        return self._task.loss(logits, batch.y[: batch.batch_size]), int(batch.batch_size)
+
+    def _train_epoch(self) -> None:
+        """Trains on what is left of the epoch."""
+        while True:
+            try:
+                return self._train_batches(self._loaders.training())
+            except BudgetError:
+                # A batch needs more than the plan's trial showed. Batches are a function of their
+                # number, so the same one comes again from a loader with more memory.
+                if not self._loaders.use_whole_budget():
+                    raise
+
+    def _train_batches(self, loader: Any) -> None:
+        position = self._position
+        self._plan = self._loaders.training_plan
+        if position.batch >= len(loader):
+            return
+        loader.set_epoch(position.epoch)
+        loader.seek(position.batch)
+        self._observer.epoch_started(position.epoch, len(loader), position.batch)
+        self._model.train()
+        due = _CheckpointClock(self._config)
+        self._meter = Meter(loader, position.counters, self._timeline)
+        try:
+            with self._timeline.span("train", epoch=position.epoch):
+                self._train_on(self._meter, due)
+        finally:
+            position.counters = self._meter.read()
+
+    def _train_on(self, meter: Meter, due: _CheckpointClock) -> None:
+        position = self._position
+        started = time.perf_counter()
+        for batch in meter.batches():
+            loss, seeds = self._step(batch)
+            now = time.perf_counter()
+            position.batch += 1
+            position.loss_sum += loss * seeds
+            position.seeds += seeds
+            position.seconds += now - started
+            started = now
+            self._observer.batch_done(loss, seeds, meter.counters)
+            self._stop.check()
+            if due.passed():
+                position.counters = meter.read()
+                self._checkpoint()
+                due.restart()
+
+    def _step(self, batch: Any) -> tuple[float, int]:
+        position = self._position
+        torch.manual_seed(derived_seed(self._config.run.seed, position.epoch, position.batch))
+        self._adam.zero_grad(set_to_none=True)
+        loss, seeds = self._work.loss(batch, self._device)
+        value = float(loss.detach())
+        if not (math.isfinite(value) and value >= 0):
+            expected = "a finite loss" if value >= 0 or math.isnan(value) else "a loss of 0 or more"
+            raise InvalidError(
+                f"epoch {position.epoch + 1}, batch {position.batch + 1}: expected {expected}, "
+                f"found {value}\nhint: lower `--learning-rate`, or check features and labels for "
+                "infinite or huge values"
+            )
+        loss.backward()
+        self._adam.step()
+        return value, seeds
+
+    def _close_epoch(self) -> EpochReport:
+        """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
+        position, optimiser = self._position, self._config.optimiser
+        started = time.perf_counter()
+        with self._timeline.span("validate", epoch=position.epoch):
+            score = self._scoring.validation()
+        best = self._task.better(score, position.best_score)
+        if best:
+            position.best_score, position.best_epoch = score, position.epoch
+            self._best = {
+                name: value.detach().cpu().clone()
+                for name, value in self._model.state_dict().items()
+            }
+        report = EpochReport(
+            epoch=position.epoch,
+            loss=position.loss_sum / max(position.seeds, 1),
+            score=score,
+            metric=self._task.metric_name,
+            best=best,
+            seconds=position.seconds,
+            seeds=position.seeds,
+            validation_seconds=time.perf_counter() - started,
+            counters=position.counters,
+        )
+        position.epochs.append(vars(report).copy())
+        position.epoch, position.batch = position.epoch + 1, 0
+        position.loss_sum, position.seeds, position.seconds = 0.0, 0, 0.0
+        position.counters = {}
+        stale = bool(optimiser.patience) and position.stale_epochs() >= optimiser.patience
+        position.finished = position.epoch >= optimiser.epochs or stale
+        self._checkpoint()
+        if best:
+            self._save_best({"valid": score, "epoch": report.epoch})
+        return report
+
+    def _final_scores(self) -> dict[str, Any]:
+        """Exact scores of the best model on the validation and the test split."""
+        self._model.load_state_dict(self._best)
+        self._loaders.release_training()
+        with self._timeline.span("final scores"):
+            metrics = self._scoring.final()
+        scores = {name: metric.value() for name, metric in metrics.items()}
+        errors = {
+            name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
+        }
+        links = {
+            name: metric.values()
+            for name, metric in metrics.items()
+            if isinstance(metric, LinkScores)
+        }
+        best_epoch = self._position.best_epoch
+        self._save_best({**scores, "epoch": best_epoch})
+        return {
+            "metric": self._task.metric_name,
+            "best_epoch": best_epoch,
+            "scores": scores,
+            **({"errors": errors} if errors else {}),
+            **({"links": links} if links else {}),
+        }
+
+    def _checkpoint(self) -> None:
+        with self._timeline.span("checkpoint"):
+            tensors = pack(self._model, self._adam, self._best)
+            path = self._checkpoints.save(Snapshot(self._position, tensors))
+        self._observer.checkpointed(str(path))
+
+    def _interrupted(self) -> InterruptError:
+        self._checkpoint()
+        self._write_record("interrupted", {})
+        position = self._position
+        return InterruptError(
+            f"stopped in epoch {position.epoch + 1} after {position.batch} batches; "
+            f"everything is in the checkpoint\n"
+            f"hint: go on with `outercore train --resume {self._run.path}`"
+        )
+
+    def _save_best(self, scores: dict[str, Any]) -> None:
+        save_model(
+            self._run.model,
+            self._model,
+            self._best,
+            self._task,
+            self._config,
+            scores,
+            self._storage,
+        )
+
+    def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:
+        record = {
+            "version": 1,
+            "status": status,
+            "command": self._command,
+            **self._described,
+            "plan": self._plan,
+            "peak_memory_bytes": records.peak_memory(),
+            "epochs": self._position.epochs,
+            "timeline": self._timeline.spans,
+            "pipeline": [] if self._meter is None else self._meter.spans,
+            "result": result,
+        }
+        self._run.write_record(record)
+        return record
+
+
+def derived_seed(*parts: int) -> int:
+    """A 63-bit seed that is a function of `parts` and of nothing else."""
+    words = np.random.SeedSequence(parts).generate_state(1, np.uint64)
+    return int(words[0]) >> 1
+
+
+class _CheckpointClock:
+    """Says when a checkpoint within an epoch is due, by batches or by age."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._every_batches = config.run.checkpoint_batches
+        self._every_seconds = config.run.checkpoint_seconds
+        self.restart()
+
+    def restart(self) -> None:
+        self._batches = 0
+        self._since = time.monotonic()
+
+    def passed(self) -> bool:
+        """Counts a batch; whether a checkpoint is due after it."""
+        self._batches += 1
+        if self._every_batches and self._batches >= self._every_batches:
+            return True
+        return bool(self._every_seconds) and time.monotonic() - self._since >= self._every_seconds
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
+    return torch.device(name)

@@ -1,0 +1,50 @@
+"""Which work a configuration describes: of nodes, of edges or of whole graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from outercore.training.config import TrainConfig
+from outercore.training.graph_work import GraphWork
+from outercore.training.links.work import LinkPlace, LinkWork
+from outercore.training.loaders import LoaderFactory
+from outercore.training.saved import SavedModel
+from outercore.training.work import NodeWork, PredictingWork, Work
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
+
+
+def open_work(
+    graph: Graph,
+    config: TrainConfig,
+    *,
+    open_loader: LoaderFactory,
+    note: Callable[[str], None],
+    place: LinkPlace,
+) -> Work:
+    """The task, network and batches that `config` describes.
+
+    Errors: as `NodeWork`, `GraphWork` and `LinkWork`.
+    """
+    if config.of_links:
+        return LinkWork(graph, config, place, open_loader=open_loader, note=note)
+    return open_predicting(graph, config, open_loader=open_loader, note=note)
+
+
+def open_predicting(
+    graph: Graph,
+    config: TrainConfig,
+    *,
+    open_loader: LoaderFactory,
+    note: Callable[[str], None],
+    saved: SavedModel | None = None,
+) -> PredictingWork:
+    """As `open_work` for nodes and whole graphs; `saved` is a network to score.
+
+    Errors: as `NodeWork` and `GraphWork`.
+    """
+    if config.of_graphs:
+        return GraphWork(graph, config, saved=saved)
+    return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)

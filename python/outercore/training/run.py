@@ -1,0 +1,310 @@
+"""Whole runs: train, resume, evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.far import FarOptions
+from outercore.many_graphs import Labelled, ManyGraphs
+from outercore.outputs import VALUES, NodeValues, check_output, node_values
+from outercore.ranks import require_one_process
+from outercore.run_places import new_run, only_run
+from outercore.split_names import find_split
+from outercore.training.config import TrainConfig
+from outercore.training.graph_work import with_inputs
+from outercore.training.inference import Predictor
+from outercore.training.links.evaluate import evaluate_links
+from outercore.training.links.held_out import require_topology
+from outercore.training.loaders import LoaderFactory, neighbor_loader
+from outercore.training.loop import Trainer
+from outercore.training.metrics import Errors
+from outercore.training.observe import Observer
+from outercore.training.open_work import open_predicting
+from outercore.training.run_directory import RunDirectory, is_data_set, made_by
+from outercore.training.saved import load_model
+from outercore.training.splits import nodes_of, with_splits
+from outercore.training.stopping import StopRequest, stop_on_signals
+from outercore.training.work import PredictingWork, Work
+
+_COMMAND = "outercore train"
+_SCRATCH = "scratch"
+"""Beside a model, where layer states lie while it is scored."""
+
+
+def open_graph(path: Path) -> Any:
+    """`outercore.open`, imported at the first call."""
+    import outercore
+
+    return outercore.open(path)
+
+
+def train(
+    data_set: str | Path,
+    config: TrainConfig | None = None,
+    *,
+    out: str | Path | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Trains a network on a data set and returns the run record.
+
+    `out` is the run's directory, by default `runs/<data set>-<model>-<number>`. Seeds PyTorch's
+    global generator.
+
+    Errors: `InterruptError` after Ctrl-C or SIGTERM, with everything in a checkpoint; the
+    kinds of `oc.open` and `oc.NeighborLoader`.
+    """
+    require_one_process("outercore train")
+    config, observer = config or TrainConfig(), observer or Observer()
+    graph = open_graph(Path(data_set))
+    if config.of_links:
+        require_topology(graph)
+    else:
+        labelled: Labelled = graph
+        if config.of_graphs:
+            labelled, config = ManyGraphs(graph), with_inputs(graph, config)
+        config = replace(config, sampling=with_splits(labelled, config.sampling, observer.note))
+    name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
+    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
+        run = RunDirectory.create(path, graph, config)
+        with run.training(new=True):
+            return _fit(graph, config, run, observer, command, open_loader)
+
+
+def resume(
+    run: str | Path,
+    *,
+    far: FarOptions | Literal[False] | None = None,
+    observer: Observer | None = None,
+    command: str = "",
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+
+    A run that has come to its end stays as it is, and its record is returned.
+
+    `far` is another memory server than the run had, `False` for none.
+
+    Errors: `InvalidError` where an array that the run reads changed since, or another process
+    trains the run; else as `train`.
+    """
+    require_one_process("outercore train")
+    directory = RunDirectory.open(Path(run))
+    observer = observer or Observer()
+    with only_run(directory.path, _COMMAND):
+        graph = open_graph(directory.data_set)
+        directory.require_same(graph)
+        if directory.finished and _intact(directory, observer):
+            observer.note(f"run {directory.path} is finished: there is nothing to resume")
+            return directory.record()
+        config = directory.config()
+        if far is not None:
+            config = replace(config, budget=replace(config.budget, far=far or None))
+        with directory.training(new=False):
+            return _fit(graph, config, directory, observer, command, open_loader)
+
+
+def _intact(run: RunDirectory, observer: Observer) -> bool:
+    """Whether the model of a finished run is as it was written; if not, says so."""
+    try:
+        load_model(run.model)
+    except CorruptError as error:
+        first = str(error).partition("\n")[0]
+        observer.note(f"warning: {first}; it is written again from the last checkpoint")
+        return False
+    return True
+
+
+def evaluate(
+    model: str | Path,
+    data_set: str | Path | None = None,
+    *,
+    split: str = "test",
+    memory: str | None = None,
+    far: FarOptions | None = None,
+    validation: str = "full",
+    predictions: str | Path | None = None,
+    logits: str | Path | None = None,
+    overwrite: bool = False,
+    observer: Observer | None = None,
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+) -> dict[str, Any]:
+    """Scores a trained model on a split, by exact inference or with sampled neighbours.
+
+    `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
+    stands for every node, in order. `predictions` and `logits` name files to write, one row a node
+    of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
+    `overwrite` lets them replace files. `far` is
+    used where it holds the data set for good.
+
+    Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
+    or a run of `outercore embed` in place of a model, for a file that is there already, and where
+    the data set's features do not fit.
+    """
+    for option, file in (("predictions", predictions), ("logits", logits)):
+        if file is not None:
+            check_output(Path(file), VALUES, option=option, overwrite=overwrite)
+    if predictions is not None and predictions == logits:
+        raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
+    directory = model_directory(Path(model))
+    if data_set is None and (directory.parent / "config.json").exists():
+        data_set = RunDirectory.open(directory.parent).data_set
+    if data_set is None:
+        raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
+    saved = load_model(directory)
+    sampled = validation == "sampled"
+    if sampled and saved.config.of_graphs:
+        raise InvalidError(
+            f"model `{model}`: a network of whole graphs takes all neighbours, and samples none\n"
+            "hint: leave `--sampled` out"
+        )
+    graph = open_graph(Path(data_set))
+    # The memory server of the training is no part of the model.
+    config = replace(saved.config, budget=replace(saved.config.budget, far=far))
+    if memory is not None:
+        config = replace(config, budget=replace(config.budget, memory=memory))
+    observer = observer or Observer()
+    if saved.task.kind == "links":
+        return evaluate_links(
+            saved,
+            directory,
+            graph,
+            config,
+            part=split,
+            sampled=sampled,
+            outputs=predictions is not None or logits is not None,
+            observer=observer,
+            open_loader=open_loader,
+        )
+    work = open_predicting(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
+    nodes = _nodes(work.labelled, split)
+    metric = saved.task.metric()
+    with ExitStack() as stack:
+        stack.callback(_remove_empty, directory / _SCRATCH)
+        stack.callback(work.loaders.close)
+        predictor = _predictor(stack, work, directory, observer)
+        labels_out, logits_out = _outputs(stack, work, len(nodes), predictions, logits)
+        for prediction in predictor.sampled(nodes) if sampled else predictor.exact(nodes):
+            saved.task.update(metric, prediction.logits, prediction.labels)
+            if labels_out is not None:
+                labels_out.append(prediction.nodes, saved.task.predictions(prediction.logits))
+            if logits_out is not None:
+                logits_out.append(prediction.nodes, saved.task.scores(prediction.logits))
+    return {
+        "model": str(directory),
+        "data_set": str(Path(graph.root).resolve()),
+        "split": split,
+        work.rows: len(nodes),
+        "neighbours": "sampled" if sampled else "all",
+        "metric": metric.name,
+        "score": metric.value(),
+        **(metric.values() if isinstance(metric, Errors) else {}),
+    }
+
+
+def model_directory(path: Path) -> Path:
+    """`path`, or the model in the run `path`.
+
+    Errors: `NotFoundError`, `InvalidError`.
+    """
+    for directory in (path / "model", path):
+        if (directory / "model.json").exists():
+            return directory
+    give = "give a run directory of `outercore train`, or its `model`"
+    if not path.exists():
+        raise NotFoundError(f"model `{path}`: no such directory\nhint: {give}")
+    verb = made_by(path)
+    if verb == "embed":
+        raise InvalidError(
+            f"model `{path}`: this is a run of `outercore embed`\n"
+            f"hint: score it by `outercore embedding evaluate {path}`"
+        )
+    if verb == "train":
+        raise NotFoundError(
+            f"model `{path}`: the run has no model yet, because no epoch was scored\n"
+            f"hint: go on with it by `outercore train --resume {path}`"
+        )
+    if is_data_set(path):
+        raise InvalidError(
+            f"model `{path}`: this is a data set\n"
+            f"hint: {give}; `outercore train {path}` trains a model"
+        )
+    raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
+
+
+def _remove_empty(directory: Path) -> None:
+    # Another evaluation of the same model may be using it.
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def _fit(
+    graph: Any,
+    config: TrainConfig,
+    run: RunDirectory,
+    observer: Observer | None,
+    command: str,
+    open_loader: LoaderFactory,
+) -> dict[str, Any]:
+    stop = StopRequest()
+    with stop_on_signals(stop):
+        trainer = Trainer(
+            graph,
+            config,
+            run,
+            observer=observer,
+            stop=stop,
+            open_loader=open_loader,
+            command=command,
+        )
+        return trainer.fit()
+
+
+def _predictor(
+    stack: ExitStack, work: PredictingWork, directory: Path, observer: Observer
+) -> Predictor:
+    """What scores a saved model with all of the budget, until a signal stops it."""
+    stop = StopRequest()
+    work.loaders.release_training()
+    work.prepare()
+    stack.enter_context(stop_on_signals(stop))
+    return work.predictor(
+        scratch=directory / _SCRATCH, device=torch.device("cpu"), observer=observer, stop=stop
+    )
+
+
+def _nodes(graph: Labelled, split: str) -> NDArray[np.int64]:
+    if split == "all" and find_split(split, graph.splits) is None:
+        return np.arange(graph.num_nodes)
+    return nodes_of(graph, split)
+
+
+def _outputs(
+    stack: ExitStack,
+    work: Work,
+    rows: int,
+    predictions: str | Path | None,
+    logits: str | Path | None,
+) -> tuple[NodeValues | None, NodeValues | None]:
+    labels_out = logits_out = None
+    graph, task = work.labelled, work.task
+    if predictions is not None:
+        writer = node_values(Path(predictions), graph, task.shape(rows), task.dtype)
+        labels_out = stack.enter_context(writer)
+    if logits is not None:
+        shape = (rows, task.outputs)
+        logits_out = stack.enter_context(node_values(Path(logits), graph, shape, np.float32))
+    return labels_out, logits_out

@@ -1,0 +1,105 @@
+"""Scores of a network: after each epoch, and in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore.many_graphs import Labelled
+from outercore.split_names import normal_split
+from outercore.training.config import TrainConfig, Validation
+from outercore.training.inference import Prediction, Predictor
+from outercore.training.metrics import Metric
+from outercore.training.tasks import Task
+
+_FULL_VALIDATION_EDGES = 2_000_000
+
+
+class AnyScoring(Protocol):
+    """Scores of a model on the parts of its data that it is not trained on."""
+
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none`."""
+
+    def validation(self) -> float | None:
+        """The score after an epoch; `None` without validation."""
+
+    def final(self) -> Mapping[str, AnyMetric]:
+        """Exact scores by part."""
+
+
+class AnyMetric(Protocol):
+    """A score."""
+
+    def value(self) -> float | None:
+        """The score; `None` where it is not defined."""
+
+
+def validates_fully(chosen: Validation, edges: int) -> bool:
+    """Whether epochs are scored over all neighbours, of a graph with so many arcs."""
+    if chosen == "auto":
+        return edges <= _FULL_VALIDATION_EDGES
+    return chosen == "full"
+
+
+class Scoring:
+    """Evaluates the network of a `Predictor` on the splits of a data set."""
+
+    def __init__(
+        self, graph: Labelled, config: TrainConfig, task: Task, predictor: Predictor
+    ) -> None:
+        self._graph = graph
+        self._config = config
+        self._task = task
+        self._predictor = predictor
+
+    def validates_fully(self) -> bool:
+        """Whether epochs are scored over all neighbours."""
+        return validates_fully(self._config.run.validation, self._graph.num_edges)
+
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none` without a validation split."""
+        if self._config.sampling.valid not in self._graph.splits:
+            return "none"
+        return "full" if self.validates_fully() else "sampled"
+
+    def validation(self) -> float | None:
+        """The score on the validation split; `None` where there is none."""
+        name = self._config.sampling.valid
+        if name not in self._graph.splits:
+            return None
+        nodes = self._graph.split(name)
+        predictions = (
+            self._predictor.exact(nodes)
+            if self.validates_fully()
+            else self._predictor.sampled(nodes)
+        )
+        return next(iter(self._score(predictions, {name: nodes}).values())).value()
+
+    def final(self) -> dict[str, Metric]:
+        """Exact scores on the splits `valid` and `test`, whatever their names, in one pass."""
+        sampling = self._config.sampling
+        splits = {
+            name: self._graph.split(name)
+            for name in (sampling.valid, sampling.test)
+            if name in self._graph.splits
+        }
+        if not splits:
+            return {}
+        nodes = np.unique(np.concatenate(list(splits.values())))
+        return self._score(self._predictor.exact(nodes), splits)
+
+    def _score(
+        self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
+    ) -> dict[str, Metric]:
+        metrics = {name: self._task.metric() for name in splits}
+        members = {name: np.unique(nodes) for name, nodes in splits.items()}
+        for prediction in predictions:
+            for name, metric in metrics.items():
+                chosen = np.isin(prediction.nodes, members[name])
+                if chosen.any():
+                    self._task.update(metric, prediction.logits[chosen], prediction.labels[chosen])
+        return {normal_split(name): metric for name, metric in metrics.items()}

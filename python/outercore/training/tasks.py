@@ -1,0 +1,360 @@
+"""What a network is asked: a class, labels or numbers (regression) of a node; or an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.many_graphs import Labelled
+from outercore.mapped import blocks
+from outercore.training.config import LinkMetric, TaskName
+from outercore.training.metrics import Metric, build_metric
+
+Kind = Literal["classes", "labels", "values", "links"]
+
+TASKS: dict[Kind, TaskName] = {
+    "classes": "classification",
+    "labels": "multi-label",
+    "values": "regression",
+    "links": "link",
+}
+"""What users call the kinds."""
+
+_METRICS: dict[Kind, tuple[str, ...]] = {
+    "classes": ("accuracy", "roc_auc", "f1_micro", "f1_macro"),
+    "labels": ("roc_auc", "f1_micro", "f1_macro"),
+    "values": ("r2", "mse", "rmse", "mae"),
+    "links": get_args(LinkMetric),
+}
+"""The metrics of each kind."""
+
+_ERRORS = ("mse", "rmse", "mae")
+"""Metrics of which less is better."""
+
+_MANY = 1 << 16
+"""Classes that even a small data set may have."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Loss and metric of a node prediction task."""
+
+    kind: Kind
+    """`classes`: integers [N], negative for none. `labels`: [N, outputs] of 0, 1, and NaN or -1 for
+    none. `values`: numbers [N] or [N, outputs], NaN for none."""
+    outputs: int
+    metric_name: str
+    means: tuple[float, ...] = ()
+    """Of the training split's numbers, by column. The network learns numbers less their mean, by
+    their deviation: it need not find out their unit first."""
+    deviations: tuple[float, ...] = ()
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross entropy over what is labelled; of numbers the mean squared error, by their
+        variance. Never below 0, and 0 (with a gradient) where nothing is labelled.
+
+        Errors: `CorruptError` for a class beyond the last, or a label that is neither 0 nor 1.
+        """
+        if self.kind == "values":
+            wide = labels.double().reshape(logits.shape)
+            means, deviations = (
+                torch.as_tensor(of, dtype=torch.float64, device=wide.device) for of in self._units
+            )
+            labels = ((wide - means) / deviations).to(logits.dtype)
+            known = ~torch.isnan(labels)
+        else:
+            # False for NaN, too.
+            known = labels >= 0
+        if not bool(known.any()):
+            return logits.sum() * 0.0
+        chosen = labels[known]
+        if self.kind == "values":
+            return functional.mse_loss(logits[known], chosen)
+        self._require_range(float(chosen.min()), float(chosen.max()), chosen)
+        if self.kind == "classes":
+            return functional.cross_entropy(logits[known], chosen.long())
+        return functional.binary_cross_entropy_with_logits(logits[known], chosen.to(logits.dtype))
+
+    def _require_range(self, least: float, most: float, chosen: Tensor) -> None:
+        if self.kind == "classes":
+            if most >= self.outputs:
+                raise CorruptError(
+                    f"label {most:g}: expected classes 0 to {self.outputs - 1}\n"
+                    "hint: run `outercore check` on the data set"
+                )
+        elif most > 1 or bool(((chosen != 0) & (chosen != 1)).any()):
+            wrong = float(chosen[(chosen != 0) & (chosen != 1)][0])
+            raise CorruptError(
+                f"label {wrong:g}: expected 0, 1, or none (NaN, -1)\n"
+                "hint: run `outercore check` on the data set"
+            )
+
+    def metric(self) -> Metric:
+        """A fresh accumulator of the task's metric."""
+        return build_metric(self.metric_name)
+
+    def update(self, metric: Metric, logits: NDArray[np.float32], labels: NDArray) -> None:
+        """Takes a batch into a metric.
+
+        Errors: as `loss`.
+        """
+        if self.kind == "classes" and labels.dtype.kind == "f":
+            labels = np.where(np.isnan(labels), -1, labels).astype(np.int64)
+        if self.kind == "values":
+            wide = np.asarray(labels, np.float64).reshape(logits.shape)
+            metric.update(self.scores(logits), wide)
+            return
+        known = torch.from_numpy(np.ascontiguousarray(labels[labels >= 0]))
+        if len(known):
+            self._require_range(float(known.min()), float(known.max()), known)
+        metric.update(logits, labels)
+
+    def scores(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the network's outputs say: themselves, or numbers in the unit of the labels."""
+        if self.kind != "values":
+            return logits
+        means, deviations = (np.asarray(of) for of in self._units)
+        return (logits * deviations + means).astype(np.float32)
+
+    @property
+    def _units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Means and deviations, 0 and 1 where there are none."""
+        return self.means or (0.0,) * self.outputs, self.deviations or (1.0,) * self.outputs
+
+    def better(self, score: float | None, best: float | None) -> bool:
+        """Whether a validation score is better than the best one before it."""
+        if best is None or score is None:
+            return best is None
+        return score < best if self.metric_name in _ERRORS else score > best
+
+    def shape(self, rows: int) -> tuple[int, ...]:
+        """Of the predictions for so many nodes."""
+        one = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
+        return (rows,) if one else (rows, self.outputs)
+
+    @property
+    def dtype(self) -> type[np.generic]:
+        """Of predictions."""
+        kinds: dict[Kind, type[np.generic]] = {"classes": np.int64, "labels": np.uint8}
+        return kinds.get(self.kind, np.float32)
+
+    def predictions(self, logits: NDArray[np.float32]) -> NDArray:
+        """Class numbers int64 [rows], 0/1 uint8 [rows, outputs], or numbers float32."""
+        if self.kind == "classes":
+            return logits.argmax(axis=1)
+        if self.kind == "labels":
+            return (logits > 0).astype(np.uint8)
+        return self.scores(logits).reshape(self.shape(len(logits)))
+
+
+def array_key(graph: Labelled, name: str) -> str:
+    """The manifest key of the node array that users call `name`."""
+    manifest: dict[str, Any] = graph.manifest
+    roles = manifest.get("roles", {})
+    key = {"x": roles.get("features"), "y": roles.get("labels")}.get(name) or f"nodes/node/{name}"
+    if key not in manifest["arrays"]:
+        known = ", ".join(
+            f"`{stored.removeprefix('nodes/node/')}`"
+            for stored in manifest["arrays"]
+            if stored.startswith("nodes/")
+        )
+        raise NotFoundError(
+            f"data set `{graph.root}`: no node array `{name}`; it has {known or 'none'}\n"
+            f"hint: import it with `--features`, `--labels` or `--array {name}=FILE`"
+        )
+    return key
+
+
+def link_task(metric: str, width: int) -> Task:
+    """The task of predicting edges by embeddings of `width` dimensions.
+
+    Errors: `InvalidError` for a metric of other tasks.
+    """
+    names = _METRICS["links"]
+    chosen = names[0] if metric == "auto" else metric
+    if chosen not in names:
+        raise InvalidError(
+            f"metric `{metric}`: edges are scored by {', '.join(names)}\n"
+            "hint: choose one of these by `--metric`"
+        )
+    return Task("links", width, chosen)
+
+
+def detect_task(
+    graph: Labelled,
+    labels: str,
+    metric: str = "auto",
+    task: Literal["auto", "graph", TaskName] = "auto",
+    nodes: NDArray[np.int64] | None = None,
+) -> Task:
+    """The task that the type, shape and values of the label array imply, or that was asked for.
+
+    Integers [N] are classes; so are floats [N] if all are whole numbers, -1 or NaN, and else they
+    are numbers to predict. Several columns of 0, 1, -1 and NaN are labels; of other values, only
+    numbers if `task` says so. Means and deviations of numbers are those of `nodes`.
+
+    Cost: one pass over the array, but for imported classes.
+    Errors: `NotFoundError` where there are no labels; `InvalidError` where they are not what was
+    asked for, names the first wrong value.
+    """
+    array = _Labels(graph, labels)
+    kind = next((kind for kind, name in TASKS.items() if name == task), None)
+    if kind is None:
+        kind = array.guess()
+    outputs = {"classes": array.classes, "labels": array.columns, "values": array.numbers}[kind]()
+    names = _METRICS[kind]
+    if metric == "auto":
+        metric = "roc_auc" if kind == "classes" and outputs == 2 else names[0]
+    elif metric not in names:
+        known = " or ".join(f"`--metric {name}`" for name in names)
+        raise InvalidError(
+            f"metric `{metric}`: labels `{labels}` are a {TASKS[kind]} target\nhint: use {known}"
+        )
+    if kind != "values" or nodes is None:
+        return Task(kind, outputs, metric)
+    return Task(kind, outputs, metric, *array.units(nodes))
+
+
+class _Labels:
+    """A label array, looked at piece by piece."""
+
+    def __init__(self, graph: Labelled, name: str) -> None:
+        self._graph = graph
+        self._name = name
+        self._key = array_key(graph, name)
+        entry = graph.manifest["arrays"][self._key]
+        self._dtype, self._shape = entry["dtype"], entry["shape"]
+        self._imported = name == "y"
+        if len(self._shape) not in (1, 2):
+            raise InvalidError(
+                f"{self._what}: expected [nodes] or [nodes, labels], found {self._shape}"
+            )
+
+    @property
+    def _what(self) -> str:
+        return f"labels `{self._name}`"
+
+    @property
+    def _is_float(self) -> bool:
+        return "float" in self._dtype
+
+    def guess(self) -> Kind:
+        """The kind that type, shape and values imply."""
+        if len(self._shape) == 2:
+            # The importer stores numbers to predict, and nothing else, in double precision.
+            return "values" if self._imported and self._dtype == "float64" else "labels"
+        if not self._is_float:
+            return "classes"
+        if self._imported:
+            return "values"
+        whole = all(_are_classes(block).all() for _, block in self._blocks())
+        return "classes" if whole else "values"
+
+    def classes(self) -> int:
+        """The number of classes.
+
+        Errors: `InvalidError` for a value that is no class, fewer than two classes, or too many.
+        """
+        if len(self._shape) == 2:
+            raise self._not("classification", f"{self._shape[1]} columns", "[nodes]", "multi-label")
+        found = self._graph.num_classes if self._imported else None
+        if not found:
+            found = 0
+            for first, block in self._blocks():
+                if len(wrong := np.flatnonzero(~_are_classes(block))):
+                    value = f"{block[wrong[0]]:g} in row {first + wrong[0]}"
+                    whole = "whole numbers from 0 on, -1 or NaN for none"
+                    raise self._not("classification", value, whole, "regression")
+                most = np.nanmax(block) if (block >= 0).any() else -1
+                found = max(found, int(most) + 1)
+        if found < 2:
+            raise InvalidError(f"{self._what}: expected two or more classes, found {found}")
+        if found > max(_MANY, self._graph.num_nodes):
+            raise InvalidError(
+                f"{self._what}: the largest class is {found - 1:,}, expected at most "
+                f"{max(_MANY, self._graph.num_nodes) - 1:,} with {self._graph.num_nodes:,} nodes\n"
+                "hint: number the classes 0, 1, 2, ... and import them again; "
+                "`--task regression` predicts numbers"
+            )
+        return int(found)
+
+    def columns(self) -> int:
+        """The number of labels a node.
+
+        Errors: `InvalidError` for a value other than 0, 1, and none.
+        """
+        if len(self._shape) == 1:
+            raise self._not("multi-label", "one column", "[nodes, labels]", "classification")
+        for first, block in self._blocks():
+            bad = ~(np.isin(block, (0, 1, -1)) | np.isnan(block.astype(np.float64)))
+            if bad.any():
+                row, column = (int(place) for place in np.argwhere(bad)[0])
+                value = f"{block[row, column]:g} in row {first + row}, column {column}"
+                raise self._not("multi-label", value, "0, 1, or none (NaN, -1)", "regression")
+        return int(self._shape[1])
+
+    def numbers(self) -> int:
+        """How many numbers a node has.
+
+        Errors: `InvalidError` for an infinite one.
+        """
+        for first, block in self._blocks() if self._is_float else ():
+            if (wide := np.isinf(block.astype(np.float64))).any():
+                row = first + int(np.argwhere(wide)[0][0])
+                raise InvalidError(
+                    f"{self._what}: expected finite numbers, found one in row {row} that is not"
+                )
+        return int(self._shape[1]) if len(self._shape) == 2 else 1
+
+    def units(self, nodes: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Means and deviations of the numbers of `nodes`; the deviation of equal ones is 1."""
+        values = np.asarray(self._rows(nodes), np.float64).reshape(len(nodes), -1)
+        known = ~np.isnan(values)
+        count = np.maximum(known.sum(axis=0), 1)
+        means = np.where(known, values, 0.0).sum(axis=0) / count
+        spread = np.where(known, values - means, 0.0)
+        deviations = np.sqrt((spread**2).sum(axis=0) / count)
+        # Rounding leaves a little of equal ones.
+        deviations[deviations <= 1e-12 * np.abs(means)] = 1.0
+        return tuple(means.tolist()), tuple(deviations.tolist())
+
+    def _not(self, task: str, found: str, expected: str, other: str) -> InvalidError:
+        return InvalidError(
+            f"{self._what}: a {task} target has {expected}; found {found}\n"
+            f"hint: `--task {other}`, or choose another array by `--labels`"
+        )
+
+    def _blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        if self._shape[0]:
+            yield from blocks(self._array())
+
+    def _rows(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        rows: NDArray[Any] = self._array()[nodes]
+        return rows
+
+    def _array(self) -> NDArray[Any]:
+        if self._dtype == "bfloat16":
+            values: NDArray[Any] = self._graph.array(self._key)
+            return values
+        entry = self._graph.manifest["arrays"][self._key]
+        path = Path(self._graph.root) / entry["file"]
+        shape, offset = tuple(self._shape), int(entry["data_offset"])
+        return np.memmap(path, np.dtype(self._dtype), "r", offset, shape)
+
+
+def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which are class numbers or none."""
+    if values.dtype.kind != "f":
+        found: NDArray[np.bool_] = np.asarray(values >= -1)
+        return found
+    wide = values.astype(np.float64)
+    return np.isnan(wide) | ((wide >= -1) & (np.floor(wide) == wide) & np.isfinite(wide))
