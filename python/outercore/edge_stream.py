@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from outercore import _native
 from outercore.analytics.request import Backend, Direction, Source, root_of
+from outercore.config.sizes import parse_size
 from outercore.far import Far, options_of
-from outercore.sizes import parse_size
 from outercore.threads import checked_threads
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from outercore import _native
 from outercore._native import Progress
 from outercore.analytics.request import Source, root_of
+from outercore.config.sizes import parse_size
 from outercore.graph import Graph
-from outercore.sizes import parse_size
 
 _PREFIX, _HEADER = "layout/", "/header"
 

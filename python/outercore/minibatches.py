@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.batch_arrays import batch_arrays
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import Graph
 from outercore.ranks import share_of
-from outercore.sizes import parse_size
 from outercore.threads import checked_threads
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from outercore import _core
+from outercore.config.sizes import parse_size
 from outercore.errors import NotFoundError
-from outercore.sizes import parse_size
 
 
 @dataclass(frozen=True, kw_only=True)

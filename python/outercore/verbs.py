@@ -26,7 +26,8 @@ def resume(run: str | Path, **options: Any) -> dict[str, Any] | EmbedResult:
 
     Raises:
         NotFoundError: no run there.
-        InvalidError: a data set; an array that the run reads has changed, or an option cannot be changed.
+        InvalidError: a data set; an array that the run reads has changed; an option that a run
+            keeps as it was.
     """
     match made_by(Path(run)):
         case "train":

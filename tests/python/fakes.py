@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from outercore.config.sizes import parse_size
 from outercore.errors import BudgetError
-from outercore.sizes import parse_size
 
 
 def write_npy(path: Path, array: np.ndarray) -> None:

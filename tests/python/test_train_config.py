@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from outercore.config.sizes import format_size, parse_size
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
-from outercore.sizes import format_size, parse_size
 from outercore.training.config import (
     BudgetConfig,
     ModelConfig,

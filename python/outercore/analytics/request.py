@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore._native import Progress
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import Far, options_of
 from outercore.graph import Graph
-from outercore.sizes import parse_size
 from outercore.threads import checked_threads
 
 Source = Graph | str | os.PathLike[str]

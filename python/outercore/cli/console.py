@@ -25,7 +25,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from outercore.sizes import format_size
+from outercore.config.sizes import format_size
 from outercore.storage import device_errors
 
 _stdout = Console(highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import typer
 
 from outercore.cli import options
-from outercore.configuration import one_of
+from outercore.config.fields import one_of
 from outercore.embedding.config import BuiltInModel, EmbedConfig
 from outercore.embedding.options import CHANGEABLE, PLACES
 from outercore.embedding.recipes import RECIPES

@@ -7,8 +7,8 @@ from typing import Any
 from rich.progress import TaskProgressColumn
 
 from outercore.cli.run_watch import RunWatch
+from outercore.config.sizes import format_size
 from outercore.embedding.observe import EpochReport, Observer
-from outercore.sizes import format_size
 
 
 class EmbedWatch(RunWatch, Observer):

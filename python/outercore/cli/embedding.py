@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outercore.cli import console, options
 from outercore.cli.embedding_results import Answers, show_nearest
-from outercore.configuration import within
+from outercore.config.fields import within
 from outercore.embedding.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
 from outercore.outputs import TABLES, check_output, check_place

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from outercore import far as memory
 from outercore.cli import console, options
+from outercore.config.sizes import format_size
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
 from outercore.outputs import check_directory
-from outercore.sizes import format_size
 
 far = typer.Typer(
     help="Look after what lies on a memory server.",

@@ -105,7 +105,7 @@ def _generate(
     json: bool,
 ) -> None:
     from outercore import _native
-    from outercore.sizes import parse_size
+    from outercore.config.sizes import parse_size
 
     described = {
         **chosen,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import console, options
+from outercore.config.sizes import format_size
 from outercore.errors import InvalidError
-from outercore.sizes import format_size
 
 _ORDERS = ("auto", "degree", "natural")
 

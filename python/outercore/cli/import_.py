@@ -11,8 +11,8 @@ import typer
 import outercore
 from outercore._native import Progress
 from outercore.cli import console, options
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.sizes import parse_size
 from outercore.sources.dictionary import NamedInputs
 from outercore.sources.edge_arrays import EdgeChoice
 from outercore.sources.first_node import note_on_first_node

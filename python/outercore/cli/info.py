@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outercore.cli import console, options
+from outercore.config.sizes import format_size
 from outercore.many_graphs import ManyGraphs, has_graphs
-from outercore.sizes import format_size
 
 if TYPE_CHECKING:
     from outercore.layouts import Layout

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from outercore.cli import console, options
+from outercore.config.sizes import format_size, parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.sizes import format_size, parse_size
 
 if TYPE_CHECKING:
     from outercore.jobs import JobState, Request

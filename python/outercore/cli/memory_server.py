@@ -12,9 +12,9 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.signals import stop_on_signals
+from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError
 from outercore.far import DEFAULT_LISTEN, MemoryServer, new_token
-from outercore.sizes import format_size, parse_size
 
 _REFRESH_S = 1.0
 

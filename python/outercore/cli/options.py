@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
-from outercore.sizes import parse_size
 
 
 def size(option: typer.CallbackParam, text: str | None) -> str | None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from outercore.cli import console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
-from outercore.sizes import format_size, parse_size
+from outercore.config.sizes import format_size, parse_size
 
 _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
 

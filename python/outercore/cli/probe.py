@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from outercore.cli import console, options
-from outercore.sizes import format_size, parse_size
+from outercore.config.sizes import format_size, parse_size
 
 
 def probe(

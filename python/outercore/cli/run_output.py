@@ -10,9 +10,9 @@ import numpy as np
 
 from outercore.cli import console
 from outercore.cli.run_largest import COMPONENTS, largest
+from outercore.config.sizes import format_size, parse_size
 from outercore.graph import Graph
 from outercore.outputs import names_of_nodes
-from outercore.sizes import format_size, parse_size
 
 if TYPE_CHECKING:
     from outercore.cli.run_ import Job

@@ -12,8 +12,8 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.signals import stop_on_signals
+from outercore.config.sizes import format_size, parse_size
 from outercore.server import Server, ServerConfig
-from outercore.sizes import format_size, parse_size
 
 _LOOK_S = 0.5
 """Seconds between two looks at whether the server is still there."""

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from outercore.cli import console, options
+from outercore.config.sizes import format_size, parse_size
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.outputs import check_ending
-from outercore.sizes import format_size, parse_size
 
 if TYPE_CHECKING:
     from outercore.controller import Profile

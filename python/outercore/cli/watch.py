@@ -9,7 +9,7 @@ from rich.progress import MofNCompleteColumn
 from outercore import record as records
 from outercore.cli import console
 from outercore.cli.run_watch import RunWatch
-from outercore.sizes import format_size
+from outercore.config.sizes import format_size
 from outercore.training.observe import EpochReport, Observer
 
 

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.config.sizes import parse_size
 from outercore.embedding.topk import require_finite
 from outercore.errors import (
     CorruptError,
@@ -30,7 +31,6 @@ from outercore.errors import (
     UnsupportedError,
     VersionError,
 )
-from outercore.sizes import parse_size
 from outercore.storage import Storage, device_errors, replace_file
 
 if TYPE_CHECKING:

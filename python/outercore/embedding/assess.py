@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.config.sizes import parse_size
 from outercore.embedding.config import CandidateKind, EmbedConfig, EvaluationConfig
 from outercore.embedding.data import PARTS, Part, data_of, has_triples
 from outercore.embedding.observe import Observer, until_stopped
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.scoring import Scoring, choose, count_answers
 from outercore.errors import InvalidError, NotFoundError
-from outercore.sizes import parse_size
 from outercore.training.stopping import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from outercore.configuration import Configuration, positive, within
+from outercore.config.fields import Configuration, positive, within
 from outercore.errors import InvalidError
 from outercore.threads import MOST_THREADS
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from outercore.configuration import build
+from outercore.config.fields import build
 from outercore.embedding.config import ModelConfig
 from outercore.embedding.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory

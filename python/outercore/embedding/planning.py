@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from outercore.config.sizes import format_size, parse_size
 from outercore.embedding.config import EmbedConfig, ModelConfig, OptimiserName, Swap
 from outercore.embedding.order import OrderPlan, PartitionOrder, Walks, partition_order
 from outercore.embedding.pieces import count_pieces, largest_piece
 from outercore.errors import BudgetError, InvalidError
-from outercore.sizes import format_size, parse_size
 
 _COUNTS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of partitions that are tried."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.sizes import format_size
+from outercore.config.sizes import format_size
 
 if TYPE_CHECKING:
     from outercore.embedding.embedding import Embedding

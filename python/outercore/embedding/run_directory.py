@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outercore.configuration import Configuration
+from outercore.config.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data import has_triples
 from outercore.storage import device_errors, replace_file

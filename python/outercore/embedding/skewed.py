@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.config.sizes import format_size
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.order import PartitionOrder
 from outercore.embedding.planning import (
@@ -35,7 +36,6 @@ from outercore.embedding.planning import (
     walks_of,
 )
 from outercore.errors import BudgetError
-from outercore.sizes import format_size
 
 
 class BucketCounts:

@@ -7,8 +7,8 @@ from typing import Any
 
 from outercore import _core
 from outercore._native import Progress
+from outercore.config.sizes import parse_size
 from outercore.far.options import Far, options_of
-from outercore.sizes import parse_size
 
 
 def probe(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outercore import _core
-from outercore.sizes import parse_size
+from outercore.config.sizes import parse_size
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
 """Where a memory server listens if nobody says otherwise: this machine alone."""

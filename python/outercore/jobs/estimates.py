@@ -7,6 +7,7 @@ from pathlib import Path
 
 from outercore import analytics
 from outercore._native import Progress
+from outercore.config.sizes import format_size
 from outercore.controller import (
     ASSUMED_TURNING_POINT,
     GraphShape,
@@ -18,7 +19,6 @@ from outercore.controller import (
 from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
 from outercore.jobs.request import Request
-from outercore.sizes import format_size
 from outercore.tune import graph_shape, local_budget, medium_of
 from outercore.tune.budgets import planned_ratio
 

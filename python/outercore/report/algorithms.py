@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 from outercore import record as records
+from outercore.config.sizes import format_size
 from outercore.report import algorithm_charts as charts
 from outercore.report.elements import comparison, grid, summary, text_of
 from outercore.report.runs import AlgorithmRun
-from outercore.sizes import format_size
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:

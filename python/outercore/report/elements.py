@@ -8,9 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from outercore.config.sizes import format_size
 from outercore.report.drawing import colour
 from outercore.report.runs import Recorded
-from outercore.sizes import format_size
 
 STYLE = """
 :root { --ink: #1c2330; --soft: #667085; --paper: #f6f7f9; --card: #fff; --line: #e4e7ec; }

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from outercore.config.sizes import format_size
 from outercore.report import embedding_charts as charts
 from outercore.report.elements import grid, summary
 from outercore.report.runs import EmbeddingRun
-from outercore.sizes import format_size
 
 
 def sections(runs: Sequence[EmbeddingRun]) -> list[str]:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer, Progress, Role
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.sizes import parse_size
 from outercore.sources.edge_arrays import EdgeArray
 from outercore.sources.edges import EdgeSource
 from outercore.sources.many_graphs import GraphLevel, add_graphs, is_unfinished, require_inside

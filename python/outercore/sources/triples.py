@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from outercore._native import Names, Progress, TripleImporter
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.sizes import parse_size
 from outercore.sources.columns import SOURCES, TARGETS, plain
 from outercore.sources.foreign import refuse_foreign
 from outercore.sources.table import FileSpec, ParquetTable, Table, is_parquet, open_table

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.record import Timeline
-from outercore.sizes import parse_size
 from outercore.training.config import TrainConfig
 from outercore.training.graph_batches import GraphLoader, GraphReader
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs

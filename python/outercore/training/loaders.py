@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from outercore.config.sizes import format_size, parse_size
 from outercore.errors import BudgetError, DeviceError
 from outercore.far import FarOptions, holds
-from outercore.sizes import format_size, parse_size
 from outercore.training.config import TrainConfig
 
 if TYPE_CHECKING:

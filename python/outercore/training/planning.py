@@ -10,9 +10,9 @@ import numpy as np
 
 import outercore
 from outercore import _native
+from outercore.config.sizes import parse_size
 from outercore.errors import BudgetError
 from outercore.graph import Graph
-from outercore.sizes import parse_size
 from outercore.training.config import TrainConfig
 from outercore.training.loaders import beside_degrees
 from outercore.training.splits import nodes_of

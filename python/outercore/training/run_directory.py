@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from outercore.configuration import Configuration
+from outercore.config.fields import Configuration
 from outercore.errors import (
     CorruptError,
     InvalidError,

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore._native import Importer
+from outercore.config.sizes import parse_size
 from outercore.embedding.data import Part
 from outercore.errors import CorruptError, InvalidError
 from outercore.graph import Graph
 from outercore.mapped import blocks, mapped
 from outercore.sealed import seal, unseal
-from outercore.sizes import parse_size
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.adjacency import Adjacency

@@ -1,0 +1,1 @@
+"""Configurations of the jobs: their fields, their options, sizes."""
