@@ -75,8 +75,8 @@ def collegemsg(root: Path, out: Path) -> int:
 RECIPES = {
     "ogbl-ddi": Recipe(
         ogbl_ddi,
-        "--hidden 128 --batch-size 32768 --lr 0.005 --epochs 70 --patience 0 --validation full "
-        "--metric hits@20",
+        "--hidden 128 --batch-size 32768 --lr 0.005 --epochs 70 --patience 0 "
+        "--set run.validation=full --metric hits@20",
         ("hits@20", "roc_auc"),
         "GraphSAGE 53.90 ± 4.74, GCN 37.07 ± 5.07, matrix factorisation 13.68 ± 4.75",
     ),
@@ -136,7 +136,8 @@ def trained(name: str, model: str, arguments: argparse.Namespace) -> str:
         shutil.rmtree(run, ignore_errors=True)
         outcome = run_limited(
             command(
-                "train", graph, "--task", "link", "--held-out", held_out, "--model", model,
+                "train", graph, "--task", "link", "--model", model,
+                "--set", f"link.edges={held_out}",
                 *recipe.options.split(), *arguments.more.split(), "--seed", seed, "--out", run,
                 "--json",
             )

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from limits import Outcome, run_limited
+
+
+def sets(values: Mapping[str, object]) -> list[str]:
+    """Options of the command line that set these fields of a configuration, by their paths."""
+    return [word for path, value in values.items() for word in ("--set", f"{path}={value}")]
 
 
 def command(*arguments: object) -> list[str]:

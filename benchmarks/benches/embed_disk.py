@@ -10,9 +10,9 @@ from pathlib import Path
 
 from limits import drop_cached, run_limited
 from measure import Result, Series, Settings, say
-from product import command, imported
+from product import command, imported, sets
 
-from benches.inputs import knowledge_set, workload
+from benches.inputs import beside, knowledge_set, workload
 
 EPOCHS = 3
 AT_MOST = 1.1
@@ -26,11 +26,18 @@ WHAT = (
     "edges by nodes squared; the least at which computing hides the I/O is Legend's theorem 3 with "
     "the seconds of a triple in memory and the bytes a second of the swaps."
 )
+
+
+def _cut(partitions: int, slots: int, swap: str) -> tuple[object, ...]:
+    chosen = {"partitions": partitions, "slots": slots, "swap": swap}
+    return tuple(sets({f"budget.{name}": value for name, value in chosen.items()}))
+
+
 PARTS = (
-    ("8 partitions, 3 slots", ("--partitions", 8, "--slots", 3)),
-    ("8 partitions, 3 slots in place", ("--partitions", 8, "--slots", 3, "--swap", "in-place")),
-    ("8 partitions, 2 slots", ("--partitions", 8, "--slots", 2, "--swap", "in-turn")),
-    ("16 partitions, 4 slots", ("--partitions", 16, "--slots", 4, "--swap", "spare-slot")),
+    ("8 partitions, 3 slots", _cut(8, 3, "auto")),
+    ("8 partitions, 3 slots in place", _cut(8, 3, "in-place")),
+    ("8 partitions, 2 slots", _cut(8, 2, "in-turn")),
+    ("16 partitions, 4 slots", _cut(16, 4, "spare-slot")),
 )
 CHOSEN: tuple[str, tuple[object, ...]] = ("partitions that the plan chooses", ())
 
@@ -61,7 +68,7 @@ def run(settings: Settings) -> Result:
             for name, options in ((CHOSEN,) if case.scarce else ()) + PARTS
         ]
         for turn in range(settings.repeats):
-            record = _trained(settings, case, "4GiB", ("--partitions", 1))
+            record = _trained(settings, case, "4GiB", ("--set", "budget.partitions=1"))
             _note(result, whole, turn, record)
             for one in divided:
                 record = _trained(settings, case, case.memory, one.options)
@@ -197,8 +204,7 @@ def _trained(settings: Settings, case: Case, memory: str, options: tuple[object,
     outcome = run_limited(
         command(
             "embed", case.data, "--out", out, "--json", "--memory", memory, *case.options,
-            *options, "--epochs", EPOCHS, "--validate-every", EPOCHS, "--checkpoint-seconds", 0,
-            "--valid-triples", 200, "--test-triples", 200, "--threads", settings.threads,
+            *options, "--epochs", EPOCHS, *sets(beside(EPOCHS, settings.threads)),
         ),
         env={"OMP_NUM_THREADS": str(settings.threads)},
     )  # fmt: skip

@@ -37,7 +37,7 @@ SLOTS = 3
 ALLOWED = 0.01
 
 CASES = {
-    "planted": "--epochs 6 --validate-every 6",
+    "planted": "--epochs 6 --set optimiser.validate_every=6",
     "codex-s": "--recipe complex-codex-s --dim 200",
     "fb15k-237": "--recipe complex-fb15k-237 --dim 200 --negatives 500 --epochs 10",
     "wn18": "--recipe complex-wn18 --dim 200 --negatives 500",
@@ -181,9 +181,10 @@ def train(name: str, partitions: int, options: Options) -> tuple[float, str]:
     out = work / "runs" / f"{name}-{partitions}"
     shutil.rmtree(out, ignore_errors=True)
     arguments: list[object] = ["--memory", "1GiB", "--seed", options.seed]
-    arguments += ["--threads", options.threads, "--partitions", partitions]
+    arguments += ["--set", f"budget.threads={options.threads}"]
+    arguments += ["--set", f"budget.partitions={partitions}"]
     if partitions > 1:
-        arguments += ["--slots", SLOTS]
+        arguments += ["--set", f"budget.slots={SLOTS}"]
     outcome = run_limited(
         command("embed", graph, *CASES[name].split(), *arguments, "--out", out),
         env={"OMP_NUM_THREADS": str(options.threads)},

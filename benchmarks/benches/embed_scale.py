@@ -59,7 +59,7 @@ def run(settings: Settings) -> Result:
         command(
             "embed", data, "--out", out, "--json", "--memory", budget, "--model", "dot",
             "--dim", DIM, "--negatives", NEGATIVES, "--held-out", 0, "--epochs", 1,
-            "--threads", settings.threads,
+            "--set", f"budget.threads={settings.threads}",
         ),
         limit,
         env={"OMP_NUM_THREADS": str(settings.threads)},

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from limits import run_limited
 from measure import Result, Series, Settings, python, repeated, say
-from product import command
+from product import command, sets
 
-from benches.inputs import knowledge_set, numbered_triples
+from benches.inputs import beside, knowledge_set, numbered_triples
 
 DATA = "fb15k-237"
 EPOCHS = 3
@@ -111,16 +111,15 @@ def trained(
     kind, _, norm = case.model.partition("-")
     shape: list[object] = ["--model", kind, "--dim", case.dim]
     if norm:
-        shape += ["--norm", norm]
+        shape += ["--set", f"model.norm={norm}"]
     if kind == "rotate":
-        shape += ["--loss", "self-adversarial", "--margin", 9]
+        shape += ["--loss", "self-adversarial", "--set", "loss.margin=9"]
     shutil.rmtree(out, ignore_errors=True)
     outcome = run_limited(
         command(
             "embed", data, "--out", out, "--json", "--memory", "2GiB", *shape,
-            "--negatives", case.negatives, "--batch-size", 1000, "--chunk-size", 1000,
-            "--epochs", epochs, "--validate-every", epochs, "--checkpoint-seconds", 0,
-            "--valid-triples", 200, "--test-triples", 200, "--threads", settings.threads, *more,
+            "--negatives", case.negatives, "--batch-size", 1000, "--epochs", epochs,
+            *sets(beside(epochs, settings.threads)), *more,
         ),
         env={"OMP_NUM_THREADS": str(settings.threads)},
     )  # fmt: skip
@@ -187,14 +186,14 @@ def _like_pbg(result: Result, settings: Settings, data: Path) -> None:
     """What differs between the two besides: chunks, and partitions on disk."""
     case = Case("complex", 150)
     alone = ", chunks of 50"
-    _outercore(result, settings, data, case, "--chunk-size", 50, suffix=alone)
+    _outercore(result, settings, data, case, "--set", "optimiser.chunk_size=50", suffix=alone)
     result.compare(
         f"{case.name}: Outercore{alone} over PBG",
         ("Outercore", case.name + alone),
         ("PBG", case.name),
     )
     divided = ", 4 partitions"
-    in_two = ("--partitions", 4, "--slots", 2, "--swap", "in-turn")
+    in_two = sets({"budget.partitions": 4, "budget.slots": 2, "budget.swap": "in-turn"})
     _outercore(result, settings, data, case, *in_two, suffix=divided)
     _pbg(result, settings, case, "--partitions", 4, suffix=divided)
     result.compare(

@@ -93,6 +93,17 @@ def numbered_triples(settings: Settings, name: str) -> Path:
     return out
 
 
+def beside(epochs: int, threads: int) -> dict[str, object]:
+    """Options of an embedding that is timed: few rankings, and no checkpoints but at the end."""
+    return {
+        "optimiser.validate_every": epochs,
+        "run.checkpoint_seconds": 0,
+        "evaluation.valid_triples": 200,
+        "evaluation.test_triples": 200,
+        "budget.threads": threads,
+    }
+
+
 def share_of(work: Workload, share: float) -> int:
     """A share of all data bytes of a workload."""
     return int(work.data_bytes * share)

@@ -25,7 +25,7 @@ SPLIT_SEED = 0
 PLACE = "place"
 """Node array with an embedding, for sets without features."""
 _SAGE = (
-    "--model sage --fanout 10,5 --hidden 128 --dropout 0.2 --norm batch --batch-size 512 "
+    "--model sage --fanout 10,5 --hidden 128 --dropout 0.2 --set model.norm=batch --batch-size 512 "
     "--validation sampled"
 )
 
@@ -140,7 +140,7 @@ def _plain(name: str, work: Path, data: str | None) -> Served:
         say(f"{name}: embedding its nodes")
         run = work / f"{name}.embedding"
         shutil.rmtree(run, ignore_errors=True)
-        embed = "--recipe dot-ca-astroph --dim 64 --epochs 10 --held-out 0"
+        embed = "--recipe dot-ca-astroph --dim 64 --epochs 10 --set link.held_out=0"
         run_limited(command("embed", data_set, *embed.split(), "--out", run)).check()
         run_limited(command("embedding", "features", run, data_set, "--name", PLACE)).check()
     run = trained(data_set, work / f"{name}.run", f"{options} --features {PLACE}")

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from outercore.sources.pyg import from_pyg
     from outercore.sources.triples import TripleOptions, import_triples
     from outercore.training import evaluate, train
-    from outercore.verbs import resume
+    from outercore.verbs import plan, resume
 
 __all__ = [
     "BudgetError",
@@ -100,6 +100,7 @@ __all__ = [
     "open",
     "pagerank",
     "partition_order",
+    "plan",
     "radii",
     "resume",
     "run",
@@ -143,6 +144,7 @@ _LAZY = {
     "from_pyg": "outercore.sources.pyg",
     "import_triples": "outercore.sources.triples",
     "partition_order": "outercore.embedding.order",
+    "plan": "outercore.verbs",
     "resume": "outercore.verbs",
     "train": "outercore.training",
     **dict.fromkeys(_ANALYTICS, "outercore.analytics"),

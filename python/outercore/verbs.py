@@ -1,16 +1,39 @@
-"""Functions over runs of every job."""
+"""Functions for every job: plan one, resume a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outercore import embedding, training
+from outercore import analytics, embedding, training
 from outercore.errors import InvalidError, NotFoundError
 from outercore.training.run_directory import is_data_set, made_by
 
 if TYPE_CHECKING:
     from outercore.embedding.result import EmbedResult
+
+
+def plan(job: str, data_set: str | Path, **options: Any) -> dict[str, Any]:
+    """Show how a job would use its memory, before it is done.
+
+    Args:
+        job: `train`, `embed`, or the name of an algorithm such as `pagerank`.
+        data_set: its directory.
+        options: those of the job, such as `memory="2GiB"`.
+
+    Returns:
+        Bytes and rates by name, as `outercore plan JOB --json` prints them.
+
+    Raises:
+        BudgetError: the budget is too small; the message has the least that works.
+        InvalidError: no such job or option.
+    """
+    match job:
+        case "train":
+            return training.plan(data_set, **options)
+        case "embed":
+            return embedding.plan(data_set, **options)
+    return analytics.plan(job, data_set, **options)
 
 
 def resume(run: str | Path, **options: Any) -> dict[str, Any] | EmbedResult:

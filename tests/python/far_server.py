@@ -64,6 +64,11 @@ class FarServer:
         """The same for a command line."""
         return ["--far", self.addresses[transport], "--far-token-file", str(self.token)]
 
+    def settings(self, transport: str = "tcp") -> list[str]:
+        """The same for a command that takes a configuration."""
+        token = f"budget.far.token_file={self.token}"
+        return ["--far", self.addresses[transport], "--set", token]
+
     def kill(self) -> None:
         """The end without a word."""
         self.process.kill()

@@ -15,10 +15,10 @@ from outercore.embedding.epochs import Epochs
 from outercore.report import write_report
 from outercore.report.runs import EmbeddingRun, load_runs
 
-RATES = ("--triples-per-second", "1e5", "--read-bandwidth", "1GB", "--write-bandwidth", "500MB")
+RATES = ("--triples-per-second", "1e5", "--bandwidth", "1GB,500MB")
 SMALL = (
-    "--dim", "16", "--epochs", "2", "--validate-every", "1", "--negatives", "20",
-    "--batch-size", "32", "--threads", "1", "--memory", "64MiB",
+    "--dim", "16", "--epochs", "2", "--set", "optimiser.validate_every=1", "--negatives", "20",
+    "--batch-size", "32", "--set", "budget.threads=1", "--memory", "64MiB",
 )  # fmt: skip
 
 
@@ -38,9 +38,10 @@ def facts(tmp_path: Path, outcome: Any) -> Path:
 
 def test_settings_of_relations_and_degrees_are_options(facts: Path, outcome: Any) -> None:
     more = (
-        "--relation-optimiser", "adam", "--relation-learning-rate", "0.01", "--regulariser", "n3",
-        "--weight", "0.001", "--relation-weight", "0", "--degree-share", "0.5",
-        "--degree-power", "0.75",
+        "--set", "optimiser.relations=adam", "--set", "optimiser.relation_learning_rate=0.01",
+        "--set", "regulariser.kind=n3", "--set", "regulariser.weight=0.001",
+        "--set", "regulariser.relation_weight=0", "--set", "negatives.degree_share=0.5",
+        "--set", "negatives.degree_power=0.75",
     )  # fmt: skip
     code, out, err = outcome("embed", facts, *SMALL, *more, "--out", "run", "--json")
     assert code == 0, err
@@ -49,17 +50,19 @@ def test_settings_of_relations_and_degrees_are_options(facts: Path, outcome: Any
     assert config["optimiser"]["relation_learning_rate"] == 0.01
     assert config["regulariser"]["relation_weight"] == 0
     assert config["negatives"]["degree_power"] == 0.75
-    code, _, err = outcome("embed", facts, *SMALL, "--relation-optimiser", "sgd", "--out", "other")
+    code, _, err = outcome(
+        "embed", facts, *SMALL, "--set", "optimiser.relations=sgd", "--out", "other"
+    )
     assert code == 1
-    assert "--relation-optimiser" in err
+    assert "optimiser.relations: expected one of adagrad, row-adagrad, adam" in err
 
 
 def test_a_plan_takes_what_changes_the_placement(facts: Path, outcome: Any) -> None:
     needed = []
-    for more in ((), ("--negative-filter", "known")):
+    for more in ((), ("--set", "negatives.filter=known")):
         code, out, err = outcome(
-            "plan", "embed", facts, "--memory", "64MiB", "--valid-triples", "1", "--candidates",
-            "uniform", *RATES, *more, "--json",
+            "plan", "embed", facts, "--memory", "64MiB", "--set", "evaluation.valid_triples=1",
+            "--set", "evaluation.candidates=uniform", *RATES, *more, "--json",
         )  # fmt: skip
         assert code == 0, err
         needed.append(json.loads(out)["needed_memory"])
@@ -85,14 +88,12 @@ def test_a_plan_says_what_ranking_takes(facts: Path, outcome: Any) -> None:
     assert code == 0, err
     assert ", estimated" in out
     cut = (
-        "--partitions",
-        "5",
-        "--slots",
-        "3",
-        "--read-bandwidth",
-        "1GB",
-        "--write-bandwidth",
-        "1GB",
+        "--set",
+        "budget.partitions=5",
+        "--set",
+        "budget.slots=3",
+        "--bandwidth",
+        "1GB,1GB",
     )
     code, out, err = outcome("plan", "embed", facts, *words, *cut)
     assert code == 0, err
@@ -125,7 +126,15 @@ def friends(tmp_path: Path, outcome: Any) -> Path:
 
 def test_embed_prints_every_figure_with_its_protocol(facts: Path, outcome: Any) -> None:
     code, out, err = outcome(
-        "embed", facts, *SMALL, "--out", "run", "--also", "uniform", "--candidate-count", "30"
+        "embed",
+        facts,
+        *SMALL,
+        "--out",
+        "run",
+        "--set",
+        "evaluation.also=uniform",
+        "--set",
+        "evaluation.count=30",
     )
     assert code == 0, err
     assert "test: 2 triples, heads and tails, among all 50 entities; filtered and raw" in out
@@ -139,7 +148,15 @@ def test_embed_prints_every_figure_with_its_protocol(facts: Path, outcome: Any) 
 
 def test_embed_in_partitions_says_what_moved(facts: Path, outcome: Any) -> None:
     code, _, err = outcome(
-        "embed", facts, *SMALL, "--out", "run", "--partitions", "5", "--slots", "3"
+        "embed",
+        facts,
+        *SMALL,
+        "--out",
+        "run",
+        "--set",
+        "budget.partitions=5",
+        "--set",
+        "budget.slots=3",
     )
     assert code == 0, err
     assert "3 of 5 partitions in memory" in err
@@ -147,7 +164,7 @@ def test_embed_in_partitions_says_what_moved(facts: Path, outcome: Any) -> None:
     assert "  waited " in err
 
 
-@pytest.mark.parametrize("slots", [(), ("--partitions", "5", "--slots", "3")])
+@pytest.mark.parametrize("slots", [(), ("--set", "budget.partitions=5", "--set", "budget.slots=3")])
 def test_a_rate_that_is_too_high_leaves_rows_to_use(
     tmp_path: Path, outcome: Any, slots: tuple[str, ...]
 ) -> None:
@@ -230,11 +247,13 @@ def one_file(tmp_path: Path, outcome: Any) -> Path:
     return tmp_path / "one"
 
 
-@pytest.mark.parametrize("budget", [(), ("--partitions", "5", "--slots", "3")])
+@pytest.mark.parametrize(
+    "budget", [(), ("--set", "budget.partitions=5", "--set", "budget.slots=3")]
+)
 def test_triples_of_one_file_are_held_out_and_ranked(
     budget: tuple[str, ...], one_file: Path, outcome: Any
 ) -> None:
-    words = ("--held-out", "0.2", "--patience", "1", "--out", "run")
+    words = ("--held-out", "0.2", "--set", "optimiser.patience=1", "--out", "run")
     code, out, err = outcome("embed", one_file, *SMALL, *budget, *words)
     assert code == 0, err
     assert "nothing is validated" not in err
@@ -255,13 +274,15 @@ def test_triples_of_one_file_are_held_out_and_ranked(
 def test_patience_without_validation_is_named_with_what_to_do(
     one_file: Path, friends: Path, outcome: Any
 ) -> None:
-    code, out, err = outcome("embed", one_file, *SMALL, "--patience", "2", "--out", "run")
+    code, out, err = outcome(
+        "embed", one_file, *SMALL, "--set", "optimiser.patience=2", "--out", "run"
+    )
     assert (code, out) == (0, "run\n")
     told = " ".join(err.split())
     assert "no triples as `valid`: nothing is validated" in told
-    assert "`--patience 2` does not count" in told
+    assert "`optimiser.patience` has no effect" in told
     assert "import it with `--valid`, or hold some out by `--held-out`" in told
-    words = ("--held-out", "0", "--patience", "2", "--out", "other")
+    words = ("--held-out", "0", "--set", "optimiser.patience=2", "--out", "other")
     code, out, err = outcome("embed", friends, *SMALL, *words)
     assert (code, out) == (0, "other\n")
     assert "no links are held out: nothing is validated" in " ".join(err.split())
@@ -300,11 +321,17 @@ def test_ctrl_c_says_how_to_go_on_and_that_goes_on(
 
 def test_a_run_goes_on_with_its_own_configuration_only(facts: Path, outcome: Any) -> None:
     assert outcome("embed", facts, *SMALL, "--out", "run")[0] == 0
-    for word in (("--dim", "3"), ("--raw",), ("--seed", "1"), ("--out", "x"), ("--from", "y")):
+    for word, option in (
+        (("--dim", "3"), "--dim (model.dim)"),
+        (("--set", "evaluation.filtered=false"), "evaluation.filtered"),
+        (("--seed", "1"), "--seed (run.seed)"),
+        (("--out", "x"), "--out"),
+        (("--from", "y"), "--from"),
+    ):
         code, _, err = outcome("embed", "--resume", "run", *word)
         assert code == 1
-        assert f"error: {word[0]}: a run goes on with its own configuration" in err
-        assert "`--epochs`, `--patience`, `--learning-rate`" in " ".join(err.split())
+        assert f"error: {option}: a run is resumed with its own options" in err
+        assert "`optimiser.epochs`, `optimiser.patience`, `opt" in " ".join(err.split())
 
 
 def test_a_finished_run_is_given_more_epochs(facts: Path, outcome: Any) -> None:
@@ -312,7 +339,10 @@ def test_a_finished_run_is_given_more_epochs(facts: Path, outcome: Any) -> None:
     for words, message in (
         (("--lr", "0.05"), "error: optimiser.epochs: 2 are done, expected more"),
         (("--epochs", "1"), "error: --epochs (optimiser.epochs): 2 are done, expected more"),
-        (("--weight", "0.1"), "error: --weight (regulariser.weight): the run has no regulariser"),
+        (
+            ("--set", "regulariser.weight=0.1"),
+            "error: regulariser.weight: the run has no regulariser",
+        ),
         (("--lr", "0"), "error: --learning-rate (optimiser.learning_rate): expected a positive"),
     ):
         code, _, err = outcome("embed", "--resume", "run", *words)
@@ -330,10 +360,10 @@ def test_a_finished_run_is_given_more_epochs(facts: Path, outcome: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--negatives", "many"), "--negatives (negatives.count): expected int, found 'many'"),
+        (("--negatives", "many"), "Invalid value for '--negatives'"),
         (("--dim", "7"), "--dim (model.dim): `complex` needs an even number, found 7"),
         (("--memory", "1MiB"), "needs at least"),
-        (("--partitions", "5", "--slots", "9"), "there is no such order"),
+        (("--set", "budget.partitions=5", "--set", "budget.slots=9"), "there is no such order"),
         (("--from", "nowhere"), "nowhere"),
         (("--config", "nowhere.json"), "configuration `nowhere.json`"),
     ],
@@ -356,7 +386,17 @@ def test_plan_embed_says_that_all_fits(facts: Path, outcome: Any) -> None:
 
 
 def test_plan_embed_compares_the_orders(facts: Path, outcome: Any) -> None:
-    words = ("plan", "embed", facts, "--partitions", "12", "--slots", "3", "--swap", "in-place")
+    words = (
+        "plan",
+        "embed",
+        facts,
+        "--set",
+        "budget.partitions=12",
+        "--set",
+        "budget.slots=3",
+        "--set",
+        "budget.swap=in-place",
+    )
     code, out, err = outcome(*words, *RATES)
     assert code == 0, err
     chosen = next(line for line in out.splitlines() if "optimal, in place *" in line)
@@ -379,7 +419,16 @@ def test_plan_embed_compares_the_orders(facts: Path, outcome: Any) -> None:
 
 
 def test_plan_embed_of_two_slots_takes_turns(facts: Path, outcome: Any) -> None:
-    words = ("plan", "embed", facts, "--partitions", "12", "--slots", "2", *RATES)
+    words = (
+        "plan",
+        "embed",
+        facts,
+        "--set",
+        "budget.partitions=12",
+        "--set",
+        "budget.slots=2",
+        *RATES,
+    )
     code, out, err = outcome(*words)
     assert code == 0, err
     assert "2 of 12 partitions in memory, in-turn" in out
@@ -389,7 +438,17 @@ def test_plan_embed_of_two_slots_takes_turns(facts: Path, outcome: Any) -> None:
 
 
 def test_plan_embed_measures_what_it_is_not_told(facts: Path, outcome: Any) -> None:
-    words = ("--partitions", "6", "--slots", "3", "--dim", "8", "--negatives", "5", "--json")
+    words = (
+        "--set",
+        "budget.partitions=6",
+        "--set",
+        "budget.slots=3",
+        "--dim",
+        "8",
+        "--negatives",
+        "5",
+        "--json",
+    )
     code, out, err = outcome("plan", "embed", facts, *words)
     assert code == 0, err
     rates = json.loads(out)["rates"]
@@ -403,7 +462,7 @@ def test_the_report_shows_protocols_and_the_order(
     facts: Path, outcome: Any, tmp_path: Path
 ) -> None:
     assert outcome("embed", facts, *SMALL, "--out", "first")[0] == 0
-    cut = ("--partitions", "5", "--slots", "3")
+    cut = ("--set", "budget.partitions=5", "--set", "budget.slots=3")
     assert outcome("embed", facts, *SMALL, *cut, "--out", "second")[0] == 0
     code, _, err = outcome("report", "first", "second", "--out", "page.html")
     assert code == 0, err

@@ -190,7 +190,7 @@ def test_the_command_line_takes_a_file_and_its_function(
                            "--json")  # fmt: skip
     assert json.loads(out)["parts_memory"]["score function"] == 64 * (1 << 21)
     code, _, err = outcome("embed", root, "--model", "dot", "--score", f"{scores}:product")
-    assert (code, "does not go with `--score`" in err) == (1, True)
+    assert (code, "found a score function beside it" in err) == (1, True)
 
 
 def test_a_run_of_a_function_is_compared_with_any_other(

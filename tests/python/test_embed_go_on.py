@@ -215,7 +215,7 @@ def test_no_more_epochs_than_are_done_is_refused(facts: Path, tmp_path: Path, ep
 def test_what_a_run_cannot_go_on_with_is_named(facts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     oc.embed(facts, small(), out=run)
-    with pytest.raises(InvalidError, match=r"dim: a run goes on with its own .*\nhint: .*`epochs`"):
+    with pytest.raises(InvalidError, match=r"dim: a run is resumed with .*\nhint: .*`epochs`"):
         oc.resume(run, dim=8)
     with pytest.raises(InvalidError, match=r"optimiser.learning_rate: expected a positive number"):
         oc.resume(run, epochs=5, learning_rate=0.0)

@@ -177,7 +177,6 @@ def test_an_interrupted_run_with_held_out_triples_goes_on_to_the_same_bits(
 def test_triples_are_held_out_only_if_asked_for(facts: Path, tmp_path: Path) -> None:
     assert configuration().data == DataConfig()
     assert configuration(held_out=0.2).data == DataConfig(held_out=0.2, held_out_triples=0.2)
-    assert configuration(held_out=0.2, plain_graph=True).data == DataConfig(held_out=0.2)
     result = oc.embed(facts, out=tmp_path / "run", **SMALL)
     assert result.metrics == []
     # The configuration of a run that knew no share of triples.

@@ -442,13 +442,13 @@ def test_groups_that_cannot_be_are_refused() -> None:
         EmbedConfig.from_dict({"budget": {"group": 513}})
     # More parts than entities, or than a table can have.
     tiny = Size(entities=20, relations=1, triples=300)
-    with pytest.raises(
-        InvalidError, match="`--partitions 4` with `--group 8`: expected at most 20"
-    ):
+    with pytest.raises(InvalidError, match="4 partitions of 8 parts each: expected at most 20"):
         place(config(100 * MIB, partitions=4, slots=2, group=8), tiny)
-    with pytest.raises(InvalidError, match="`--partitions 21`: expected at most 20 parts of 20"):
+    with pytest.raises(InvalidError, match="21 partitions: expected at most 20 parts of 20"):
         place(config(100 * MIB, partitions=21), tiny)
-    with pytest.raises(InvalidError, match=r"`--group 8`: expected at most 512 .*, found 4,096"):
+    with pytest.raises(
+        InvalidError, match=r"512 partitions of 8 parts each: expected at most 512 .*, found 4,096"
+    ):
         place(config(1024 * MIB, partitions=512, group=8), LARGE)
     # Without partitions asked for, what fits in memory does.
     assert place(config(100 * MIB, group=8), tiny).in_memory
@@ -486,7 +486,7 @@ def test_a_plan_warns_where_triples_are_compared_with_few_entities() -> None:
         warning = said(partitions=48, slots=3, swap=swap)
         assert warning is not None
         assert warning.startswith(f"warning: triples are compared with {share} of the entities")
-        assert ("--swap in-turn" in warning) == (swap != "in-turn")
+        assert ("budget.swap=in-turn" in warning) == (swap != "in-turn")
     assert said(partitions=48, slots=6, swap="in-place") is None
     assert said(partitions=16, slots=3) is None
     # A quarter of few entities.

@@ -356,7 +356,7 @@ class TestTraining:
         code, out, err = outcome("train", data_set, *flags, "--out", tmp_path / "near")
         assert code == 0, err
         near = json.loads(out)
-        there = server.flags(transport)
+        there = server.settings(transport)
         code, out, err = outcome("train", data_set, *flags, *there, "--out", tmp_path / "distant")
         assert code == 0, err
         distant = json.loads(out)
@@ -443,7 +443,7 @@ class TestTraining:
         flags = ["--fanout", "3", "--hidden", "8", "--epochs", "1", "--memory", "32MiB", "--json"]
         run = tmp_path / "run"
         with FarServer(tmp_path / "first") as first:
-            code, out, err = outcome("train", data_set, *flags, *first.flags(), "--out", run)
+            code, out, err = outcome("train", data_set, *flags, *first.settings(), "--out", run)
             assert code == 0, err
             record = json.loads(out)
             scores = record["result"]["scores"]

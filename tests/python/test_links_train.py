@@ -286,7 +286,8 @@ def test_the_command_line_learns_edges_well_above_chance(outcome: Any, tmp_path:
     generated = ["generate", "planted", "--nodes", 1500, "--degree", 16, "--classes", 12]
     assert outcome(*generated, "--features", 16, "--homophily", 0.95, "--out", "graph")[0] == 0
     options = ["--task", "link", "--hidden", 32, "--fanout", "8,4", "--batch-size", 256]
-    options += ["--dropout", 0, "--epochs", 6, "--lr", 0.01, "--memory", "128MiB", "--head", "dot"]
+    options += ["--dropout", 0, "--epochs", 6, "--lr", 0.01, "--memory", "128MiB"]
+    options += ["--set", "link.head=dot"]
     code, out, _ = outcome("train", "graph", *options, "--out", "run", "--json")
     assert code == 0
     record = json.loads(out)
@@ -296,8 +297,11 @@ def test_the_command_line_learns_edges_well_above_chance(outcome: Any, tmp_path:
     assert record["data_set"]["links"]["test"] > 300
     code, out, _ = outcome("evaluate", "run", "--json")
     assert json.loads(out)["score"] == scores["roc_auc"]
-    code, _, err = outcome("train", "graph", "--task", "link", "--held-out", 0.95)
-    assert (code, "--held-out (link.held_out): expected 0 to 0.9" in err) == (1, True)
-    code, _, err = outcome("train", "graph", "--head", "dot")
-    assert (code, "--head: it says how edges are learnt" in err) == (1, True)
+    code, _, err = outcome("train", "graph", "--task", "link", "--set", "link.held_out=0.95")
+    assert (code, "link.held_out: expected 0 to 0.9" in err) == (1, True)
+    code, _, err = outcome("train", "graph", "--set", "link.head=dot")
+    assert (code, "link.head: no effect without task `link`\nhint: add `--task link`" in err) == (
+        1,
+        True,
+    )
     assert outcome("report", "run", "--out", "report.html")[0] == 0

@@ -39,8 +39,10 @@ pytestmark = [
 Result = Callable[[Path], Any]
 """What a command has left in the directory; `None` where that is nothing."""
 
-TRAIN = "--model sage --hidden 2 --fanout 2 --batch-size 50 --epochs 2 --checkpoint-batches 1"
-EMBED = "--dim 4 --epochs 2 --checkpoint-seconds 1e-9"
+TRAIN = (
+    "--model sage --hidden 2 --fanout 2 --batch-size 50 --epochs 2 --set run.checkpoint_batches=1"
+)
+EMBED = "--dim 4 --epochs 2 --set run.checkpoint_seconds=1e-9"
 MINE = [
     *(f"{root}/notes.txt" for root in ("graph", "gridded", "old", "runs")),
     "old/edges/part0.csv",
@@ -134,7 +136,7 @@ CASES = [
     ),
     Case(
         "embed-partitions",
-        f"embed facts {EMBED} --partitions 4 --out run",
+        f"embed facts {EMBED} --set budget.partitions=4 --out run",
         embedded,
         is_run=True,
     ),
@@ -180,7 +182,7 @@ VERBS = [
 
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    modules = ["train.run", "embed.run", "analytics", "minibatches"]
+    modules = ["training.run", "embedding.run", "analytics", "minibatches"]
     needed = ["torch_geometric.nn", "torch._dynamo", "tensorboardX", "pyarrow.parquet"]
     with loops.commands(*(f"outercore.{name}" for name in modules), *needed) as started:
         yield started
@@ -412,7 +414,9 @@ RESUMED = {
     "train": (Case("train", f"train graph {TRAIN} --out run", trained), "run"),
     "embed": (Case("embed", f"embed facts {EMBED} --out run", embedded), "run"),
     "embed-partitions": (
-        Case("embed-partitions", f"embed facts {EMBED} --partitions 4 --out run", embedded),
+        Case(
+            "embed-partitions", f"embed facts {EMBED} --set budget.partitions=4 --out run", embedded
+        ),
         "run",
     ),
     "run": (

@@ -439,9 +439,20 @@ def test_the_command_line_imports_trains_and_scores(outcome: Any, tmp_path: Path
     code, _, told = outcome("import", "g.txt", "--split", "s.npz", "--out", "shapes")
     assert code == 0, told
     assert "test, train" in outcome("info", "shapes")[1]
-    few = ("--layers", 2, "--hidden", 8, "--epochs", 2, "--metric", "accuracy")
+    few = (
+        "--set",
+        "graph.layers=2",
+        "--set",
+        "graph.readout=max",
+        "--hidden",
+        8,
+        "--epochs",
+        2,
+        "--metric",
+        "accuracy",
+    )
     code, shown, told = outcome(
-        "train", "shapes", "--task", "graph", *few, "--readout", "max", "--out", "run", "--json"
+        "train", "shapes", "--task", "graph", *few, "--out", "run", "--json"
     )
     assert code == 0, told
     assert json.loads(shown)["config"]["graph"] == {"layers": 2, "readout": "max"}
@@ -449,9 +460,9 @@ def test_the_command_line_imports_trains_and_scores(outcome: Any, tmp_path: Path
     code, shown, told = outcome("evaluate", "run", "--json")
     assert (code, json.loads(shown)["graphs"]) == (0, 8), told
     for wrong, why in (
-        (("--task", "graph", "--fanout", "5"), "--fanout: has no effect with `--task graph`"),
-        (("--readout", "sum"), "--readout: expected `--task graph` with it"),
-        (("--task", "graph", "--readout", "all"), "--readout (graph.readout): expected one of"),
+        (("--task", "graph", "--fanout", "5"), "--fanout (sampling.fanout): no effect with task"),
+        (("--set", "graph.readout=sum"), "graph.readout: no effect without task `graph`"),
+        (("--task", "graph", "--set", "graph.readout=all"), "graph.readout: expected one of"),
     ):
         code, _, told = outcome("train", "shapes", *wrong)
         assert code == 1

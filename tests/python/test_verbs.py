@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import outercore as oc
+from far_server import FarServer
 from outercore import _native
 from outercore.errors import InvalidError, NotFoundError
 from outercore.training import OptimiserConfig, TrainConfig
@@ -48,3 +50,41 @@ def test_the_package_names_its_verbs_without_pytorch() -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_plan_of_a_training_is_that_of_the_run(data_set: Path, tmp_path: Path) -> None:
+    graph = oc.open(data_set)
+    wide = np.arange(200 * 24, dtype=np.float32).reshape(200, 24)
+    graph.add_node_array("wide", wide)
+    graph.add_node_array("other", np.arange(200) % 7)
+    for number, options in enumerate(
+        (
+            {},
+            {"features": "wide", "labels": "other", "memory": "8MiB", "topology": "paged"},
+            {"model": "gcn", "fanout": (4, 3), "batch_size": 16, "policy": "lru"},
+            {"model": "mlp", "hotness": "in_degree", "validation_share": 0.0},
+        )
+    ):
+        chosen = {"epochs": 1, "hidden": 8, "threads": 1, **options}
+        planned = oc.plan("train", data_set, **chosen)
+        record = oc.train(data_set, out=tmp_path / f"run-{number}", **chosen)
+        assert planned["training"] == record["plan"]
+        assert planned["memory"] == (8 << 20 if number == 1 else 2 << 30)
+
+
+def test_a_plan_of_a_training_counts_far_memory(data_set: Path, tmp_path: Path) -> None:
+    with FarServer(tmp_path / "far") as server:
+        chosen = {"epochs": 1, "hidden": 8, "far": server.options()}
+        planned = oc.plan("train", data_set, **chosen)
+        assert planned["training"] != oc.plan("train", data_set, epochs=1, hidden=8)["training"]
+        record = oc.train(data_set, out=tmp_path / "run", **chosen)
+    assert planned["training"] == record["plan"]
+
+
+def test_a_plan_of_an_embedding_or_an_algorithm(data_set: Path) -> None:
+    planned = oc.plan("embed", data_set, dim=8, memory="64MiB", triples_per_second=1e5)
+    assert planned["all_in_memory"]
+    oc.grid(data_set)
+    assert oc.plan("wcc", data_set, memory="64MiB")["budget"] == 64 << 20
+    with pytest.raises(InvalidError, match="pagerunk"):
+        oc.plan("pagerunk", data_set)

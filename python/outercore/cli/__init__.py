@@ -10,6 +10,7 @@ import typer
 
 from outercore.cli import console
 from outercore.cli.check import check
+from outercore.cli.config_options import hint_for
 from outercore.cli.embed import embed
 from outercore.cli.embedding import embedding
 from outercore.cli.evaluate import evaluate
@@ -148,5 +149,8 @@ def _usage(error: Any) -> int:
         console.note(message)
         return USER_ERROR
     context = getattr(error, "ctx", None)
-    console.error(message, f"hint: see `{context.command_path} --help`" if context else "")
+    hint = f"hint: see `{context.command_path} --help`" if context else ""
+    if context and (option := getattr(error, "option_name", None)):
+        hint = hint_for(context.command, option) or hint
+    console.error(message, hint)
     return USER_ERROR

@@ -201,13 +201,6 @@ def given(context: typer.Context) -> dict[str, str]:
     return found
 
 
-def require_nothing_else(context: typer.Context, *allowed: str, hint: str) -> None:
-    """Errors: `InvalidError` for an option that says anew what the run of `--resume` has said."""
-    for parameter, option in given(context).items():
-        if parameter not in ("resume", "json", *allowed):
-            raise InvalidError(f"{option}: a run goes on with its own configuration\nhint: {hint}")
-
-
 @contextmanager
 def named(context: typer.Context, places: Mapping[str, str]) -> Iterator[None]:
     """Tells a mistake in a configuration by its option: `--model (model.kind): expected ...`.

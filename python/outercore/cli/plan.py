@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from outercore.cli import console, options, train_options
+from outercore.cli import config_options, console, options
 from outercore.cli.plan_embed import plan_embed
+from outercore.training.config import TrainConfig
+from outercore.training.options import configuration
 
 
 class _TrainByDefault(TyperGroup):
@@ -32,7 +34,7 @@ def _without(words: list[str], word: str) -> list[str]:
 plan = typer.Typer(
     cls=_TrainByDefault,
     no_args_is_help=True,
-    help="""Say what a memory budget will buy, before anything is done: `train` by default.
+    help="""Show what a memory budget is used for, before anything is done: `train` by default.
 
     **Examples**
 
@@ -45,29 +47,17 @@ plan.command("embed", no_args_is_help=True)(plan_embed)
 
 
 @plan.command("train", no_args_is_help=True)
+@config_options.takes(TrainConfig)
 def plan_train(
-    context: typer.Context,
     data_set: options.DataSet,
-    model: Annotated[
-        str, typer.Option(help="`gcn` and `gin` keep the in-degrees in memory, too.")
-    ] = "sage",
-    fanout: options.FanOut = "15,10",
-    batch_size: options.BatchSize = 1024,
-    memory: options.Memory = "2GiB",
-    validation_share: options.ValidationShare = 0.25,
-    split: Annotated[str, typer.Option(help="Split to train on.")] = "train",
-    replace: options.Replace = False,
-    seed: options.Seed = 0,
-    backend: options.Backend = "auto",
-    threads: options.Threads = None,
-    topology: options.Topology = "auto",
-    policy: options.Policy = "window",
-    hotness: options.Hotness = "presample",
+    config: config_options.ConfigFile = None,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
-    """Say what a memory budget will buy for training, before anything is trained.
+    """Show how a training divides its memory, before anything is trained.
 
-    Opens the topology and samples a few batches.
+    Takes the options of `outercore train`. Opens the topology and samples a few batches.
 
     **Examples**
 
@@ -75,25 +65,12 @@ def plan_train(
 
         outercore plan train papers --fanout 10,5 --memory 512MiB
     """
-    from outercore.training.planning import plan_training
+    # Read before PyTorch is imported: a mistake is reported at once.
+    with config_options.named(TrainConfig, given):
+        chosen = configuration(config, given)
+    from outercore import training
 
-    config = train_options.configuration(
-        context,
-        model=model,
-        fanout=options.fanout(fanout),
-        batch_size=batch_size,
-        replace=replace,
-        split=split,
-        memory=memory,
-        validation_share=validation_share,
-        backend=backend,
-        threads=threads,
-        topology=topology,
-        policy=policy,
-        hotness=hotness,
-        seed=seed,
-    )
-    planned = plan_training(data_set, config)
+    planned = training.plan(data_set, chosen)
     if json:
         console.json_data(planned)
         return

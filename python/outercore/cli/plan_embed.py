@@ -9,53 +9,23 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from outercore.cli import console, embed_options, options
+from outercore.cli import config_options, console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
 from outercore.config.sizes import format_size, parse_size
+from outercore.embedding.config import EmbedConfig
+from outercore.errors import InvalidError
 
 _SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
 
 
+@config_options.takes(EmbedConfig)
 def plan_embed(
-    context: typer.Context,
     data_set: options.DataSet,
     recipe: embed_options.Recipe = None,
-    config: embed_options.Config = None,
+    config: config_options.ConfigFile = None,
     start_from: embed_options.StartFrom = None,
     from_data: embed_options.FromData = None,
-    model: embed_options.Model = None,
     score: embed_options.Score = None,
-    relation_dim: embed_options.RelationDim = None,
-    dim: embed_options.Dim = None,
-    norm: embed_options.Norm = None,
-    reciprocal: embed_options.Reciprocal = None,
-    loss: embed_options.Loss = None,
-    negatives: embed_options.Negatives = None,
-    degree_share: embed_options.DegreeShare = None,
-    negative_filter: embed_options.NegativeFilter = None,
-    correction: embed_options.Correction = None,
-    optimiser: embed_options.Optimiser = None,
-    relation_optimiser: embed_options.RelationOptimiser = None,
-    batch_size: embed_options.BatchSize = None,
-    chunk_size: embed_options.ChunkSize = None,
-    memory: embed_options.Memory = None,
-    partitions: embed_options.Partitions = None,
-    slots: embed_options.Slots = None,
-    order: embed_options.Order = None,
-    swap: embed_options.Swap = None,
-    sweeps: embed_options.Sweeps = None,
-    spread: embed_options.Spread = None,
-    rename: embed_options.Rename = None,
-    group: embed_options.Group = None,
-    held_out: embed_options.HeldOut = None,
-    candidates: embed_options.Candidates = None,
-    candidate_count: embed_options.CandidateCount = None,
-    also: embed_options.Also = None,
-    raw: embed_options.Raw = False,
-    valid_triples: embed_options.ValidTriples = None,
-    test_triples: embed_options.TestTriples = None,
-    seed: embed_options.Seed = None,
-    threads: embed_options.Threads = None,
     count_answers: Annotated[
         bool | None,
         typer.Option(
@@ -68,95 +38,48 @@ def plan_embed(
         float | None,
         typer.Option(help="What this machine trains; measured for a second by default."),
     ] = None,
-    read_bandwidth: Annotated[
+    bandwidth: Annotated[
         str | None,
         typer.Option(
-            callback=options.size,
-            help="Bytes a second, `2GB`; as probed, or measured, by default.",
+            metavar="READ,WRITE",
+            help="Bytes a second of the disk, such as `2GB,1GB`; probed or measured by default.",
         ),
     ] = None,
-    write_bandwidth: Annotated[
-        str | None,
-        typer.Option(callback=options.size, help="Bytes a second; measured by default."),
-    ] = None,
     json: options.Json = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
-    """Say what a memory budget will buy for embedding, before anything is embedded.
+    """Show how an embedding would use its memory, before anything is embedded.
 
-    How long a validation and the final figures take, and how often they read the table. For each
-    order of partitions: buffer states, bytes that an epoch reads and writes, triples
-    that it reads, swaps with something to train meanwhile, expected seconds, and whether the
-    graph is dense enough for computing to hide the I/O (theorem 3 of Legend). Triples are taken to
-    be spread evenly; a run that counts others may choose other partitions.
+    Takes the options of `outercore embed`. Shows how long an epoch, a validation and the final
+    figures take. For each order of partitions: buffer states, bytes that an epoch moves, triples
+    that it reads, swaps with something to train meanwhile, expected seconds, and whether computing
+    hides the I/O (theorem 3 of Legend). Triples are taken to be spread evenly; a run that counts
+    others may choose other partitions.
 
     **Examples**
 
         outercore plan embed friends --dim 64 --memory 2GiB
 
-        outercore plan embed friends --triples-per-second 100000 --read-bandwidth 2GB \
---write-bandwidth 1GB --json
+        outercore plan embed friends --triples-per-second 100000 --bandwidth 2GB,1GB --json
     """
-    from outercore import open as open_graph
-    from outercore.embedding.custom import own_score
-    from outercore.embedding.data import has_triples
-    from outercore.embedding.forecast import forecast
-    from outercore.embedding.options import configuration
-    from outercore.embedding.warm_start import require_its_run, warm_start
+    from outercore import embedding
 
-    require_its_run(start_from, from_data)
-    graph = open_graph(data_set)
-    with embed_options.named(context):
-        chosen = configuration(
+    read, write = _bandwidths(bandwidth)
+    with EmbedWatch(quiet=json) as watch, config_options.named(EmbedConfig, given):
+        planned = embedding.plan(
+            data_set,
             config,
             recipe=recipe,
-            plain_graph=not has_triples(graph),
-            model=embed_options.model(model, score),
-            relation_dim=relation_dim,
-            dim=dim,
-            norm=norm,
-            reciprocal=reciprocal,
-            loss=loss,
-            **embed_options.negatives(negatives),
-            degree_share=degree_share,
-            negative_filter=negative_filter,
-            correction=correction,
-            optimiser=optimiser,
-            relation_optimiser=relation_optimiser,
-            batch_size=batch_size,
-            chunk_size=chunk_size,
-            memory=memory,
-            partitions=partitions,
-            slots=slots,
-            order=order,
-            swap=swap,
-            sweeps=sweeps,
-            spread=spread,
-            rename=rename,
-            group=group,
-            held_out=held_out,
-            candidates=candidates,
-            candidate_count=candidate_count,
-            also=also or None,
-            filtered=False if raw else None,
-            valid_triples=valid_triples,
-            test_triples=test_triples,
-            seed=seed,
-            threads=threads,
-        )
-    warm = None
-    if start_from is not None:
-        warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-    with EmbedWatch(quiet=json) as watch:
-        planned = forecast(
-            graph,
-            chosen,
+            start_from=start_from,
+            from_data=from_data,
+            score=score,
             triples_per_second=triples_per_second,
-            read_bandwidth=_rate(read_bandwidth),
-            write_bandwidth=_rate(write_bandwidth),
-            score=None if score is None else own_score(score).function,
-            warm=warm,
-            count=count_answers,
+            read_bandwidth=read,
+            write_bandwidth=write,
+            count_answers=count_answers,
             told=watch.preparing,
+            **given,
         )
     if json:
         console.json_data(planned)
@@ -174,8 +97,14 @@ def plan_embed(
         console.note(warning)
 
 
-def _rate(text: str | None) -> float | None:
-    return None if text is None else float(parse_size(text))
+def _bandwidths(text: str | None) -> tuple[float | None, float | None]:
+    """Errors: `InvalidError` for anything but two sizes."""
+    if text is None:
+        return None, None
+    read, comma, write = text.partition(",")
+    if not comma:
+        raise InvalidError(f"--bandwidth: expected two sizes such as `2GB,1GB`, found `{text}`")
+    return float(parse_size(read, "--bandwidth")), float(parse_size(write, "--bandwidth"))
 
 
 def _rows(planned: dict[str, Any]) -> list[tuple[str, str]]:

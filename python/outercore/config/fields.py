@@ -61,6 +61,10 @@ def build(kind: type[_Built], values: Any, path: str) -> _Built:
             close = difflib.get_close_matches(key, hints, n=1)
             guess = f"did you mean `{prefix}{close[0]}`" if close else f"known: {', '.join(hints)}"
             raise InvalidError(f"{name}: unknown key `{prefix}{key}`\nhint: {guess}")
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        required = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
+        if required and field.name not in values:
+            raise InvalidError(f"{prefix}{field.name}: expected a value, found none")
     return kind(**{key: _value(hints[key], value, prefix + key) for key, value in values.items()})
 
 

@@ -11,6 +11,7 @@ from outercore.lazy import attribute
 
 if TYPE_CHECKING:
     from outercore.embedding.config import EmbedConfig
+    from outercore.embedding.forecast import plan
     from outercore.embedding.result import EmbedResult
     from outercore.embedding.run import embed, resume
 
@@ -18,10 +19,11 @@ _LAZY = {
     "EmbedConfig": "outercore.embedding.config",
     "EmbedResult": "outercore.embedding.result",
     "embed": "outercore.embedding.run",
+    "plan": "outercore.embedding.forecast",
     "resume": "outercore.embedding.run",
 }
 
-__all__ = ["EmbedConfig", "EmbedResult", "embed", "resume"]
+__all__ = ["EmbedConfig", "EmbedResult", "embed", "plan", "resume"]
 
 
 def __getattr__(name: str) -> Any:

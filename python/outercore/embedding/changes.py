@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from outercore.config.options import fields
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.options import CHANGEABLE, PLACES, configuration
+from outercore.embedding.options import CHANGEABLE, configuration
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.embedding.store import Progress
 
-_PLACES = [PLACES[name] for name in CHANGEABLE]
+_PATHS = {field.name: field.path for field in fields(EmbedConfig) if field.name in CHANGEABLE}
 _STEPS = (
     "learning_rate",
     "relation_learning_rate",
@@ -41,8 +42,8 @@ class Change:
         if kept is not None:
             known = ", ".join(f"`{name}`" for name in CHANGEABLE)
             raise InvalidError(
-                f"{kept}: a run goes on with its own configuration\n"
-                f"hint: leave it out, or start another run; a run goes on with another {known}"
+                f"{kept}: a run is resumed with its own options\n"
+                f"hint: leave it out, or start another run; only {known} may change"
             )
         change = cls(config, configuration(config, **options))
         weight = next((name for name in change.values if name.startswith("regulariser.")), None)
@@ -59,7 +60,7 @@ class Change:
         before, after = self.before.to_dict(), self.after.to_dict()
         return {
             f"{group}.{key}": [before[group][key], after[group][key]]
-            for group, key in _PLACES
+            for group, key in (path.split(".") for path in _PATHS.values())
             if before[group][key] != after[group][key]
         }
 
@@ -68,7 +69,7 @@ class Change:
         """Whether batches move the rows otherwise than they would have."""
         falling = self.before.optimiser.schedule != "constant"
         decisive = (*_STEPS, "epochs") if falling else _STEPS
-        return any(".".join(PLACES[name]) in self.values for name in decisive)
+        return any(_PATHS[name] in self.values for name in decisive)
 
     def require_more(self, progress: Progress) -> None:
         """Errors: `InvalidError` where the run is over with the new values as it was before, or
@@ -82,9 +83,9 @@ class Change:
             raise InvalidError(
                 f"optimiser.patience: the run stopped after {stale} validations without a better "
                 f"one, expected more than that, or 0, found {after.patience}\n"
-                f"hint: `--patience` (`patience=`) of more than {stale} goes on"
+                f"hint: `--set optimiser.patience={stale + 1}` or more continues"
             )
         raise InvalidError(
             f"optimiser.epochs: {done} are done, expected more, found {after.epochs}\n"
-            f"hint: `--epochs` (`epochs=`) of more than {done} goes on"
+            f"hint: `--epochs {done + 1}` or more continues"
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from outercore.config.fields import Configuration, positive, within
+from outercore.config.options import Option
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.threads import MOST_THREADS
 
@@ -31,18 +33,30 @@ RESUME = "go on with `outercore embed --resume RUN`"
 class ModelConfig:
     """The score function."""
 
-    kind: ModelName = "complex"
-    """`custom`: a score function of one's own, which is given beside the configuration."""
-    dim: int = 100
-    """Numbers in an entity's row. `complex`, `rotate` and `simple` use two for each rank."""
-    norm: Literal[1, 2] = 1
-    """Distance of `transe`: sum of absolute differences, or Euclidean."""
-    reciprocal: bool = False
-    """Learns a second row for each relation, by which its heads are asked for."""
-    init_scale: float = 0.0
-    """Size of the initial values; 0 takes the model's own."""
-    relation_dim: int = 0
-    """Numbers in a relation's row of `custom`; 0: as many as in an entity's."""
+    kind: Annotated[
+        ModelName,
+        Option(
+            "`dot`, `distmult`, `complex`, `transe`, `rotate` or `simple`; by default `complex`, "
+            "or `dot` for a graph without triples.",
+            name="model",
+            common=True,
+        ),
+    ] = "complex"
+    dim: Annotated[int, Option("Numbers of an entity's row.", common=True)] = 100
+    norm: Annotated[
+        Literal[1, 2],
+        Option("Distance of `transe`: 1, sum of absolute differences, or 2, Euclidean."),
+    ] = 1
+    reciprocal: Annotated[
+        bool, Option("Learn a second row for each relation, for questions about heads.")
+    ] = False
+    init_scale: Annotated[
+        float, Option("Size of the initial values; 0, the default, takes the model's own.")
+    ] = 0.0
+    relation_dim: Annotated[
+        int,
+        Option("With `--score`: numbers of a relation's row; 0, the default: as of an entity's."),
+    ] = 0
 
     def __post_init__(self) -> None:
         positive("model.dim", self.dim)
@@ -63,16 +77,25 @@ class ModelConfig:
 class LossConfig:
     """What a good score is."""
 
-    kind: LossName = "softmax"
-    """`softmax`: cross entropy of the positive among the negatives.
-
-    `contrastive`: equation 1 of Legend, where the positive is not in the sum.
-    """
-    margin: float = 0.0
-    """What a positive must be ahead (`margin`; 0 takes 1), or what is added to scores before the
-    sigmoid."""
-    temperature: float = 1.0
-    """How much harder negatives count more, in `self-adversarial`."""
+    kind: Annotated[
+        LossName,
+        Option(
+            "`softmax`, cross entropy of the positive among the negatives; `contrastive`, equation "
+            "1 of Legend; `logistic`, `margin` or `self-adversarial`.",
+            name="loss",
+            common=True,
+        ),
+    ] = "softmax"
+    margin: Annotated[
+        float,
+        Option(
+            "How far above a negative a positive must score (`margin`; 0, the default, takes 1), "
+            "or what is added to scores before the sigmoid."
+        ),
+    ] = 0.0
+    temperature: Annotated[
+        float, Option("How much more harder negatives count, in `self-adversarial`.")
+    ] = 1.0
 
     def __post_init__(self) -> None:
         within("loss.temperature", self.temperature, 0.0, None)
@@ -85,26 +108,42 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class NegativesConfig:
-    """With what a triple's entities are replaced."""
+    """What replaces a triple's entities."""
 
-    kind: NegativeKind = "sampled"
-    """`all`: every entity is a negative (1vsAll with the softmax loss); for small graphs."""
-    count: int = 1000
-    """Negatives that the triples of a chunk share, drawn for each side."""
-    degree_share: float = 0.0
-    """Part of the negatives drawn in proportion to degree, the rest uniformly."""
-    degree_power: float = 1.0
-    """Exponent of the degree."""
-    filter: Filter = "own"
-    """Which negatives do not count.
-
-    `own`: the triple's own entity; `known`: any that makes a triple of the training set.
-    """
-    correction: Correction = "none"
-    """`frequency`: lowers a negative's score by the log of how often it is expected in a draw.
-
-    The sum of a softmax then estimates the sum over all entities.
-    """
+    kind: Annotated[
+        NegativeKind,
+        Option(
+            "`sampled`, or `all`: every entity is a negative (1vsAll); for small graphs.",
+            name="negative_kind",
+        ),
+    ] = "sampled"
+    count: Annotated[
+        int,
+        Option(
+            "Negatives for each side, which the triples of a chunk share.",
+            name="negatives",
+            common=True,
+        ),
+    ] = 1000
+    degree_share: Annotated[
+        float, Option("Share of the negatives that is drawn in proportion to degree.")
+    ] = 0.0
+    degree_power: Annotated[float, Option("Exponent of the degree in these.")] = 1.0
+    filter: Annotated[
+        Filter,
+        Option(
+            "Negatives that do not count: `none`, the triple's `own` entity, or all that are "
+            "`known` to make a training triple.",
+            name="negative_filter",
+        ),
+    ] = "own"
+    correction: Annotated[
+        Correction,
+        Option(
+            "`none`, or `frequency`: subtract the log of how often a negative is expected, so that "
+            "a softmax estimates the sum over all entities."
+        ),
+    ] = "none"
 
     def __post_init__(self) -> None:
         positive("negatives.count", self.count)
@@ -116,24 +155,49 @@ class NegativesConfig:
 class OptimiserConfig:
     """How gradients become steps."""
 
-    kind: Literal["adagrad", "row-adagrad"] = "adagrad"
-    """Of entities; `row-adagrad` keeps one number a row instead of one for each value."""
-    learning_rate: float = 0.1
-    relations: OptimiserName = "adagrad"
-    relation_learning_rate: float = 0.0
-    """0 takes that of the entities."""
-    schedule: Schedule = "constant"
-    """`linear`: both rates fall from epoch to epoch, to a part of `1 / epochs` in the last one."""
-    epochs: int = 30
-    batch_size: int = 1000
-    """Triples an update, about: the batches of a pool are alike in size, three quarters of this to
-    one and a half times it."""
-    chunk_size: int = 1000
-    """Triples that share their negatives, about; a batch is one chunk or several."""
-    patience: int = 0
-    """Validations without a better score before stopping; 0 never stops early."""
-    validate_every: int = 5
-    """Epochs between two validations."""
+    kind: Annotated[
+        Literal["adagrad", "row-adagrad"],
+        Option(
+            "Optimiser of entities: `adagrad`, or `row-adagrad`, which keeps one number a row.",
+            name="optimiser",
+        ),
+    ] = "adagrad"
+    learning_rate: Annotated[
+        float, Option("Step size of the optimiser.", short="--lr", common=True)
+    ] = 0.1
+    relations: Annotated[
+        OptimiserName,
+        Option(
+            "Optimiser of relations: `adagrad`, `row-adagrad` or `adam`.",
+            name="relation_optimiser",
+        ),
+    ] = "adagrad"
+    relation_learning_rate: Annotated[
+        float, Option("Step size for relations; 0, the default, takes that of entities.")
+    ] = 0.0
+    schedule: Annotated[
+        Schedule,
+        Option(
+            "`constant`, or `linear`: both step sizes fall from epoch to epoch, to `1 / epochs` of "
+            "the first in the last one."
+        ),
+    ] = "constant"
+    epochs: Annotated[int, Option("Most epochs.", common=True)] = 30
+    batch_size: Annotated[
+        int,
+        Option(
+            "Triples in a batch, about; batches of a pool have three quarters to one and a half "
+            "times as many.",
+            common=True,
+        ),
+    ] = 1000
+    chunk_size: Annotated[
+        int, Option("Triples that share negatives, about; a batch is one chunk or more.")
+    ] = 1000
+    patience: Annotated[
+        int, Option("Stop after so many validations without a better score; 0 never stops.")
+    ] = 0
+    validate_every: Annotated[int, Option("Epochs between two validations.")] = 5
 
     def __post_init__(self) -> None:
         positive("optimiser.learning_rate", self.learning_rate)
@@ -166,10 +230,15 @@ class OptimiserConfig:
 class RegulariserConfig:
     """What keeps the rows of a batch's triples small."""
 
-    kind: RegulariserName = "none"
-    weight: float = 0.0
-    relation_weight: float | None = None
-    """For the relations' rows; absent, `weight`."""
+    kind: Annotated[RegulariserName, Option("`none`, `n3` or `l2`.", name="regulariser")] = "none"
+    weight: Annotated[float, Option("Weight of the regulariser.", name="regulariser_weight")] = 0.0
+    relation_weight: Annotated[
+        float | None,
+        Option(
+            "The same for relations' rows; by default as for entities'.",
+            name="relation_regulariser_weight",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         within("regulariser.weight", self.weight, 0.0, None)
@@ -181,17 +250,22 @@ class RegulariserConfig:
 class DataConfig:
     """Which triples are for what."""
 
-    train: str = "train"
-    """Name under `triples/`, as the next two."""
-    valid: str = "valid"
-    test: str = "test"
-    held_out: float = 0.05
-    """Share of a plain graph's links that is not trained on, half of it for validation."""
-    held_out_triples: float = 0.0
-    """The same of a knowledge graph's triples, where it brings none for validation or test.
-
-    Refused where it does. The option `held_out` gives both shares.
-    """
+    train: Annotated[str, Option("Triples to train on.", name="train_part")] = "train"
+    valid: Annotated[str, Option("Triples of validations.", name="valid_part")] = "valid"
+    test: Annotated[str, Option("Triples of the last figures.", name="test_part")] = "test"
+    held_out: Annotated[
+        float,
+        Option(
+            "Share of a plain graph's links that is not trained on, half of it for validation. If "
+            "given, also of triples.",
+            common=True,
+            sets_also="data.held_out_triples",
+        ),
+    ] = 0.05
+    held_out_triples: Annotated[
+        float,
+        Option("The same share of triples, where the data set has none for validation or test."),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         within("data.held_out", self.held_out, 0.0, 0.9)
@@ -202,38 +276,55 @@ class DataConfig:
 class BudgetConfig:
     """The memory promised to tables and triples, and how it is used."""
 
-    memory: str = "2GiB"
-    partitions: int = 0
-    """Of the entities; 1 keeps all in memory, 0 is chosen by the budget."""
-    slots: int = 0
-    """Partitions in memory, the spare one included; 0 is chosen by the budget."""
-    order: OrderName = "optimal"
-    swap: Swap = "auto"
-    """Where a loaded partition goes, and when: to the slot of the one that leaves, while the others
-    are trained (`in-place`) or when all are (`in-turn`), or to a spare one."""
-    sweeps: int = 0
-    """Walks through the order that make an epoch; each trains another part of every bucket.
-
-    The more, the closer to an epoch with everything in memory, for so many times the bytes moved.
-    0: up to sixteen, if training hides their I/O.
-    """
-    spread: bool = True
-    """Deals a bucket's triples to all states that hold both its partitions, not to the first.
-
-    With the filter `known` buckets stay whole, as they do where `sweeps` is 0 or 1 then.
-    """
-    rename: bool = True
-    """Whether partitions change their places in the order at random from walk to walk."""
-    group: int = 0
-    """Parts of a partition; which parts make one is drawn anew from walk to walk.
-
-    The more, the closer to an epoch with everything in memory: entities that are in memory together
-    in one walk are not in another. Needs `rename`. 0: eight or fewer, by the number of entities.
-    """
-    threads: int | None = None
-    """Of PyTorch; absent, as many as it takes."""
+    memory: Annotated[
+        str,
+        Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True),
+    ] = "2GiB"
+    partitions: Annotated[
+        int,
+        Option("Partitions of the entities; 1 keeps all in memory, 0 (default) fits the budget."),
+    ] = 0
+    slots: Annotated[int, Option("Partitions in memory; 0 (default) fits the budget.")] = 0
+    order: Annotated[
+        OrderName,
+        Option("Order of partitions: `optimal`, `legend`, `beta`, `cover` or `sequential`."),
+    ] = "optimal"
+    swap: Annotated[
+        Swap,
+        Option(
+            "Where a loaded partition goes: `in-place` of the one that leaves while others are "
+            "trained, `in-turn` when all are trained, to a `spare-slot`, or `auto`."
+        ),
+    ] = "auto"
+    sweeps: Annotated[
+        int,
+        Option(
+            "Walks through the order in an epoch; each trains another part of every bucket. More "
+            "come closer to training in memory, and move as many times the bytes. 0 (default): up "
+            "to sixteen, if training hides their I/O."
+        ),
+    ] = 0
+    spread: Annotated[
+        bool,
+        Option(
+            "Train a bucket's triples in every state that holds both its partitions, not in the "
+            "first. With the filter `known` buckets stay whole."
+        ),
+    ] = True
+    rename: Annotated[
+        bool, Option("Shuffle the partitions' places in the order from walk to walk.")
+    ] = True
+    group: Annotated[
+        int,
+        Option(
+            "Parts of a partition, which are combined anew from walk to walk; needs `rename`. 0 "
+            "(default): eight or fewer, by the number of entities."
+        ),
+    ] = 0
+    threads: Annotated[int | None, Option("Threads of PyTorch; its own choice by default.")] = None
 
     def __post_init__(self) -> None:
+        parse_size(self.memory, "budget.memory")
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
         within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
@@ -251,18 +342,25 @@ class BudgetConfig:
 class EvaluationConfig:
     """Among what the true ends of held-out triples are ranked."""
 
-    candidates: Literal["auto", "all", "uniform", "degree"] = "auto"
-    """`auto`: all entities, unless that takes too many products; then drawn uniformly."""
-    count: int = 1000
-    """Candidates that are drawn."""
-    also: tuple[CandidateKind, ...] = ()
-    """Further kinds of candidates for the figures at the end, as other publications use them."""
-    filtered: bool = True
-    """Whether figures without other true answers are given beside the raw ones, and count."""
-    valid_triples: int = 100_000
-    """Triples that a validation ranks at most, drawn once; 0 for all."""
-    test_triples: int = 100_000
-    """The same for the figures at the end."""
+    candidates: Annotated[
+        Literal["auto", "all", "uniform", "degree"],
+        Option(
+            "Rank among `all` entities, some drawn `uniform` or by `degree`, or `auto`: all, "
+            "unless that takes too long."
+        ),
+    ] = "auto"
+    count: Annotated[int, Option("Candidates that are drawn.", name="candidate_count")] = 1000
+    also: Annotated[
+        tuple[CandidateKind, ...],
+        Option("More kinds of candidates for the last figures, separated by commas."),
+    ] = ()
+    filtered: Annotated[
+        bool, Option("Whether other true answers are left out of the ranks that count.")
+    ] = True
+    valid_triples: Annotated[
+        int, Option("Most triples that a validation ranks, drawn once; 0 for all.")
+    ] = 100_000
+    test_triples: Annotated[int, Option("The same for the last figures.")] = 100_000
 
     def __post_init__(self) -> None:
         positive("evaluation.count", self.count)
@@ -274,10 +372,13 @@ class EvaluationConfig:
 class RunConfig:
     """Seed, device and checkpoints."""
 
-    seed: int = 0
-    device: Device = "auto"
-    checkpoint_seconds: float = 60.0
-    """A checkpoint when the last one is this old; 0 takes those of the epochs' ends only."""
+    seed: Annotated[
+        int, Option("Seed of all random numbers; one seed gives one result.", common=True)
+    ] = 0
+    device: Annotated[Device, Option("`auto`, `cpu` or `cuda`.")] = "auto"
+    checkpoint_seconds: Annotated[
+        float, Option("Seconds between two checkpoints; 0: at the ends of epochs only.")
+    ] = 60.0
 
     def __post_init__(self) -> None:
         within("run.seed", self.seed, 0, 2**63 - 1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import outercore
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data import EmbedData, data_of
+from outercore.embedding.custom import own_score
+from outercore.embedding.data import EmbedData, data_of, has_triples
 from outercore.embedding.observe import Preparing
+from outercore.embedding.options import configuration
 from outercore.embedding.order import ORDER_KINDS, partition_order
 from outercore.embedding.passes import kinds_of, plan_ranking
 from outercore.embedding.planning import (
@@ -23,6 +27,7 @@ from outercore.embedding.planning import (
     walks_of,
 )
 from outercore.embedding.quality import quality_warning
+from outercore.embedding.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -32,6 +37,62 @@ if TYPE_CHECKING:
 
 _FEW_TRIPLES = 10_000_000
 """Of a data set whose true answers are counted unasked: some seconds."""
+
+
+def plan(
+    data_set: str | Path,
+    config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    recipe: str | None = None,
+    start_from: str | Path | None = None,
+    from_data: str | Path | None = None,
+    score: ScoreFunction | str | None = None,
+    triples_per_second: float | None = None,
+    read_bandwidth: float | None = None,
+    write_bandwidth: float | None = None,
+    count_answers: bool | None = None,
+    told: Preparing | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """How an embedding would use its memory, and what an epoch and the figures cost.
+
+    Args:
+        data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
+        triples_per_second, read_bandwidth, write_bandwidth: rates of the machine, the last two in
+            bytes a second; measured by default.
+        count_answers: whether to count the true answers to held-out triples, by a pass over all
+            triples; by default those of 10 million triples at most.
+        told: is called with the progress of such passes.
+
+    Raises:
+        BudgetError: the budget is too small; the message has the least that works.
+        InvalidError: an unknown or wrong option.
+        NotFoundError: no data set, no triples.
+    """
+    require_its_run(start_from, from_data)
+    graph = outercore.open(data_set)
+    own = None if score is None else own_score(score).function
+    chosen = configuration(
+        config,
+        recipe=recipe,
+        plain_graph=not has_triples(graph),
+        has_score=own is not None,
+        **options,
+    )
+    warm = None
+    if start_from is not None:
+        warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
+    return forecast(
+        graph,
+        chosen,
+        triples_per_second=triples_per_second,
+        read_bandwidth=read_bandwidth,
+        write_bandwidth=write_bandwidth,
+        score=own,
+        warm=warm,
+        count=count_answers,
+        told=told,
+    )
 
 
 def forecast(

@@ -287,7 +287,7 @@ def _require_parts(config: EmbedConfig, size: Size) -> None:
     found, most = partitions * group, min(size.entities, _MOST_PARTITIONS)
     if found <= most:
         return
-    options = f"`--partitions {partitions}`" + (f" with `--group {group}`" if group > 1 else "")
+    options = f"{partitions} partitions" + (f" of {group} parts each" if group > 1 else "")
     raise InvalidError(
         f"{options}: expected at most {most} parts of {size.entities:,} entities, found {found:,}\n"
         "hint: every part needs an entity; choose fewer partitions"
@@ -795,6 +795,6 @@ def _too_small(budget: int, least: int, what: str) -> BudgetError:
     return BudgetError(
         f"{what} within {format_size(budget)}: needs at least {format_size(least)}, which is "
         f"{least} bytes\n"
-        "hint: give more `--memory`, a smaller `--dim`, or `--optimiser row-adagrad`",
+        "hint: give more `--memory`, a smaller `--dim`, or `--set optimiser.kind=row-adagrad`",
         least,
     )

@@ -19,7 +19,7 @@ def quality_warning(size: Size, placement: Placement) -> str | None:
         >>> from outercore.embedding.planning import Placement
         >>> print(quality_warning(Size(17_050, 51, 185_584), Placement(1 << 30, 48, 3, True)))
         warning: triples are compared with 4.2% of the entities at a time (710); below 10% MRR falls
-        hint: more `--memory`, more `--slots`, fewer `--partitions`, or `--swap in-turn`
+        hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`, `budget.swap=in-turn`
         >>> quality_warning(Size(17_050, 51, 185_584), Placement(1 << 30, 8, 3, False))
     """
     entities = int(placement.compared * size.entities)
@@ -31,9 +31,9 @@ def quality_warning(size: Size, placement: Placement) -> str | None:
         rule = f"{_FEW_ENTITIES:,} entities"
     else:
         return None
-    in_turn = "" if placement.in_turn else ", or `--swap in-turn`"
+    in_turn = "" if placement.in_turn else ", `budget.swap=in-turn`"
     return (
         f"warning: triples are compared with {placement.compared:.1%} of the entities at a time "
         f"({entities:,}); below {rule} MRR falls\n"
-        f"hint: more `--memory`, more `--slots`, fewer `--partitions`{in_turn}"
+        f"hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`{in_turn}"
     )

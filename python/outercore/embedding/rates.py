@@ -89,8 +89,7 @@ def measure_device(directory: Path) -> tuple[float, float]:
         return _FILE / (time.perf_counter() - started), _FILE / written
     except OSError as error:
         raise DeviceError(
-            f"`{path}`: {error.strerror}\n"
-            "hint: say what the device does by `--read-bandwidth` and `--write-bandwidth`"
+            f"`{path}`: {error.strerror}\nhint: `--bandwidth READ,WRITE` says what the device does"
         ) from error
     finally:
         path.unlink(missing_ok=True)

@@ -58,11 +58,11 @@ def embed(
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run whose rows are the first ones, where both have the entity.
         from_data: where the data set of that run is now, if it is no longer where it was.
-        score: a score function of one's own, or where it is, for the model `custom`; see
+        score: your own score function, or where it is; see
             `outercore.embedding.custom.own_score`.
-        observer: told what happens.
+        observer: is called with batches, epochs and rankings.
         command: for the record.
-        options: single values by short names, see `outercore.embedding.options.PLACES`.
+        options: single values by the names in `docs/options.md`, such as `dim=64`.
 
     Raises:
         BudgetError: less than the least memory; the message says how much that is.
@@ -79,10 +79,13 @@ def embed(
     require_its_run(start_from, from_data)
     graph = outercore.open(data_set)
     own = None if score is None else own_score(score)
-    if own is not None:
-        options.setdefault("model", "custom")
     chosen = configuration(
-        config, recipe=recipe, plain_graph=not has_triples(graph), memory=memory, **options
+        config,
+        recipe=recipe,
+        plain_graph=not has_triples(graph),
+        has_score=own is not None,
+        memory=memory,
+        **options,
     )
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:

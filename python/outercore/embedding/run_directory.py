@@ -102,7 +102,7 @@ class EmbedDirectory(AnyRunDirectory):
         """The command by which a run that diverged goes on."""
         words = ["outercore embed --resume", str(self.path), "--learning-rate LOWER"]
         if self.config().optimiser.relation_learning_rate:
-            words.append("--relation-learning-rate LOWER")
+            words.append("--set optimiser.relation_learning_rate=LOWER")
         if self._record.exists() and self.config().optimiser.epochs <= len(self.record()["epochs"]):
             words.append("--epochs MORE")
         if (place := self.own_score[0]) is not None:

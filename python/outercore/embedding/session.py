@@ -321,7 +321,7 @@ class Session:
             instead = "import it with `--valid`"
             if set(self._data.parts) == {"train"}:
                 instead += ", or hold some out by `--held-out`"
-        stops = f"; `--patience {patience}` does not count" if patience else ""
+        stops = "; `optimiser.patience` has no effect" if patience else ""
         return (
             f"{why}: nothing is validated, and the rows of the last epoch are kept{stops}; "
             f"{instead}"
@@ -507,7 +507,7 @@ def device_of(name: str, placement: Placement) -> torch.device:
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
+        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--set run.device=cpu`")
     free, needed = torch.cuda.mem_get_info()[0], placement.on_device
     if needed <= free:
         return torch.device("cuda")
@@ -515,5 +515,5 @@ def device_of(name: str, placement: Placement) -> torch.device:
         return torch.device("cpu")
     raise BudgetError(
         f"device `cuda`: expected {needed:,} bytes for tables and a batch, found {free:,} free\n"
-        "hint: use less by `--memory`, so that the tables are in partitions, or `--device cpu`"
+        "hint: a smaller `--memory` puts the tables in partitions; or `--set run.device=cpu`"
     )

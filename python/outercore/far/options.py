@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from outercore import _core
+from outercore.config.options import Option
 from outercore.far.profile import probed_chunk
 
 
@@ -21,24 +22,42 @@ class FarOptions:
         'tcp://10.0.0.7:7411'
     """
 
-    address: str
-    """``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``."""
-    token_file: str | None = None
-    """File with the server's token; the environment variable ``OUTERCORE_FAR_TOKEN`` by default."""
-    chunk: int | None = None
-    """Longest piece in bytes that one transfer moves.
-
-    By default what `outercore far probe` found best for the data set and this address, 256 KiB
-    where nobody probed.
-    """
-    queues: int = 1
-    """Data connections beside that for control messages."""
-    queue_length: int = 32
-    """Transfers in flight in each queue."""
-    timeout_s: float = 5.0
-    """Seconds without any progress after which the server counts as gone."""
-    fallback: bool = True
-    """Whether to read from the disk when the server is gone, instead of failing."""
+    address: Annotated[
+        str,
+        Option(
+            "Memory server to read from: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
+            name="far",
+            common=True,
+        ),
+    ]
+    token_file: Annotated[
+        str | None,
+        Option(
+            "File with the server's token; by default the environment's `OUTERCORE_FAR_TOKEN`.",
+            name="far_token_file",
+        ),
+    ] = None
+    chunk: Annotated[
+        int | None,
+        Option(
+            "Most bytes of a transfer; by default what `outercore far probe` found, else 256 KiB.",
+            name="far_chunk",
+            size=True,
+        ),
+    ] = None
+    queues: Annotated[
+        int, Option("Data connections beside that for control messages.", name="far_queues")
+    ] = 1
+    queue_length: Annotated[
+        int, Option("Transfers in flight in each queue.", name="far_queue_length")
+    ] = 32
+    timeout_s: Annotated[
+        float,
+        Option("Seconds without progress until the server counts as lost.", name="far_timeout"),
+    ] = 5.0
+    fallback: Annotated[
+        bool, Option("Read from the disk once the server is lost, instead of failing.")
+    ] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "address", _core.far_address(self.address))

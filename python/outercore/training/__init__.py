@@ -20,11 +20,12 @@ from outercore.training.config import (
 
 if TYPE_CHECKING:
     from outercore.training.export import export_model
-    from outercore.training.run import evaluate, resume, train
+    from outercore.training.run import evaluate, plan, resume, train
 
 _LAZY = {
     "evaluate": "outercore.training.run",
     "export_model": "outercore.training.export",
+    "plan": "outercore.training.run",
     "resume": "outercore.training.run",
     "train": "outercore.training.run",
 }
@@ -40,6 +41,7 @@ __all__ = [
     "TrainConfig",
     "evaluate",
     "export_model",
+    "plan",
     "resume",
     "train",
 ]

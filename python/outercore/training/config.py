@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from outercore.config.fields import Configuration, positive, within
+from outercore.config.options import Option
+from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
 from outercore.threads import MOST_THREADS
@@ -32,24 +35,35 @@ RESUME = "go on with `outercore train --resume RUN`"
 
 TopologyMode = Literal["auto", "resident", "paged"]
 Policy = Literal["window", "lru"]
+_NODES_OR_EDGES, _GRAPHS = 1024, 64
+"""Seeds of a batch where nothing else is chosen."""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """The network. It has as many layers as the fan-out has hops."""
 
-    kind: ModelKind = "sage"
-    """`mlp` looks at no edge: the baseline a graph network has to beat."""
-    hidden: int = 256
-    """Width between the layers; for `gat`, all heads together."""
-    heads: int = 4
-    """Attention heads, `gat` only."""
-    dropout: float = 0.5
-    norm: Norm = "none"
-    residual: bool = False
-    """Adds a learned linear map of a layer's input to its output."""
-    jumping: Jumping = "none"
-    """Classify from the states of all layers (jumping knowledge) instead of the last."""
+    kind: Annotated[
+        ModelKind,
+        Option(
+            "`sage`, `gcn`, `gat`, `gin`, or `mlp`, which uses no edge.", name="model", common=True
+        ),
+    ] = "sage"
+    hidden: Annotated[
+        int, Option("Width of the hidden layers; of `gat` all heads together.", common=True)
+    ] = 256
+    heads: Annotated[int, Option("Attention heads of `gat`.")] = 4
+    dropout: Annotated[
+        float, Option("Share of units that are dropped in training.", common=True)
+    ] = 0.5
+    norm: Annotated[Norm, Option("Normalisation: `none`, `batch` or `layer`.")] = "none"
+    residual: Annotated[
+        bool, Option("Add a learned linear map of a layer's input to its output.")
+    ] = False
+    jumping: Annotated[
+        Jumping,
+        Option("Jumping knowledge: classify from all layers, by `cat` or `max`; or `none`."),
+    ] = "none"
 
     def __post_init__(self) -> None:
         positive("model.hidden", self.hidden)
@@ -66,19 +80,27 @@ class ModelConfig:
 class SamplingConfig:
     """What a mini-batch is."""
 
-    fanout: tuple[int, ...] = (15, 10)
-    """In-neighbours per hop, nearest hop first; -1 takes all."""
-    batch_size: int = 1024
-    """Seed nodes a batch, or graphs."""
-    replace: bool = False
-    features: str = "x"
-    labels: str = "y"
-    train: str = "train"
-    valid: str = "valid"
-    test: str = "test"
+    fanout: Annotated[
+        tuple[int, ...],
+        Option("In-neighbours per hop, nearest hop first; `-1` takes all.", common=True),
+    ] = (15, 10)
+    batch_size: Annotated[
+        int,
+        Option(
+            "Nodes or edges in a batch, 1024 by default; or graphs, 64 by default.", common=True
+        ),
+    ] = 0
+    replace: Annotated[bool, Option("Draw neighbours with replacement.")] = False
+    features: Annotated[str, Option("Node array with the features.", common=True)] = "x"
+    labels: Annotated[str, Option("Node array with the labels.", common=True)] = "y"
+    train: Annotated[str, Option("Split to train on.", name="train_split")] = "train"
+    valid: Annotated[str, Option("Split that decides between epochs.", name="valid_split")] = (
+        "valid"
+    )
+    test: Annotated[str, Option("Split that is scored at the end.", name="test_split")] = "test"
 
     def __post_init__(self) -> None:
-        positive("sampling.batch_size", self.batch_size)
+        within("sampling.batch_size", self.batch_size, 0, None)
         if not self.fanout:
             raise InvalidError("sampling.fanout: expected at least one hop, found none")
         for hop, count in enumerate(self.fanout):
@@ -91,12 +113,13 @@ class SamplingConfig:
 
 @dataclass(frozen=True)
 class GraphConfig:
-    """What only the task `graph` has."""
+    """Options of the task `graph`."""
 
-    layers: int = 5
-    """Layers of the network; each takes all neighbours, so there are no fan-outs."""
-    readout: Readout = "mean"
-    """How the states of a graph's nodes become one."""
+    layers: Annotated[int, Option("With `--task graph`: layers of the network.")] = 5
+    readout: Annotated[
+        Readout,
+        Option("With `--task graph`: a graph is the `sum`, `mean` or `max` of its nodes."),
+    ] = "mean"
 
     def __post_init__(self) -> None:
         positive("graph.layers", self.layers)
@@ -104,38 +127,61 @@ class GraphConfig:
 
 @dataclass(frozen=True)
 class LinkConfig:
-    """What `task: link` learns from; other tasks do not look at it."""
+    """Options of the task `link`."""
 
-    held_out: float = 0.1
-    """Share of the edges that is not trained on, half of it for validation, half for the test."""
-    edges: str | None = None
-    """An `.npz` with the held-out edges instead: `valid` and `test`, int [n, 2]; perhaps `train`,
-    `valid_neg` and `test_neg`."""
-    negatives: int = 1
-    """Pairs without an edge for each edge of a batch."""
-    negative_ends: NegativeEnds = "uniform"
-    """How likely a node is drawn as the end of a negative: all alike, or as its degree says."""
-    loss: LinkLoss = "binary"
-    """`binary`: cross entropy of edges and random pairs. `triplet`: an edge shall score higher than
-    the same source with a random target, by the loss of BPR."""
-    head: LinkHead = "mlp"
-    """What makes one score of two embeddings: a perceptron over their product by elements, the dot
-    product, or that with a learned weight a dimension. All are symmetric."""
+    held_out: Annotated[
+        float,
+        Option("With `--task link`: share of the edges for validation and test, half each."),
+    ] = 0.1
+    edges: Annotated[
+        str | None,
+        Option(
+            "With `--task link`: `.npz` file of the held-out edges: `valid` and `test`, integers "
+            "[n, 2]; perhaps `train`, `valid_neg` and `test_neg`.",
+            name="held_out_edges",
+        ),
+    ] = None
+    negatives: Annotated[
+        int, Option("With `--task link`: pairs without an edge for each edge of a batch.")
+    ] = 1
+    negative_ends: Annotated[
+        NegativeEnds,
+        Option("With `--task link`: draw the nodes of these `uniform` or by `degree`."),
+    ] = "uniform"
+    loss: Annotated[
+        LinkLoss,
+        Option(
+            "With `--task link`: `binary` cross entropy of edges and random pairs; or `triplet`, "
+            "the loss of BPR for the same source with a random target."
+        ),
+    ] = "binary"
+    head: Annotated[
+        LinkHead,
+        Option(
+            "With `--task link`: score of two embeddings: `mlp` of their product, `dot` product, "
+            "or `diagonal`, a dot product with a learned weight a dimension. All are symmetric."
+        ),
+    ] = "mlp"
 
     def __post_init__(self) -> None:
         within("link.held_out", self.held_out, 0.0, 0.9)
         positive("link.negatives", self.negatives)
+        if self.edges is not None:
+            # The run may be resumed in another directory.
+            object.__setattr__(self, "edges", str(Path(self.edges).resolve()))
 
 
 @dataclass(frozen=True)
 class OptimiserConfig:
     """Adam, and when to stop."""
 
-    learning_rate: float = 0.003
-    weight_decay: float = 0.0
-    epochs: int = 20
-    patience: int = 5
-    """Epochs without a better validation score before stopping; 0 never stops early."""
+    learning_rate: Annotated[float, Option("Step size of Adam.", short="--lr", common=True)] = 0.003
+    weight_decay: Annotated[float, Option("Weight decay of Adam.")] = 0.0
+    epochs: Annotated[int, Option("Most epochs.", common=True)] = 20
+    patience: Annotated[
+        int,
+        Option("Stop after so many epochs without a better score; 0 never stops.", common=True),
+    ] = 5
 
     def __post_init__(self) -> None:
         positive("optimiser.learning_rate", self.learning_rate)
@@ -148,23 +194,36 @@ class OptimiserConfig:
 class BudgetConfig:
     """The memory promised to the data, and how it is used."""
 
-    memory: str = "2GiB"
-    """For topology, caches, staging and degree table together."""
-    validation_share: float = 0.25
-    """Part of the budget for validating while the training caches stay filled.
-
-    0 releases the training loader for each validation instead: more for the caches, but they
-    are filled again each epoch. Chosen by itself where the share would be below the minimum.
-    """
-    backend: Backend = "auto"
-    threads: int | None = None
-    topology: TopologyMode = "auto"
-    policy: Policy = "window"
-    hotness: str = "presample"
+    memory: Annotated[
+        str,
+        Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True),
+    ] = "2GiB"
+    validation_share: Annotated[
+        float,
+        Option(
+            "Share of the budget for validation while the training caches stay filled. 0 releases "
+            "the training caches for each validation."
+        ),
+    ] = 0.25
+    backend: Annotated[
+        Backend, Option("How files are read: `auto`, `uring`, `threads` or `mmap`.")
+    ] = "auto"
+    threads: Annotated[int | None, Option("Threads of the loader; all cores by default.")] = None
+    topology: Annotated[
+        TopologyMode, Option("Where the edges are: `auto`, `resident` in memory, or `paged`.")
+    ] = "auto"
+    policy: Annotated[Policy, Option("Cache eviction: `window` or `lru`.")] = "window"
+    hotness: Annotated[
+        str,
+        Option(
+            "Rows that the cache keeps for good: `presample`, `in_degree`, `none`, or a node array."
+        ),
+    ] = "presample"
     far: FarOptions | None = None
     """A memory server that holds features and topology too."""
 
     def __post_init__(self) -> None:
+        parse_size(self.memory, "budget.memory")
         within("budget.validation_share", self.validation_share, 0.0, 0.9)
         if self.threads is not None:
             within("budget.threads", self.threads, 1, MOST_THREADS)
@@ -174,24 +233,39 @@ class BudgetConfig:
 class RunConfig:
     """Seed, evaluation and checkpoints."""
 
-    seed: int = 0
-    validation: Validation = "auto"
-    """How the score after each epoch is computed.
-
-    `full` by exact layer-wise inference over all neighbours, `sampled` with the training
-    fan-outs; `auto` is `full` up to two million edges. The final scores are always exact.
-    """
-    task: Literal["auto", "graph", TaskName] = "auto"
-    """What the labels are; `auto` tells by their type, shape and values. `graph` learns labels of
-    whole graphs, which say the same way what they are. `link` predicts edges."""
-    metric: MetricName = "auto"
-    """`auto`: ROC-AUC for two classes, for several labels a node and for links, R2 for numbers,
-    else accuracy."""
-    device: Device = "auto"
-    checkpoint_batches: int = 0
-    """A checkpoint after this many batches, besides the one of each epoch; 0 for none."""
-    checkpoint_seconds: float = 300.0
-    """A checkpoint when the last one is this old; 0 for none."""
+    seed: Annotated[
+        int, Option("Seed of all random numbers; one seed gives one result.", common=True)
+    ] = 0
+    validation: Annotated[
+        Validation,
+        Option(
+            "How epochs are scored: `full` neighbourhoods, `sampled` ones, or `auto`: full up to "
+            "two million edges. The last scores are always exact."
+        ),
+    ] = "auto"
+    task: Annotated[
+        Literal["auto", "graph", TaskName],
+        Option(
+            "`classification`, `multi-label`, `regression`; `link` predicts edges, `graph` labels "
+            "of whole graphs; `auto` decides by the labels.",
+            common=True,
+        ),
+    ] = "auto"
+    metric: Annotated[
+        MetricName,
+        Option(
+            "`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; of numbers `r2`, `mse`, `rmse`, `mae`; "
+            "of edges also `average_precision`, `mrr`, `hits@20` and other k.",
+            common=True,
+        ),
+    ] = "auto"
+    device: Annotated[Device, Option("`auto`, `cpu` or `cuda`.")] = "auto"
+    checkpoint_batches: Annotated[
+        int, Option("Batches between two checkpoints, besides one an epoch; 0 for none.")
+    ] = 0
+    checkpoint_seconds: Annotated[
+        float, Option("Seconds between two checkpoints, besides one an epoch; 0 for none.")
+    ] = 300.0
 
     def __post_init__(self) -> None:
         within("run.seed", self.seed, 0, 2**63 - 1)
@@ -217,19 +291,24 @@ class TrainConfig(Configuration):
     graph: GraphConfig = field(default_factory=GraphConfig)
     link: LinkConfig = field(default_factory=LinkConfig)
 
+    def __post_init__(self) -> None:
+        if not self.sampling.batch_size:
+            size = _GRAPHS if self.of_graphs else _NODES_OR_EDGES
+            object.__setattr__(self, "sampling", replace(self.sampling, batch_size=size))
+
     @property
     def layers(self) -> int:
-        """Layers of the network: one a hop, or what the task `graph` is told."""
+        """Layers of the network: one a hop, or those of the task `graph`."""
         return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
 
     @property
     def of_links(self) -> bool:
-        """Whether edges are learnt."""
+        """Whether edges are predicted."""
         return self.run.task == "link"
 
     @property
     def of_graphs(self) -> bool:
-        """Whether whole graphs are learnt from."""
+        """Whether labels of whole graphs are predicted."""
         return self.run.task == "graph"
 
     def to_dict(self) -> dict[str, Any]:

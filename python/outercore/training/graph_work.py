@@ -129,6 +129,7 @@ class _GraphLoaders:
     def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
         self._many, self._config, self._reader = many, config, reader
         self.training_plan = reader.plan
+        self.shares = {"memory": parse_size(config.budget.memory)}
 
     def training(self) -> GraphLoader:
         sampling = self._config.sampling

@@ -87,6 +87,15 @@ class Loaders:
         """Bytes that a training loader gets."""
         return self._total - int(self._total * self._share)
 
+    @property
+    def shares(self) -> dict[str, int]:
+        """How the loaders share the budget, in bytes."""
+        return {
+            "memory": self._total + self._degrees,
+            "in_degrees_memory": self._degrees,
+            "validation_memory": int(self._total * self._share),
+        }
+
     def training(self) -> Any:
         """The training loader, opened where it is not.
 

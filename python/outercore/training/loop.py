@@ -353,5 +353,5 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--device cpu`")
+        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--set run.device=cpu`")
     return torch.device(name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.far import FarOptions
 from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
@@ -29,6 +29,7 @@ from outercore.training.loop import Trainer
 from outercore.training.metrics import Errors
 from outercore.training.observe import Observer
 from outercore.training.open_work import open_predicting
+from outercore.training.options import configuration
 from outercore.training.run_directory import RunDirectory, is_data_set, made_by
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
@@ -49,37 +50,97 @@ def open_graph(path: Path) -> Any:
 
 def train(
     data_set: str | Path,
-    config: TrainConfig | None = None,
+    config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     out: str | Path | None = None,
     observer: Observer | None = None,
     command: str = "",
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Trains a network on a data set and returns the run record.
+    """Train a network on a data set that need not fit in memory.
 
-    `out` is the run's directory, by default `runs/<data set>-<model>-<number>`. Seeds PyTorch's
-    global generator.
+    Seeds PyTorch's global generator.
 
-    Errors: `InterruptError` after Ctrl-C or SIGTERM, with everything in a checkpoint; the
-    kinds of `oc.open` and `oc.NeighborLoader`.
+    Args:
+        data_set: its directory.
+        config: a configuration, its groups, or a JSON file of them such as `config.json` of a run.
+        out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
+        observer: is called with batches, epochs and notes.
+        command: for the record.
+        open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
+        options: single values by the names in `docs/options.md`, such as `model="gcn"`; they
+            override `config`.
+
+    Returns:
+        The run record.
+
+    Raises:
+        InterruptError: after Ctrl-C or SIGTERM, with everything in a checkpoint.
+        InvalidError: an unknown or wrong option.
+        BudgetError: the budget is too small; the message has the least that works.
+        OutercoreError: the kinds of `oc.open` and `oc.NeighborLoader`.
+
+    Example:
+        >>> import outercore as oc
+        >>> options = {"model": "gcn", "fanout": (4, 3), "hidden": 8, "epochs": 1}
+        >>> record = oc.train(tiny_dataset, out=tmp_path / "run", **options)
+        >>> record["status"]
+        'finished'
     """
     require_one_process("outercore train")
-    config, observer = config or TrainConfig(), observer or Observer()
+    chosen, observer = configuration(config, options), observer or Observer()
     graph = open_graph(Path(data_set))
+    chosen = _with_inputs(graph, chosen, observer)
+    name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
+    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
+        run = RunDirectory.create(path, graph, chosen)
+        with run.training(new=True):
+            return _fit(graph, chosen, run, observer, command, open_loader)
+
+
+def plan(
+    data_set: str | Path,
+    config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    observer: Observer | None = None,
+    open_graph: Callable[[Path], Any] = open_graph,
+    open_loader: LoaderFactory = neighbor_loader,
+    **options: Any,
+) -> dict[str, Any]:
+    """How a training divides its memory: the plan of the loader that the run opens.
+
+    Opens the topology and samples some batches; trains nothing. Arguments as those of `train`.
+
+    Returns:
+        `memory`, `in_degrees_memory` and `validation_memory` in bytes, and `training`: the record's
+        `plan` of a run with these options.
+
+    Raises:
+        BudgetError: the budget is too small; the message has the least that works.
+        UnsupportedError: the task `link`, whose graph is made by the run itself.
+    """
+    chosen, observer = configuration(config, options), observer or Observer()
+    if chosen.of_links:
+        raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
+    graph = open_graph(Path(data_set))
+    chosen = _with_inputs(graph, chosen, observer)
+    work = open_predicting(graph, chosen, open_loader=open_loader, note=observer.note)
+    with closing(work.loaders) as loaders:
+        loaders.training()
+        return {**loaders.shares, "training": loaders.training_plan}
+
+
+def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:
+    """The configuration with the splits and features that the data set has."""
     if config.of_links:
         require_topology(graph)
-    else:
-        labelled: Labelled = graph
-        if config.of_graphs:
-            labelled, config = ManyGraphs(graph), with_inputs(graph, config)
-        config = replace(config, sampling=with_splits(labelled, config.sampling, observer.note))
-    name = f"{Path(graph.root).resolve().name}-{config.model.kind}"
-    with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        run = RunDirectory.create(path, graph, config)
-        with run.training(new=True):
-            return _fit(graph, config, run, observer, command, open_loader)
+        return config
+    labelled: Labelled = graph
+    if config.of_graphs:
+        labelled, config = ManyGraphs(graph), with_inputs(graph, config)
+    return replace(config, sampling=with_splits(labelled, config.sampling, observer.note))
 
 
 def resume(

@@ -38,6 +38,10 @@ class TrainingBatches(Protocol):
     training_plan: dict[str, Any]
     """What is kept in memory."""
 
+    @property
+    def shares(self) -> dict[str, int]:
+        """How training and validation share the budget, in bytes."""
+
     def training(self) -> Any:
         """The loader of training."""
 

@@ -110,7 +110,7 @@ def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
     if not path.exists():
         raise NotFoundError(
             f"edges `{path}`: no such file\n"
-            "hint: `--held-out` takes a share such as 0.1, or an `.npz` with held-out edges"
+            "hint: `link.edges` is an `.npz` file with held-out edges"
         )
     if not zipfile.is_zipfile(path):
         raise InvalidError(f"edges `{path}`: expected an `.npz`, found another kind of file")
