@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from outercore.analytics.config import RunConfig
 from outercore.config.options import Field, fields
 from outercore.embedding.config import EmbedConfig
 from outercore.training.config import TrainConfig
 
 PAGE = Path(__file__).with_suffix(".md")
-_JOBS: tuple[tuple[str, type[Any]], ...] = (("train", TrainConfig), ("embed", EmbedConfig))
+_JOBS: tuple[tuple[str, type[Any]], ...] = (
+    ("train", TrainConfig),
+    ("embed", EmbedConfig),
+    ("run", RunConfig),
+)
 _HEAD = """# Options
 
 ```
@@ -26,6 +31,9 @@ Each option of a job is a field of its configuration. It is set in three ways:
   `config.json` of a run is such a file.
 
 Flags and keywords override the file. `outercore plan JOB` takes the options of the job.
+
+For `run`, the keywords are those of `oc.pagerank` and the other algorithms. There `profile=True`
+counts reads, and `reads_by_segment=` takes the counts that `by_profile` reads from a file.
 
 This page is written by `docs/options.py`.
 """

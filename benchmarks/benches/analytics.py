@@ -124,7 +124,7 @@ def _outercore(result: Result, settings: Settings, graph: Path, case: str, sourc
         drop_cached(_files(graph))
         call = command(
             "run", case, graph, *options[case], "--memory", BUDGET, "--threads",
-            settings.threads, "--json", "--no-record",
+            settings.threads, "--json", "--record", "none",
         )  # fmt: skip
         outcome = run_limited(call, parse_bytes(LIMIT))
         if outcome.returncode:

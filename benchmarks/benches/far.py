@@ -15,7 +15,7 @@ from pathlib import Path
 from far_plots import page
 from limits import Outcome, drop_cached, run_limited
 from measure import HERE, Result, Series, Settings, python, say
-from product import command, imported
+from product import command, imported, sets
 
 from benches.analytics import busiest
 from benches.inputs import workload
@@ -70,8 +70,8 @@ class Bench:
         """A run over far memory."""
         return command(
             "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json",
-            "--no-record", "--far", self.servers[transport], "--far-token-file", self.token,
-            "--no-fallback", *more,
+            "--record", "none", "--far", self.servers[transport],
+            *sets({"far.token_file": self.token, "far.fallback": False}), *more,
         )  # fmt: skip
 
     def measure(
@@ -169,7 +169,7 @@ def _ratios(bench: Bench) -> None:
     for case in ("bfs", "pagerank"):
         for transport in bench.servers:
             for ratio in RATIOS:
-                call = bench.call(case, transport, "--far-ratio", ratio)
+                call = bench.call(case, transport, "--set", f"far_ratio={ratio}")
                 bench.measure(transport, f"{case} at {ratio}", call)
         for transport in bench.servers:
             bench.result.compare(
@@ -184,7 +184,7 @@ def _threads(bench: Bench) -> None:
     """Figures 16 and 17: seconds by threads, all edges far."""
     for case in ("bfs", "wcc", "pagerank", "radii"):
         for threads in THREADS:
-            call = bench.call(case, "tcp", "--far-ratio", 1, "--threads", threads)
+            call = bench.call(case, "tcp", "--set", "far_ratio=1", "--threads", threads)
             bench.measure("threads", f"{case} with {threads}", call)
 
 
@@ -193,7 +193,8 @@ def _chunks(bench: Bench) -> None:
     for case in ("bfs", "pagerank"):
         for transport in bench.servers:
             for chunk in CHUNKS:
-                call = bench.call(case, transport, "--far-ratio", 1, "--far-chunk", chunk)
+                more = sets({"far_ratio": 1, "far.chunk": chunk})
+                call = bench.call(case, transport, *more)
                 bench.measure(f"chunk, {transport}", f"{case} in {chunk}", call)
 
 
@@ -207,7 +208,8 @@ def _partitions(bench: Bench) -> None:
         _regrid(graph, "--partition-log2", bits)
         for case in ("bfs", "pagerank"):
             for threads in (1, 2):
-                call = bench.call(case, "tcp", "--far-ratio", 1, "--threads", threads, graph=graph)
+                more = [*sets({"far_ratio": 1}), "--threads", threads]
+                call = bench.call(case, "tcp", *more, graph=graph)
                 bench.measure(f"partitions of 2^{bits}", f"{case} with {threads}", call)
         shutil.rmtree(graph)
 
@@ -217,7 +219,8 @@ def _buffering(bench: Bench) -> None:
     for case in ("bfs", "pagerank"):
         for transport in bench.servers:
             for ratio in RATIOS:
-                call = bench.call(case, transport, "--far-ratio", ratio, "--no-buffering")
+                more = sets({"far_ratio": ratio, "buffering": False})
+                call = bench.call(case, transport, *more)
                 bench.measure(f"{transport}, no buffering", f"{case} at {ratio}", call)
             bench.result.compare(
                 f"{case} over {transport}: without buffering over with",

@@ -8,7 +8,7 @@ import json
 
 from limits import parse_bytes, run_limited, swap_file
 from measure import Result, Settings, python, say
-from product import command
+from product import command, sets
 
 from benches.far import BUDGET, ITERATIONS, Bench, opened
 
@@ -58,7 +58,7 @@ def run(settings: Settings) -> Result:
 def _ours(bench: Bench, case: str) -> int | None:
     """Far memory and all local, with state in memory and with half of it; the limit with state in
     memory, None where there is no swap."""
-    far = ("--far", bench.servers["tcp"], "--far-token-file", bench.token, "--far-ratio", 1)
+    far = ["--far", bench.servers["tcp"], *sets({"far.token_file": bench.token, "far_ratio": 1})]
     planned = run_limited(
         command(
             "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--plan", "--json",
@@ -67,7 +67,15 @@ def _ours(bench: Bench, case: str) -> int | None:
     )  # fmt: skip
     plan = json.loads(planned.check().stdout)
     local = command(
-        "run", case, bench.graph, *bench.options(case), "--memory", BUDGET, "--json", "--no-record"
+        "run",
+        case,
+        bench.graph,
+        *bench.options(case),
+        "--memory",
+        BUDGET,
+        "--json",
+        "--record",
+        "none",
     )
     bench.measure("all local", case, local)
     budgets = {
@@ -78,7 +86,7 @@ def _ours(bench: Bench, case: str) -> int | None:
         limit = budget + INTERPRETER
         bench.result.details[f"limit {name}"] = limit
         for transport in bench.servers:
-            call = bench.call(case, transport, "--far-ratio", 1, memory=f"{budget}")
+            call = bench.call(case, transport, "--set", "far_ratio=1", memory=f"{budget}")
             bench.measure(f"far, {transport}, limited", name, call, memory=limit)
         with swap_file(bench.settings.work / "swap", parse_bytes(SWAP)) as swapped:
             if not swapped:

@@ -61,13 +61,12 @@ class FarServer:
         return FarOptions(self.addresses[transport], **chosen)  # type: ignore[arg-type]
 
     def flags(self, transport: str = "tcp") -> list[str]:
-        """The same for a command line."""
+        """The same for `evaluate` and `tune`."""
         return ["--far", self.addresses[transport], "--far-token-file", str(self.token)]
 
-    def settings(self, transport: str = "tcp") -> list[str]:
-        """The same for a command that takes a configuration."""
-        token = f"budget.far.token_file={self.token}"
-        return ["--far", self.addresses[transport], "--set", token]
+    def settings(self, transport: str = "tcp", path: str = "budget.far") -> list[str]:
+        """The same for `train`, and with the path `far` for `run`."""
+        return ["--far", self.addresses[transport], "--set", f"{path}.token_file={self.token}"]
 
     def kill(self) -> None:
         """The end without a word."""

@@ -86,13 +86,13 @@ def test_every_algorithm_says_the_least_memory_that_works(
     algorithm: str, data_set: Path, outcome: Any
 ) -> None:
     command = ["run", algorithm.replace("_", "-"), data_set, *SOURCE.get(algorithm, [])]
-    command += ["--threads", "2", "--json", "--no-record"]
+    command += ["--threads", "2", "--json", "--record", "none"]
     outcome("grid", data_set)
     code, _, said = outcome(*command, "--memory", "1KiB")
     assert code == 1
     assert "the least that works is" in said
     assert "hint: `outercore run " in said
-    least = oc.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
+    least = oc.config.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
     code, _, again = outcome(*command, "--memory", "1KiB", "--plan")
     assert (code, again.splitlines()[0]) == (1, said.splitlines()[0])
     code, planned, _ = outcome(*command, "--plan")

@@ -91,7 +91,7 @@ def test_files_arrays_and_the_largest_are_those_of_networkx(
     verb: str, data_set: Path, other: Any, outcome: Any, tmp_path: Path
 ) -> None:
     name, *options = verb.split()
-    command = ["run", name, data_set, *options, "--no-record", "--json", "--top", "3"]
+    command = ["run", name, data_set, *options, "--record", "none", "--json", "--top", "3"]
     expected = VERBS[verb](other)
     for number, ending in enumerate(("npy", "parquet", "csv")):
         file = tmp_path / f"values.{ending}"
@@ -115,7 +115,7 @@ def test_predecessors_lead_back_to_the_source_on_shortest_paths(
     name, *more = options
     out = tmp_path / "before.csv"
     command = ["run", name, data_set, *more, "--source", "3", "--result", "predecessors"]
-    code, _, err = outcome(*command, "--no-record", "--out", out)
+    code, _, err = outcome(*command, "--record", "none", "--out", out)
     assert (code, err) == (0, "")
     before, weight = read(out), more[-1] if more else None
     expected = networkx.single_source_dijkstra_path_length(other, 3, weight=weight)
@@ -134,7 +134,7 @@ def test_louvain_and_local_clustering_of_an_undirected_graph(
     other = networkx.planted_partition_graph(4, 15, 0.6, 0.05, seed=7)
     graph_of(tmp_path / "graph", other)
     out = tmp_path / f"values.{ending}"
-    command = ["graph", "--no-record", "--overwrite", "--json", "--out", out]
+    command = ["graph", "--record", "none", "--overwrite", "--json", "--out", out]
     code, printed, err = outcome("run", "louvain", *command, "--resolution", "1.0", "--top", "9")
     assert (code, err) == (0, "")
     groups = [set(np.flatnonzero(read(out) == label)) for label in np.unique(read(out))]
@@ -170,7 +170,7 @@ def test_an_option_that_cannot_be_is_named(
     verb: list[str], message: str, data_set: Path, outcome: Any
 ) -> None:
     name, *options = verb
-    code, out, err = outcome("run", name, data_set, *options, "--no-record")
+    code, out, err = outcome("run", name, data_set, *options, "--record", "none")
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert message in err

@@ -43,7 +43,7 @@ def little(algorithm: str, graph: Path, **options: object) -> int:
     """
     with pytest.raises(oc.BudgetError, match="the least that works is") as caught:
         analytics.plan(algorithm, graph, memory=1, threads=2, **options)
-    least = oc.sizes.parse_size(str(caught.value).split("works is ")[1].split("\n")[0])
+    least = oc.config.sizes.parse_size(str(caught.value).split("works is ")[1].split("\n")[0])
     assert analytics.plan(algorithm, graph, memory=least, threads=2, **options)["spill"]
     return least + least // 10
 
@@ -79,7 +79,7 @@ def test_a_refused_run_leaves_no_directory_for_checkpoints(
     large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "kept" / "here"
-    arguments = ["run", "pagerank", str(large), "--checkpoint", str(directory), "--no-record"]
+    arguments = ["run", "pagerank", str(large), "--checkpoint", str(directory), "--record", "none"]
     assert command([*arguments, "--memory", "1KiB"]) == 1
     assert "the least that works is" in capsys.readouterr().err
     assert not directory.parent.exists()
@@ -94,7 +94,7 @@ def test_a_result_without_room_is_saved_and_shown(
     scratch.mkdir()
     arguments = ["run", "pagerank", str(large), "--max-iterations", "6", "--tolerance", "0"]
     arguments += ["--memory", memory, "--threads", "2", "--out", str(out), "--save", "rank"]
-    arguments += ["--scratch", str(scratch), "--no-record"]
+    arguments += ["--set", f"scratch={scratch}", "--record", "none"]
     assert command([*arguments, "--plan"]) == 0
     assert "spill: groups" in capsys.readouterr().out
     assert command(arguments) == 0
@@ -112,9 +112,9 @@ def test_the_plan_of_the_command_line_is_that_of_the_run(
     weights[::3] = 2.0
     np.save(tmp_path / "teleport.npy", weights)
     own = ["run", "pagerank", str(large), "--max-iterations", "4", "--tolerance", "0"]
-    own += ["--threads", "2", "--json", "--no-record", "--top", "0"]
+    own += ["--threads", "2", "--json", "--record", "none", "--top", "0"]
     teleport = ["--personalization", str(tmp_path / "teleport.npy")]
-    kept = ["--checkpoint", str(tmp_path / "kept"), "--checkpoint-every", "0"]
+    kept = ["--checkpoint", str(tmp_path / "kept"), "--set", "checkpoint_every=0"]
 
     def said(*more: str) -> dict[str, Any]:
         assert command([*own, *more]) == 0
@@ -171,8 +171,8 @@ def test_a_scratch_disk_without_room_is_refused_before_the_run(large: Path, tmp_
                 progress=lambda phase, *_: phases.append(phase),
                 **RANKS,
             )
-        assert oc.sizes.format_size(wanted) in str(caught.value)
-        assert "--scratch" in str(caught.value)
+        assert oc.config.sizes.format_size(wanted) in str(caught.value)
+        assert "scratch=DIR" in str(caught.value)
         assert not phases
         assert not list(disk.iterdir())
     finally:
@@ -184,10 +184,10 @@ def test_a_killed_run_leaves_no_scratch_files(large: Path, tmp_path: Path) -> No
     scratch = tmp_path / "scratch"
     memory = str(little("pagerank", large, **RANKS))
     for place in (scratch, large):
-        where = ["--scratch", str(place)] if place == scratch else []
+        where = ["--set", f"scratch={place}"] if place == scratch else []
         out = tmp_path / f"said-{place.name}"
         arguments = ["run", "pagerank", str(large), "--max-iterations", "200", "--tolerance", "0"]
-        arguments += ["--no-record", "--memory", memory, "--threads", "2", *where]
+        arguments += ["--record", "none", "--memory", memory, "--threads", "2", *where]
         child = subprocess.Popen(
             [sys.executable, "-m", "outercore", *arguments], stdout=out.open("w")
         )
@@ -213,7 +213,7 @@ def test_a_killed_run_leaves_no_scratch_files(large: Path, tmp_path: Path) -> No
 
 def _started(large: Path, where: Path, *more: str) -> subprocess.Popen[str]:
     arguments = ["run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0"]
-    arguments += ["--no-record", "--out", "ranks.npy", "--checkpoint", "auto", *more]
+    arguments += ["--record", "none", "--out", "ranks.npy", "--checkpoint", "auto", *more]
     return subprocess.Popen(
         [sys.executable, "-m", "outercore", *arguments],
         cwd=where,
@@ -236,7 +236,7 @@ def _wait_for(path: Path, wanted: Callable[[str], bool] = bool) -> None:
 
 def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -> None:
     directory = tmp_path / "runs" / f"{large.name}-pagerank-checkpoint"
-    killed = _started(large, tmp_path, "--checkpoint-every", "0")
+    killed = _started(large, tmp_path, "--set", "checkpoint_every=0")
     _wait_for(directory / "checkpoint.json")
     killed.kill()
     killed.communicate()
@@ -248,7 +248,7 @@ def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -
     assert "exists" in said
     assert "--resume" in said
 
-    stopped = _started(large, tmp_path, "--resume", "--checkpoint-every", "0")
+    stopped = _started(large, tmp_path, "--resume", "--set", "checkpoint_every=0")
     _wait_for(directory / "checkpoint.json", lambda text: _iterations(text) > first)
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=120)
@@ -259,7 +259,7 @@ def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -
     assert second > first
 
     ends = ["run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0"]
-    ends += ["--no-record", "--checkpoint", str(directory), "--resume", "--json", "--top", "0"]
+    ends += ["--record", "none", "--checkpoint", str(directory), "--resume", "--json", "--top", "0"]
     done = subprocess.run(
         [sys.executable, "-m", "outercore", *ends, "--out", "ranks.npy"],
         cwd=tmp_path,

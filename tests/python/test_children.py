@@ -35,7 +35,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def endless(data_set: Path, tmp_path: Path) -> Iterator[list[Child]]:
     """Children that would take very long."""
-    arguments = ["run", "betweenness", str(data_set), "--no-record"]
+    arguments = ["run", "betweenness", str(data_set), "--record", "none"]
     started = [Child(arguments, [CORE], tmp_path / name) for name in "ab"]
     yield started
     for child in started:
@@ -43,7 +43,7 @@ def endless(data_set: Path, tmp_path: Path) -> Iterator[list[Child]]:
 
 
 def test_a_child_runs_on_its_cores_and_leaves_its_output(data_set: Path, tmp_path: Path) -> None:
-    arguments = ["run", "wcc", str(data_set), "--no-record", "--json"]
+    arguments = ["run", "wcc", str(data_set), "--record", "none", "--json"]
     child = Child(arguments, [CORE], tmp_path / "child")
     # Readable when it has ended, and not before.
     assert select.select([child], [], [], 60)[0] == [child]
@@ -102,7 +102,7 @@ def test_a_child_that_does_not_listen_is_killed(endless: list[Child]) -> None:
 def test_a_child_ends_when_its_parent_is_killed(data_set: Path, tmp_path: Path) -> None:
     script = (
         "import sys, signal\nfrom pathlib import Path\nfrom outercore.children import Child\n"
-        f"child = Child(['run', 'betweenness', sys.argv[1], '--no-record'], [{CORE}], "
+        f"child = Child(['run', 'betweenness', sys.argv[1], '--record none'], [{CORE}], "
         "Path(sys.argv[2]))\n"
         "print(child._process.pid, flush=True)\nsignal.pause()\n"
     )

@@ -94,7 +94,7 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train", "x", "--batch-size", "-1"], "--batch-size (sampling.batch_size): expected at"),
         (["train", "x", "--lr", "-1"], "--learning-rate (optimiser.learning_rate): expected a"),
         (["train", "x", "--set", "budget.threads=0"], "budget.threads: expected 1 to 1024, f"),
-        (["train", "x", "--set", "budget.threads"], "expected GROUP.NAME=VALUE"),
+        (["train", "x", "--set", "budget.threads"], "expected NAME=VALUE"),
         (["train", "x", "--set", "budget.thread=1"], "did you mean `budget.threads`?"),
         (["train", "x", "--heads", "2"], "hint: `--set model.heads=VALUE`: Attention heads"),
         (["embed", "x", "--set", "budget.threads=1025"], "budget.threads: expected 1 to 1024, f"),
@@ -106,7 +106,8 @@ def test_the_version_is_data(outcome: Any) -> None:
             ["embed", "x", "--memory", "0"],
             "--memory (budget.memory): expected more than zero bytes, found `0`",
         ),
-        (["run", "wcc", "x", "--far-chunk", "1KB3"], "--far-chunk: expected a size"),
+        (["run", "wcc", "x", "--set", "far.chunk=1KB3"], "far.chunk: expected a size"),
+        (["run", "wcc", "x", "--scratch", "y"], "hint: `--set scratch=VALUE`: Directory for what"),
         (["memory-server", "--size", "half"], "--size: expected a size"),
         (["probe", "x", "--file", "1 km"], "--file: expected a size"),
         (["plan", "embed", "x", "--bandwidth", "2GB/s,1"], "--bandwidth: expected a size"),
@@ -298,7 +299,7 @@ def test_a_budget_that_is_too_small_names_the_command_that_fits(
 ) -> None:
     outcome("generate", "planted", "--nodes", "400", "--features", "8", "--out", "papers")
     for command in (
-        "run wcc papers --memory 0.0001% --no-record",
+        "run wcc papers --memory 0.0001% --record none",
         "grid papers --memory=1KiB --overwrite",
         "plan papers --memory 1KiB",
         "plan embed papers --dim 16 --memory 1KiB",

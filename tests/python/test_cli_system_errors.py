@@ -66,7 +66,7 @@ def test_an_error_that_the_user_cannot_mend_is_ours(
     ("command", "mebibytes"),
     [
         ("import edges.csv --out new", 200),
-        ("run pagerank graph --no-record", 200),
+        ("run pagerank graph --record none", 200),
         ("train graph --epochs 1 --out run", 500),
     ],
 )

@@ -73,10 +73,10 @@ def test_a_server_that_is_lost_is_not_measured_as_a_disk(data_set: Path, tmp_pat
 def test_a_job_leaves_to_the_server_what_its_turning_point_says(
     data_set: Path, server: FarServer, tmp_path: Path
 ) -> None:
-    words = ["run", "wcc", str(data_set), *server.flags()]
+    words = ["run", "wcc", str(data_set), *server.settings(path="far")]
     requests = [
         parse("assumed", words),
-        parse("told", [*words, "--far-ratio", "0.9", "--far-queue-length", "3"]),
+        parse("told", [*words, "--set", "far_ratio=0.9", "--set", "far.queue_length=3"]),
     ]
     states = run_jobs(requests, Table(), tmp_path, ThisMachine(1 << 40))
     assert [(state.status, state.error) for state in states] == [("done", None)] * 2
@@ -95,7 +95,7 @@ def test_the_best_queue_length_of_the_table_is_used(
     )
     measured = tune.tune(data_set, config, tmp_path / "t.json").table.measurements[0]
     slower = replace(measured, seconds=measured.seconds * 2, queue_length=7)
-    request = parse("job", ["run", "wcc", str(data_set), *server.flags()])
+    request = parse("job", ["run", "wcc", str(data_set), *server.settings(path="far")])
     states = run_jobs([request], Table([slower, measured]), tmp_path / "out", ThisMachine(1 << 40))
     assert states[0].status == "done", states[0].error
     assert record(tmp_path / "out/job")["config"]["run"]["far"]["queue_length"] == 5

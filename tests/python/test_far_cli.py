@@ -206,11 +206,11 @@ def test_a_probe_is_stored_and_used(data_set: Path, server: FarServer, outcome: 
 def test_run_prints_what_came_from_far_memory(
     transport: str, data_set: Path, server: FarServer, outcome: Any, tmp_path: Path
 ) -> None:
-    there = [*server.flags(transport), "--far-ratio", "1", "--no-record"]
-    more = ["--far-chunk", "64KiB", "--far-queues", "2", "--far-queue-length", "4"]
+    there = [*server.settings(transport, "far"), "--set", "far_ratio=1", "--record", "none"]
+    more = ["--set", "far.chunk=64KiB", "--set", "far.queues=2", "--set", "far.queue_length=4"]
     out_file = tmp_path / "levels.npy"
     command = ["run", "bfs", data_set, "--source", "3", "--out", out_file]
-    code, out, err = outcome(*command, *there, *more, "--far-timeout", "3")
+    code, out, err = outcome(*command, *there, *more, "--set", "far.timeout_s=3")
     assert (code, err) == (0, "")
     assert "from far memory" in out
     np.testing.assert_array_equal(np.load(out_file), oc.bfs(data_set, 3))
@@ -220,16 +220,16 @@ def test_run_prints_what_came_from_far_memory(
 
 def test_run_writes_a_profile_and_follows_it(data_set: Path, outcome: Any, tmp_path: Path) -> None:
     profile = tmp_path / "profile.json"
-    command = ["run", "bfs", data_set, "--source", "3", "--no-record"]
-    code, out, err = outcome(*command, "--profile", profile)
+    command = ["run", "bfs", data_set, "--source", "3", "--record", "none"]
+    code, out, err = outcome(*command, "--set", f"profile={profile}")
     assert (code, err) == (0, "")
     assert "what the run held, by group" in out
     assert json.loads(profile.read_text())["reads_by_segment"]
-    code, _, err = outcome(*command, "--by-profile", profile)
+    code, _, err = outcome(*command, "--set", f"by_profile={profile}")
     assert (code, err) == (0, "")
     for text, message in [("{}", "is none"), (None, "does not exist")]:
         profile.write_text(text) if text is not None else profile.unlink()
-        code, out, err = outcome(*command, "--by-profile", profile)
+        code, out, err = outcome(*command, "--set", f"by_profile={profile}")
         assert (code, out) == (1, "")
         assert message in err
 
@@ -237,7 +237,7 @@ def test_run_writes_a_profile_and_follows_it(data_set: Path, outcome: Any, tmp_p
 def test_run_warns_when_its_server_was_lost(
     data_set: Path, tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ["run", "bfs", data_set, "--source", "3", "--far-ratio", "1", "--no-record"]
+    command = ["run", "bfs", data_set, "--source", "3", "--set", "far_ratio=1", "--record", "none"]
     run = analytics.run
     with FarServer(tmp_path) as server:
 
@@ -249,34 +249,39 @@ def test_run_warns_when_its_server_was_lost(
             return run(*arguments, **{**options, "progress": progress})
 
         monkeypatch.setattr(analytics, "run", killing)
-        code, out, err = outcome(*command, *server.flags())
+        code, out, err = outcome(*command, *server.settings(path="far"))
     assert code == 0
     assert "levels" in out
     assert err.startswith(f"warning: memory server {server.addresses['tcp']}")
     assert "went to the disk" in err
     with FarServer(tmp_path / "other") as server:
-        code, out, err = outcome(*command, *server.flags(), "--no-fallback")
+        code, out, err = outcome(
+            *command, *server.settings(path="far"), "--set", "far.fallback=false"
+        )
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert server.addresses["tcp"] in err
-    assert "--no-fallback" in err or "memory-server" in err
+    assert "fallback" in err or "memory-server" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--far-ratio", "0.5"], "without far memory"),
-        (["--far-token-file", "x"], "--far-token-file: expected `--far ADDR` with it"),
-        (["--far-queue-length", "3"], "--far-queue-length: expected `--far ADDR` with it"),
-        (["--far-timeout", "3"], "--far-timeout: expected `--far ADDR` with it"),
-        (["--no-fallback"], "--no-fallback: expected `--far ADDR` with it"),
+        (["--set", "far_ratio=0.5"], "without far memory"),
+        (["--set", "far.token_file=x"], "far.address: expected a value, found none"),
+        (["--set", "far.queue_length=3"], "far.address: expected a value, found none"),
+        (["--set", "far.timeout_s=3"], "far.address: expected a value, found none"),
+        (["--set", "far.fallback=false"], "far.address: expected a value, found none"),
         (["--far", "a:b"], "HOST:PORT"),
-        (["FAR", "--far-ratio", "2"], "far_ratio 2.0, expected 0 to 1"),
-        (["FAR", "--far-chunk", "5000"], "chunk"),
-        (["FAR", "--far-queues", "0"], "queues"),
-        (["FAR", "--far-timeout", "0"], "timeout"),
-        (["FAR", "--far-token-file", "WRONG"], "token"),
-        (["--far", "unix:/nowhere/far.sock", "--far-token-file", "WRONG"], "/nowhere/far.sock"),
+        (["FAR", "--set", "far_ratio=2"], "far_ratio 2.0, expected 0 to 1"),
+        (["FAR", "--set", "far.chunk=5000"], "chunk"),
+        (["FAR", "--set", "far.queues=0"], "queues"),
+        (["FAR", "--set", "far.timeout_s=0"], "timeout"),
+        (["FAR", "--set", "far.token_file=WRONG"], "token"),
+        (
+            ["--far", "unix:/nowhere/far.sock", "--set", "far.token_file=WRONG"],
+            "/nowhere/far.sock",
+        ),
     ],
 )
 def test_a_users_mistake_ends_with_1_and_one_line(
@@ -287,10 +292,11 @@ def test_a_users_mistake_ends_with_1_and_one_line(
     tmp_path: Path,
     outcome: Any,
 ) -> None:
-    words = {"WRONG": str(far.new_token(tmp_path / "wrong"))}
+    wrong = str(far.new_token(tmp_path / "wrong"))
     given: list[str] = []
     for word in arguments:
-        given += server.flags() if word == "FAR" else [words.get(word, word)]
+        far_server = server.settings(path="far")
+        given += far_server if word == "FAR" else [word.replace("WRONG", wrong)]
     code, out, err = outcome("run", "bfs", data_set, "--source", "3", *given)
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
@@ -298,10 +304,8 @@ def test_a_users_mistake_ends_with_1_and_one_line(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [["--no-fallback"], ["--far-chunk", "64KiB"]])
-def test_train_wants_a_server_for_its_options(
-    arguments: list[str], data_set: Path, outcome: Any
-) -> None:
-    code, out, err = outcome("train", data_set, *arguments)
+@pytest.mark.parametrize("setting", ["fallback=false", "chunk=64KiB"])
+def test_train_wants_a_server_for_its_options(setting: str, data_set: Path, outcome: Any) -> None:
+    code, out, err = outcome("train", data_set, "--set", f"budget.far.{setting}")
     assert (code, out) == (1, "")
-    assert f"{arguments[0]}: expected `--far ADDR` with it" in err
+    assert "budget.far.address: expected a value, found none" in err

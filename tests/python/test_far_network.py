@@ -131,8 +131,8 @@ def _start(network: Network, graph: Path, out: Path, *more: str) -> subprocess.P
     """PageRank whose every pass reads all edges from far memory."""
     call = _command(
         "run", "pagerank", graph, "--max-iterations", 12, "--tolerance", 0, "--memory", "64MiB",
-        "--far", network.address, "--far-token-file", network.token, "--far-ratio", 1,
-        "--far-timeout", _TIMEOUT, "--out", out, *more,
+        "--far", network.address, "--set", f"far.token_file={network.token}",
+        "--set", "far_ratio=1", "--set", f"far.timeout_s={_TIMEOUT}", "--out", out, *more,
     )  # fmt: skip
     return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -154,7 +154,7 @@ def test_a_slow_link_changes_no_bit(
     network: Network, graph: Path, expected: np.ndarray, tmp_path: Path
 ) -> None:
     network.slow("200mbit")
-    run = _start(network, graph, tmp_path / "ranks.npy", "--no-fallback")
+    run = _start(network, graph, tmp_path / "ranks.npy", "--set", "far.fallback=false")
     _, errors = run.communicate(timeout=_ENDS_S)
     assert run.returncode == 0, errors
     np.testing.assert_array_equal(np.load(tmp_path / "ranks.npy"), expected)
@@ -173,8 +173,10 @@ def test_trouble_on_the_way_ends_in_the_right_answer_or_a_clear_error(
     # So slow that placing the edges and every pass takes a while: trouble comes in any phase.
     network.slow("60mbit")
     runs = {
-        fallback: _start(network, graph, tmp_path / f"{fallback}.npy", fallback)
-        for fallback in ("--fallback", "--no-fallback")
+        fallback: _start(
+            network, graph, tmp_path / f"{fallback}.npy", "--set", f"far.fallback={fallback}"
+        )
+        for fallback in ("true", "false")
     }
     if after_s is not None:
         # Each run has a connection for control messages and one for data.
@@ -187,7 +189,7 @@ def test_trouble_on_the_way_ends_in_the_right_answer_or_a_clear_error(
             np.testing.assert_array_equal(np.load(tmp_path / f"{fallback}.npy"), expected)
         else:
             # Nobody to connect to may be a mistyped address, and is an error in any case.
-            assert fallback == "--no-fallback" or after_s is None, errors
+            assert fallback == "false" or after_s is None, errors
             assert network.address in errors, errors
             assert "Traceback" not in errors
             assert not (tmp_path / f"{fallback}.npy").exists()

@@ -291,7 +291,7 @@ def test_a_command_is_read_as_run_reads_it() -> None:
         ("train papers", "expected `run ALGORITHM DATASET ...`, found `train papers`"),
         ("run walk papers", "algorithm `walk`: expected one of pagerank"),
         ("run wcc papers --plan", "--plan: expected a command that runs"),
-        ("run wcc papers --no-record", "--no-record: expected a command that"),
+        ("run wcc papers --record none", "--record none: expected a command that"),
         ("run wcc papers --help", "runs nothing"),
         ("run bfs papers", "'--source'"),
         ("run wcc 'papers", "No closing quotation"),

@@ -155,14 +155,14 @@ CASES = [
     ),
     Case(
         "run-save",
-        "run wcc gridded --save component --overwrite --no-record",
+        "run wcc gridded --save component --overwrite --record none",
         arrays("gridded"),
         ("gridded/graph.json", "gridded/nodes/node/component.npy"),
     ),
     Case(
         "run-checkpoint",
-        "run pagerank gridded --out rank.npy --overwrite --checkpoint state --checkpoint-every 0 "
-        "--no-record",
+        "run pagerank gridded --out rank.npy --overwrite --checkpoint state "
+        "--set checkpoint_every=0 --record none",
         content("rank.npy"),
         ("rank.npy",),
     ),
@@ -170,7 +170,7 @@ CASES = [
 VERBS = [
     Case(
         f"{algorithm}-{ending}",
-        f"run {algorithm.replace('_', '-')} gridded{SOURCE.get(algorithm, '')} --no-record "
+        f"run {algorithm.replace('_', '-')} gridded{SOURCE.get(algorithm, '')} --record none "
         f"--overwrite --out rank.{ending}",
         content(f"rank.{ending}"),
         (f"rank.{ending}",),
@@ -205,7 +205,7 @@ def before(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Path
     for command in (
         "import few.csv --out old",
         "grid gridded --weights cost",
-        "run pagerank gridded --damping 0.5 --save component --out rank.npy --no-record",
+        "run pagerank gridded --damping 0.5 --save component --out rank.npy --record none",
         f"train graph {TRAIN} --out trained",
         "evaluate trained --split valid --predictions classes.csv --logits logits.npy",
     ):
@@ -359,7 +359,7 @@ READS = [
     Case("graph", f"train graph {TRAIN} --out run", trained),
     Case(
         "gridded",
-        "run sssp gridded --source 3 --weights cost --out hops.npy --no-record",
+        "run sssp gridded --source 3 --weights cost --out hops.npy --record none",
         content("hops.npy"),
     ),
     Case("facts", f"embed facts {EMBED} --out run", embedded),
@@ -422,8 +422,8 @@ RESUMED = {
     "run": (
         Case(
             "run",
-            "run pagerank gridded --out ranks.npy --checkpoint state --checkpoint-every 0 "
-            "--no-record",
+            "run pagerank gridded --out ranks.npy --checkpoint state --set checkpoint_every=0 "
+            "--record none",
             content("ranks.npy"),
         ),
         "state",

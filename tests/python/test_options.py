@@ -11,6 +11,7 @@ import pytest
 import typer.main
 from typer.core import TyperOption
 
+from outercore.analytics import ALGORITHMS, RunConfig
 from outercore.cli import app
 from outercore.config.fields import Configuration
 from outercore.config.options import Field, configuration, fields, parse_settings
@@ -19,13 +20,18 @@ from outercore.training.config import TrainConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
 MOST_OPTIONS = 20
-COMMANDS = [("train",), ("plan", "train"), ("embed",), ("plan", "embed")]
-ALL = [(kind, field) for kind in (TrainConfig, EmbedConfig) for field in fields(kind)]
+COMMANDS = [
+    *(("train",), ("plan", "train"), ("embed",), ("plan", "embed")),
+    *(("run", name.replace("_", "-")) for name in ALGORITHMS),
+]
+KINDS = (TrainConfig, EmbedConfig, RunConfig)
+ALL = [(kind, field) for kind in KINDS for field in fields(kind)]
 # Values that are no defaults, for fields that take only some.
 OTHERS = {
     "model.relation_dim": 3,
     "loss.kind": "margin",
     "budget.far.address": "tcp://10.0.0.7:7411",
+    "far.address": "tcp://10.0.0.7:7411",
     "evaluation.also": ["uniform"],
     "sampling.fanout": [4, 3],
     "budget.group": 1,
@@ -62,7 +68,7 @@ def test_a_field_is_set_by_command_line_python_and_file(
     rest: dict[str, Any] = {}
     if field.path == "model.relation_dim":
         rest = {"model": "custom"}
-    if field.path.startswith("budget.far.") and field.name != "far":
+    if "far." in field.path and field.name != "far":
         rest = {"far": "10.0.0.7"}
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     from_command_line = parse_settings(kind, [f"{field.path}={text}"])
@@ -76,15 +82,16 @@ def test_a_field_is_set_by_command_line_python_and_file(
     assert by_setting == by_keyword == by_file
 
 
-@pytest.mark.parametrize("kind", [TrainConfig, EmbedConfig])
+@pytest.mark.parametrize("kind", KINDS)
 def test_names_and_paths_are_unique_and_every_field_has_an_option(
     kind: type[Configuration],
 ) -> None:
     names = [field.name for field in fields(kind)]
     assert len(names) == len(set(names))
     described = {field.path for field in fields(kind)}
-    given = {"far": {"address": "10.0.0.7"}} if kind is TrainConfig else {}
-    values = kind.from_dict({"budget": given}).to_dict()
+    far = {"far": {"address": "10.0.0.7"}}
+    given = {TrainConfig: {"budget": far}, EmbedConfig: {}, RunConfig: far}[kind]
+    values = kind.from_dict(given).to_dict()
 
     def paths(groups: dict[str, Any], prefix: str = "") -> set[str]:
         found = set()

@@ -206,7 +206,7 @@ def test_a_process_that_is_killed_leaves_the_old_result_or_the_new_one(
 @pytest.mark.parametrize("name", ["rank.parquet", "rank.csv", "rank.npy"])
 def test_run_writes_what_the_name_says(outcome: Any, tmp_path: Path, name: str) -> None:
     data = planted(tmp_path / "data")
-    code, _, err = outcome("run", "pagerank", data, "--out", name, "--no-record")
+    code, _, err = outcome("run", "pagerank", data, "--out", name, "--record", "none")
     assert code == 0, err
     expected = oc.pagerank(oc.open(data))
     path = tmp_path / name
@@ -219,8 +219,11 @@ def test_run_refuses_an_output_before_it_begins(outcome: Any, tmp_path: Path) ->
     for options, said in (
         (["--out", "missing/pr.parquet"], "directory `missing` does not exist"),
         (["--out", "pr.xlsx"], "--out: `pr.xlsx`: expected a name that ends in"),
-        (["--profile", "missing/reads.json"], "directory `missing` does not exist"),
-        (["--profile", "reads.csv"], "--profile: `reads.csv`: expected a name that ends in .json"),
+        (["--set", "profile=missing/reads.json"], "directory `missing` does not exist"),
+        (
+            ["--set", "profile=reads.csv"],
+            "profile: `reads.csv`: expected a name that ends in",
+        ),
         (["--record", "/proc/record"], "/proc/record"),
     ):
         code, out, err = outcome("run", "pagerank", data, *options)

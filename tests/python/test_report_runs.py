@@ -123,7 +123,7 @@ def test_a_second_run_takes_the_next_number_and_none_is_written_on_request(
 ) -> None:
     for _ in range(2):
         assert outcome("run", "wcc", data_set)[0] == 0
-    assert outcome("run", "wcc", data_set, "--no-record")[0] == 0
+    assert outcome("run", "wcc", data_set, "--record", "none")[0] == 0
     assert sorted(path.name for path in Path("runs").iterdir()) == ["graph-wcc-1", "graph-wcc-2"]
 
 

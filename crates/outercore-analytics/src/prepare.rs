@@ -263,7 +263,7 @@ fn check_room(
     }
     let text = format!("{free} are free, the run writes up to {wanted}");
     Err(Error::new(ErrorKind::NoSpace, text)
-        .hint("free space, choose another directory with --scratch, or raise --memory"))
+        .hint("free space, choose another directory with --set scratch=DIR, or raise --memory"))
     .with_context(describe)
 }
 
@@ -307,6 +307,6 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("2.0 MiB are free, the run writes up to 3.0 MiB"), "{text}");
         assert!(text.contains(&format!("scratch directory `{}`", scratch.display())), "{text}");
-        assert!(text.contains("--scratch"), "{text}");
+        assert!(text.contains("scratch=DIR"), "{text}");
     }
 }

@@ -461,7 +461,7 @@ impl Shared {
 
 /// What to do when a run ends because its server is gone.
 const NO_FALLBACK: &str =
-    "start the server again, or allow reading from the disk (leave out --no-fallback)";
+    "start the server again, or allow reading from the disk (leave out far.fallback=false)";
 
 impl Drop for Shared {
     /// Gives private regions back; those of a server that does not answer are its own business.

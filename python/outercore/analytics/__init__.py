@@ -20,9 +20,10 @@ from outercore.analytics.cohesion import (
     triangles,
     wcc,
 )
+from outercore.analytics.config import Backend, RunConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
-from outercore.analytics.request import Backend, Direction, Personalization, Resources, Source
+from outercore.analytics.request import Direction, Personalization, Resources, Source
 from outercore.analytics.running import Run, forget_checkpoint
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Personalization",
     "Resources",
     "Run",
+    "RunConfig",
     "Source",
     "betweenness",
     "bfs",

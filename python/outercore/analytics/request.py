@@ -6,6 +6,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
@@ -13,16 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore._native import Progress
+from outercore.analytics.config import Backend
+from outercore.config.options import fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError
-from outercore.far import Far, options_of
+from outercore.far import Far, FarOptions, options_of
 from outercore.graph import Graph
 from outercore.threads import checked_threads
 
 Source = Graph | str | os.PathLike[str]
 """An opened graph, or the directory of a data set."""
 
-Backend = Literal["auto", "uring", "threads", "mmap"]
 Direction = Literal["out", "in", "both"]
 Personalization = ArrayLike | Mapping[int, float]
 
@@ -64,7 +66,9 @@ class Resources(TypedDict, total=False):
     """Called as ``progress(phase, done, total, unit)``."""
 
 
-USED = Resources.__annotations__.keys() - {"save", "progress"}
+_FAR = {field.path: field.name for field in fields(FarOptions)}
+"""Options of a memory server, and what they are called beside others."""
+USED = Resources.__annotations__.keys() - {"save", "progress"} | set(_FAR.values())
 """What says how a run is done, beside the algorithm's own options."""
 _SHARED = ("graph", "personalization", "resources")
 
@@ -86,7 +90,7 @@ def config_of(root: Path, used: Resources) -> dict[str, Any]:
         "threads": checked_threads(used.get("threads")),
         "backend": used.get("backend", "auto"),
     }
-    server = options_of(used.get("far"), root)
+    server = options_of(_server(used), root)
     config |= {} if server is None else {"far": server}
     far_ratio = used.get("far_ratio")
     if far_ratio is not None:
@@ -110,6 +114,20 @@ def config_of(root: Path, used: Resources) -> dict[str, Any]:
     elif resume:
         raise InvalidError("resume without a checkpoint\nhint: say where it is: `checkpoint`")
     return config
+
+
+def _server(used: Mapping[str, Any]) -> Far | None:
+    """The memory server by its options, which may be given one by one.
+
+    Errors: `InvalidError` for options without an address.
+    """
+    far = used.get("far")
+    given = {path: used[name] for path, name in _FAR.items() if path != "address" and name in used}
+    if not given:
+        return far
+    if far is None:
+        raise InvalidError(f"{_FAR[next(iter(given))]}: expected the address of a server: `far`")
+    return FarOptions(far, **given) if isinstance(far, str) else replace(far, **given)
 
 
 def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,52 +21,70 @@ ConfigFile = Annotated[
         "--config", help="JSON file of options, such as `config.json` of a run; others override it."
     ),
 ]
+_SETTINGS = "settings"
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        metavar="GROUP.NAME=VALUE",
-        help="Set any option of docs/options.md, also those without a flag here; may be repeated.",
+        metavar="NAME=VALUE",
+        help="Set an option that has no flag; docs/options.md lists all. May be repeated.",
         show_default=False,
     ),
 ]
 
 
-def takes(kind: type[Configuration]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds the common options of a configuration, and `--set`, to a command after its argument.
+def takes(
+    kind: type[Configuration], *, after: str = "data_set"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds the common options of a configuration, and `--set`, to a command after a parameter.
 
     The command gets what the user gave as `given`, by the names of the options.
     """
-    common = {field.name: field for field in fields(kind) if field.option.common}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         del own["given"]
-        parameters = {
-            "data_set": own["data_set"],
-            **{name: _parameter(name, _described(field)) for name, field in common.items()},
-            "settings": _parameter("settings", Settings),
-            **own,
-        }
+        place = list(own).index(after) + 1
+        parameters = [
+            *list(own.values())[:place],
+            *(_parameter(field.name, _described(field)) for field in common(kind).values()),
+            _parameter(_SETTINGS, Settings),
+            *list(own.values())[place:],
+        ]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            taken = {name: values.pop(name) for name in common}
-            given = {name: value for name, value in taken.items() if value is not None}
-            with named(kind, given):
-                for name, value in given.items():
-                    if isinstance(value, str):
-                        given[name] = common[name].parse(value)
-            given |= parse_settings(kind, values.pop("settings") or ())
+            given = taken(kind, values)
             command(**values, given=given)
 
-        ordered = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters.values()]
+        ordered = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
         run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in ordered}
         run.configuration = kind  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def common(kind: type[Configuration]) -> dict[str, Field]:
+    """The fields that have a flag, by name."""
+    return {field.name: field for field in fields(kind) if field.option.common}
+
+
+def taken(kind: type[Configuration], values: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of a configuration out of the values of a command line, those of `--set`
+    included.
+
+    Errors: `InvalidError` for an unknown setting, or a value of another type.
+    """
+    flags = common(kind)
+    found = {name: values.pop(name) for name in flags}
+    given = {name: value for name, value in found.items() if value is not None}
+    with named(kind, given):
+        for name, value in given.items():
+            if isinstance(value, str):
+                given[name] = flags[name].parse(value)
+    return given | parse_settings(kind, values.pop(_SETTINGS) or ())
 
 
 def _described(field: Field) -> Any:

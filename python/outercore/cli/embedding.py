@@ -258,7 +258,7 @@ def predict(
         )
     if approximate and opened.model.kind == "custom":
         raise InvalidError(
-            "--approximate: an index needs a distance, a score function of one's own says none\n"
+            "--approximate: an index needs a distance, your own score function has none\n"
             "hint: leave it out; predictions are exact then, by a pass over the table"
         )
     index = _index(opened, "model", recall) if approximate else None

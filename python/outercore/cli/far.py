@@ -129,7 +129,7 @@ def drop(
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
-    Runs that read from it go on from the disk, or fail if they were told `--no-fallback`. A region
+    Runs that read from it go on from the disk, or fail with `far.fallback=false`. A region
     that cannot be dropped leaves the others to be; the command then ends with exit code 1.
 
     **Examples**
@@ -178,7 +178,7 @@ def drop(
     if failed:
         raise InvalidError(
             f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"
-            "\nhint: `outercore far list` shows what it holds; try again when nobody writes there"
+            "\nhint: `outercore far list` shows what it holds; try again when no one writes there"
         )
 
 

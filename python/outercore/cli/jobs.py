@@ -7,7 +7,7 @@ import json as json_format
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from outercore.cli import console, options
+from outercore.analytics.config import RunConfig
+from outercore.cli import config_options, console, options
 from outercore.config.sizes import format_size, parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from outercore.jobs import JobState, Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_NOT_HERE = {"plan": "--plan", "no_record": "--no-record"}
 FAILED = 1
 
 
@@ -59,7 +59,8 @@ def jobs(
 
     Each gets the memory of its turning point and the threads that save most time, on cores of its
     own, as measured by `outercore tune`; one that does not fit waits. `--threads`, `--memory` and
-    `--far-ratio` in a command are kept to. Entries are commands or `{"name": ..., "command": ...}`.
+    `--set far_ratio=...` of a command are kept. Entries are commands or
+    `{"name": ..., "command": ...}`.
     Ctrl-C ends all of them cleanly; the same command goes on with those that are left.
 
     **Example**
@@ -145,34 +146,29 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    given = {
-        key: value
-        for key, value in context.params.items()
-        if context.get_parameter_source(key).name == "COMMANDLINE"
-    }
-    for key, option in _NOT_HERE.items():
-        if given.get(key):
-            raise InvalidError(f"{option}: expected a command that runs and keeps a record")
+    values = dict(context.params)
+    values["given"] = given = config_options.taken(RunConfig, values)
+    job = run_.job_of(values)
+    if job.plan or not job.keeps_record:
+        option = "--plan" if job.plan else "--record none"
+        raise InvalidError(f"{option}: expected a command that runs and keeps a record")
     function: Callable[..., dict[str, Any]] = inspect.unwrap(command.callback)
-    own = inspect.signature(function).parameters
-    chosen = function(**{key: context.params[key] for key in own})
+    chosen = function(**values)
     # Where jumps lead does not change what memory is divided into.
     chosen.pop("personalization", None)
-    shared = {field.name for field in fields(run_.Job)}
-    job = run_.Job(**{key: value for key, value in context.params.items() if key in shared})
-    memory = given.get("memory")
+    config = job.run
     return Request(
         name=name if name else function.__name__,
         words=tuple(words),
         algorithm=function.__name__,
         data_set=Path(job.data_set),
         options=run_.with_ids(chosen, Path(job.data_set)),
-        threads=job.threads,
-        memory=None if memory is None else parse_size(memory),
-        far=job.far_options(),
-        far_ratio=job.far_ratio,
-        queue_length=job.far_queue_length,
-        backend=job.backend,
+        threads=config.threads,
+        memory=parse_size(given["memory"]) if "memory" in given else None,
+        far=config.far,
+        far_ratio=config.far_ratio,
+        queue_length=given.get("far_queue_length"),
+        backend=config.backend,
         record=None if job.record is None else Path(job.record),
         saves=job.save is not None,
     )

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +16,12 @@ import typer
 from numpy.typing import NDArray
 
 from outercore import record as records
-from outercore.cli import console, options
+from outercore.analytics.config import RunConfig
+from outercore.cli import config_options, console, options
 from outercore.cli.run_largest import COMPONENTS
 from outercore.cli.run_output import described, plan_rows, show, warn
+from outercore.config.options import configuration
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.far import FarOptions
 from outercore.graph import Graph
 from outercore.outputs import VALUES, check_output, names_of_nodes, write_node_values
 from outercore.storage import missing_file
@@ -41,121 +42,81 @@ PathResult = Annotated[
 ]
 
 
+_NO_RECORD = Path("none")
+
+
 @dataclass(frozen=True)
 class Job:
-    """What every algorithm takes, as the command line said it."""
+    """What every algorithm takes beside the fields of `RunConfig`."""
 
     data_set: options.DataSet
-    memory: options.Memory = "1GiB"
-    threads: options.Workers = None
-    backend: options.Backend = "auto"
     save: Annotated[
         str | None, typer.Option("--save", help="Keep the values as a node array of this name.")
     ] = None
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
-    ] = False
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
     ] = None
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Let `--save` and `--out` replace what is there.")
+    ] = False
     top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print how the budget would be divided; run nothing.")
+        bool, typer.Option("--plan", help="Show how the budget would be divided; run nothing.")
     ] = False
-    far: options.Far = None
-    far_ratio: Annotated[
-        float | None,
-        typer.Option(
-            "--far-ratio",
-            help="Share of the edges that is left to it; what the budget leaves by default.",
-            rich_help_panel="Far memory",
-        ),
-    ] = None
-    far_token_file: options.FarTokenFile = None
-    far_chunk: options.FarChunk = None
-    far_queues: options.FarQueues = None
-    far_queue_length: options.FarQueueLength = None
-    far_timeout: options.FarTimeout = None
-    fallback: options.Fallback = True
-    buffering: Annotated[
-        bool,
-        typer.Option(
-            "--buffering/--no-buffering", help="Read ahead of what is computed, or one by one."
-        ),
-    ] = True
-    profile: Annotated[
-        Path | None,
-        typer.Option("--profile", help="Count reads by segment; write them to this `.json`."),
-    ] = None
-    by_profile: Annotated[
-        Path | None,
-        typer.Option("--by-profile", help="Keep in memory what this profile says is read most."),
-    ] = None
-    scratch: Annotated[
-        Path | None,
-        typer.Option(
-            "--scratch",
-            help="Directory for what memory has no room for; that of the data set by default.",
-        ),
-    ] = None
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoint",
-            help="Leave checkpoints in this directory; `auto`: one beside the records.",
-            rich_help_panel="Checkpoints",
-        ),
-    ] = None
-    checkpoint_every: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint-every",
-            help="Seconds from one to the next.",
-            rich_help_panel="Checkpoints",
-        ),
-    ] = 60.0
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Go on from the checkpoint, to the same bits; memory and threads may be others.",
-            rich_help_panel="Checkpoints",
+            help="Continue from the checkpoint, to the same bits; memory and threads may change.",
         ),
     ] = False
     record: Annotated[
         Path | None,
         typer.Option(
-            "--record", help="Directory of the run record; `runs/DATASET-ALGORITHM-N` by default."
+            "--record",
+            help="Directory of the run record; `runs/DATASET-ALGORITHM-N` by default, or `none`.",
         ),
     ] = None
-    no_record: Annotated[bool, typer.Option("--no-record", help="Keep no run record.")] = False
     json: options.Json = False
+    run: RunConfig = field(default_factory=RunConfig)
+
+    @property
+    def keeps_record(self) -> bool:
+        """Whether a run record is written."""
+        return self.record != _NO_RECORD
 
     def checkpoint_directory(self, algorithm: str) -> Path | None:
         """Where checkpoints go, if any are left."""
-        if self.checkpoint is None:
+        wanted = self.run.checkpoint
+        if wanted is None:
             if self.resume:
                 raise InvalidError(
                     "--resume without a checkpoint\n"
                     "hint: say where it is: `--checkpoint DIR`, or `--checkpoint auto`"
                 )
             return None
-        if self.checkpoint != "auto":
-            return Path(self.checkpoint)
+        if wanted != "auto":
+            return Path(wanted)
         return Path("runs") / f"{self.data_set.resolve().name}-{algorithm}-checkpoint"
 
-    def far_options(self) -> FarOptions | None:
-        """The memory server, where there is one."""
-        return options.far(
-            self.far,
-            token_file=self.far_token_file,
-            chunk=self.far_chunk,
-            queues=self.far_queues,
-            queue_length=self.far_queue_length,
-            timeout=self.far_timeout,
-            fallback=self.fallback,
-        )
+
+def job_of(values: dict[str, Any]) -> Job:
+    """Takes a job out of the values of a command line.
+
+    Errors: `InvalidError` for a wrong option.
+    """
+    given = values.pop("given")
+    with config_options.named(RunConfig, given):
+        run = configuration(RunConfig, values.pop("config"), given)
+    return Job(**{name: values.pop(name) for name in _SHARED}, run=run)
+
+
+_SHARED = {
+    name: parameter
+    for name, parameter in inspect.signature(Job, eval_str=True).parameters.items()
+    if name != "run"
+}
 
 
 def _algorithm(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
@@ -163,25 +124,27 @@ def _algorithm(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
 
     The function turns its own options into what `outercore.analytics.run` takes.
     """
-    shared = list(inspect.signature(Job, eval_str=True).parameters.values())
     own = list(inspect.signature(function, eval_str=True).parameters.values())
+    data_set, *shared = _SHARED.values()
+    # The core's options come after those of the algorithm.
+    after = own[-1].name if own else data_set.name
 
     @functools.wraps(function)
-    def command(**given: Any) -> None:
-        job = Job(**{parameter.name: given[parameter.name] for parameter in shared})
-        chosen = function(**{parameter.name: given[parameter.name] for parameter in own})
-        _carry_out(function.__name__, job, chosen)
+    def command(**values: Any) -> None:
+        job = job_of(values)
+        _carry_out(function.__name__, job, function(**values))
 
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in [shared[0], *own, *shared[1:]]
-    ]
-    # Typer reads both to make the options.
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    given = inspect.Parameter("given", inspect.Parameter.KEYWORD_ONLY)
+    config = inspect.Parameter(
+        "config", given.kind, default=None, annotation=config_options.ConfigFile
+    )
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [one.replace(kind=given.kind) for one in (data_set, *own, config, *shared, given)]
+    )
+    complete = config_options.takes(RunConfig, after=after)(command)
     name = function.__name__.replace("_", "-")
-    algorithms.command(name, no_args_is_help=True)(command)
-    return command
+    algorithms.command(name, no_args_is_help=True)(complete)
+    return complete
 
 
 @_algorithm
@@ -459,22 +422,24 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
     from outercore import analytics
 
     chosen = with_ids(chosen, job.data_set)
+    config = job.run
     shared: dict[str, Any] = {
-        "memory": job.memory,
-        "threads": job.threads,
-        "backend": job.backend,
-        "far": job.far_options(),
-        "far_ratio": job.far_ratio,
+        "memory": config.memory,
+        "threads": config.threads,
+        "backend": config.backend,
+        "far": config.far,
+        "far_ratio": config.far_ratio,
     }
     checkpoint = job.checkpoint_directory(algorithm)
+    profile = None if config.profile is None else Path(config.profile)
     used = {
         **shared,
-        "buffering": job.buffering,
-        "profile": job.profile is not None,
-        "reads_by_segment": None if job.by_profile is None else _reads(job.by_profile),
-        "scratch": job.scratch,
+        "buffering": config.buffering,
+        "profile": profile is not None,
+        "reads_by_segment": None if config.by_profile is None else _reads(Path(config.by_profile)),
+        "scratch": config.scratch,
         "checkpoint": checkpoint,
-        "checkpoint_every": job.checkpoint_every,
+        "checkpoint_every": config.checkpoint_every,
         "resume": job.resume,
     }
     if job.plan:
@@ -486,13 +451,13 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         return
     if job.out is not None:
         check_output(job.out, VALUES, option="--out", overwrite=job.overwrite)
-    if job.profile is not None:
-        check_output(job.profile, (".json",), option="--profile", overwrite=True)
+    if profile is not None:
+        check_output(profile, (".json",), option="profile", overwrite=True)
     before_each = chosen.get("result") == "predecessors"
     if before_each:
         # Predecessors are ids, not amounts: no node has the largest.
         job = replace(job, top=0)
-    told = {**shared, "buffering": job.buffering}
+    told = {**shared, "buffering": config.buffering}
     with _record_directory(algorithm, job) as directory:
         with _going_on(checkpoint), console.bars(quiet=job.json) as progress:
             done = analytics.run(
@@ -512,8 +477,8 @@ def _carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
         if checkpoint is not None:
             # Not before the values are where they were wanted.
             analytics.forget_checkpoint(checkpoint)
-        if job.profile is not None and done.profile is not None:
-            _write(job.profile, done.profile)
+        if profile is not None and done.profile is not None:
+            _write(profile, done.profile)
         kept = None if directory is None else _keep(directory, done, job, told, chosen)
     if job.json:
         console.json_data(described(done, job, kept))
@@ -526,7 +491,7 @@ def _record_directory(algorithm: str, job: Job) -> Iterator[Path | None]:
     """Where the run's record goes, if one is kept."""
     with ExitStack() as stack:
         directory = None
-        if not job.no_record:
+        if job.keeps_record:
             wanted = records.run_directory(job.data_set, algorithm, job.record)
             try:
                 directory = stack.enter_context(wanted)
@@ -587,7 +552,8 @@ def _reads(path: Path) -> list[int]:
         raise missing_file("profile", path) from None
     except (ValueError, KeyError, TypeError):
         raise InvalidError(
-            f"profile `{path}` is none\nhint: write one with `outercore run ... --profile {path}`"
+            f"profile `{path}` is none\n"
+            f"hint: write one with `outercore run ... --set profile={path}`"
         ) from None
 
 

@@ -36,7 +36,7 @@ def described(done: Any, job: Job, record: Path | None) -> dict[str, Any]:
 
 def _shown(done: Any, job: Job) -> list[tuple[int | str, float]]:
     """The largest, by the names of nodes where they have some."""
-    found = largest(done.algorithm, done.values, job.top, parse_size(job.memory))
+    found = largest(done.algorithm, done.values, job.top, parse_size(job.run.memory))
     names = names_of_nodes(Graph(job.data_set))
     if names is None:
         return [*found]

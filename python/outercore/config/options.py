@@ -167,7 +167,7 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_settings(kind: type[Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Options by name from the texts `GROUP.NAME=VALUE` of `--set`.
+    """Options by name from the texts `NAME=VALUE` of `--set`.
 
     Errors: `InvalidError` for an unknown path or another type.
     """
@@ -176,7 +176,7 @@ def parse_settings(kind: type[Any], settings: Iterable[str]) -> dict[str, Any]:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
-            raise InvalidError(f"--set {setting}: expected GROUP.NAME=VALUE")
+            raise InvalidError(f"--set {setting}: expected NAME=VALUE")
         _require_known(path.strip(), by_path, "setting")
         field = by_path[path.strip()]
         options[field.name] = field.parse(text)

@@ -162,8 +162,8 @@ def far_arguments(request: Request, estimated: Estimate) -> list[str]:
         return []
     arguments = []
     if request.far_ratio is None and request.memory is None:
-        arguments += ["--far-ratio", str(estimated.far_ratio)]
+        arguments += ["--set", f"far_ratio={estimated.far_ratio}"]
     length = estimated.settings.queue_length
     if request.queue_length is None and length is not None:
-        arguments += ["--far-queue-length", str(length)]
+        arguments += ["--set", f"far.queue_length={length}"]
     return arguments

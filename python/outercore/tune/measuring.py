@@ -172,7 +172,8 @@ class _Tuning:
         arguments = [
             *("run", point.algorithm.replace("_", "-"), str(data_set), *options),
             *("--threads", str(point.threads), "--memory", str(budget)),
-            *("--backend", self._config.backend, "--record", str(directory), "--top", "0"),
+            *("--set", f"backend={self._config.backend}"),
+            *("--record", str(directory), "--top", "0"),
             *self._far_arguments(point),
         ]
         return run_child(arguments, cores_for(point.threads), directory)
@@ -182,17 +183,18 @@ class _Tuning:
         if far is None:
             return []
         # A server that is lost would be measured as a disk.
-        ratio = str(point.far_ratio)
-        arguments = ["--far", far.address, "--far-ratio", ratio, "--no-fallback"]
         given = {
-            "--far-token-file": far.token_file,
-            "--far-chunk": far.chunk,
-            "--far-queues": far.queues,
-            "--far-queue-length": point.queue_length or far.queue_length,
-            "--far-timeout": far.timeout_s,
+            "far_ratio": point.far_ratio,
+            "far.fallback": False,
+            "far.token_file": far.token_file,
+            "far.chunk": far.chunk,
+            "far.queues": far.queues,
+            "far.queue_length": point.queue_length or far.queue_length,
+            "far.timeout_s": far.timeout_s,
         }
+        arguments = ["--far", far.address]
         for name, value in given.items():
-            arguments += [] if value is None else [name, str(value)]
+            arguments += [] if value is None else ["--set", f"{name}={value}"]
         return arguments
 
     def _arguments(self, algorithm: str) -> list[str]:
@@ -212,7 +214,7 @@ class _Tuning:
         """The node with the most out-arcs: a search from it reaches most of the graph."""
         directory = self._work / f"run-{next(self._runs)}"
         arguments = ["run", "degrees", str(self._data_set), "--which", "out", "--top", "1"]
-        child = finished([*arguments, "--json", "--no-record"], cores_for(1), directory)
+        child = finished([*arguments, "--json", "--record", "none"], cores_for(1), directory)
         top: list[list[int]] = json.loads(child.output.read_text())["top"]
         return top[0][0]
 

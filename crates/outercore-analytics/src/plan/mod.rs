@@ -389,7 +389,7 @@ fn too_small(input: &PlanInput<'_>) -> Error {
     )
     .needs(least)
     .hint(match input.far {
-        Some(FarShare::Ratio(_)) => "raise --memory or --far-ratio, or use fewer threads",
+        Some(FarShare::Ratio(_)) => "raise --memory or far_ratio, or use fewer threads",
         _ if has_to_fit => {
             "raise --memory, or use fewer threads: the state of this algorithm has to fit"
         }
@@ -482,7 +482,7 @@ mod tests {
                 let error = far_plan(Bytes::mib(1), need, far).unwrap_err().to_string();
                 let least = error.split("works is ").nth(1).unwrap().lines().next().unwrap();
                 let least: Bytes = least.parse().unwrap();
-                assert!(error.contains("--far-ratio"), "{error}");
+                assert!(error.contains("far_ratio"), "{error}");
                 for budget in [least, Bytes(2 * least.0), Bytes::gib(1)] {
                     let plan = far_plan(budget, need, far).unwrap();
                     assert!(plan.peak().0 <= budget.0, "{budget}: {plan:?}");

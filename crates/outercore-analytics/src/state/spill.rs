@@ -244,7 +244,9 @@ fn in_scratch(error: Error, directory: &Path) -> Error {
     let what = format!("state of the nodes in scratch directory `{}`", directory.display());
     if error.kind() == ErrorKind::NoSpace {
         return Error::new(ErrorKind::NoSpace, format!("{what}: no space left on the device"))
-            .hint("free space, choose another directory with --scratch, or raise --memory");
+            .hint(
+                "free space, choose another directory with --set scratch=DIR, or raise --memory",
+            );
     }
     error.context(what)
 }

@@ -1,0 +1,45 @@
+"""Words that made the help and the guides hard to read stay out of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from outercore.cli import app
+
+ROOT = Path(__file__).parents[2]
+WORDS = re.compile(r"\b(told|of one's own|whoever|nobody)\b", re.IGNORECASE)
+PAGES = [ROOT / "README.md", ROOT / "docs/options.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*words, name))
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_uses_plain_words(page: Path) -> None:
+    assert [match.group() for match in WORDS.finditer(page.read_text())] == []
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_the_help_of_a_command_uses_plain_words(words: tuple[str, ...]) -> None:
+    command = ALL[words]
+    texts = [command.help or "", *(getattr(one, "help", None) or "" for one in command.params)]
+    assert [match.group() for text in texts for match in WORDS.finditer(text)] == []
+
+
+@pytest.mark.parametrize("words", [words for words in ALL if words], ids=" ".join)
+def test_the_help_of_a_command_has_an_example(words: tuple[str, ...]) -> None:
+    command = ALL[words]
+    if not getattr(command, "commands", None):
+        assert "**Example" in (command.help or ""), " ".join(words)
