@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 
 from outercore.errors import UnsupportedError
-from outercore.graph import Graph
+
+if TYPE_CHECKING:
+    from outercore.graph import Graph
 
 
 @dataclass

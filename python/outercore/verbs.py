@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outercore import analytics, embedding, training
 from outercore.errors import InvalidError, NotFoundError
-from outercore.training.run_directory import is_data_set, made_by
+from outercore.runs.directory import is_data_set, made_by
 
 if TYPE_CHECKING:
     from outercore.embedding.result import EmbedResult

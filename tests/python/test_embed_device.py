@@ -17,11 +17,12 @@ import outercore as oc
 from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
+from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import Observer
 from outercore.embedding.planning import Placement
 from outercore.embedding.session import device_of
 from outercore.embedding.slot_copies import SlotCopies
-from outercore.embedding.trainer import DivergedError, Trainer
+from outercore.embedding.trainer import Trainer
 from outercore.errors import BudgetError, InterruptError, InvalidError
 
 BUDGETS: dict[str, dict[str, Any]] = {

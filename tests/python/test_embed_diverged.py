@@ -13,10 +13,11 @@ import pytest
 
 import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small, tables
+from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import Observer
 from outercore.embedding.scoring import Scoring
 from outercore.embedding.session import Session
-from outercore.embedding.trainer import DivergedError, Trainer
+from outercore.embedding.trainer import Trainer
 from outercore.errors import (
     InterruptError,
     InvalidError,

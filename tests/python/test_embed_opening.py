@@ -120,7 +120,7 @@ def test_a_data_set_that_was_imported_anew_is_refused(tmp_path: Path) -> None:
     embedding = embed(tmp_path / "run", graph)
     path = embedding.root / "embedding.json"
     described = json.loads(path.read_text())
-    described["fingerprint"] = EmbedDirectory.identity_of(graph)
+    described["fingerprint"] = EmbedDirectory.identity_of(graph).digest
     path.write_text(json.dumps(described))
     graph.add_node_array("rank", np.arange(ENTITIES))
     assert Embedding.open(embedding.root).entity_names([0]) == ["n0"]

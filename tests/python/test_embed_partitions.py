@@ -34,7 +34,7 @@ from embed_stores import (
 )
 from outercore.cli import run
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
-from outercore.embedding.data import PARTS, link_graph
+from outercore.embedding.data import link_graph
 from outercore.embedding.evaluate import Candidates, evaluate
 from outercore.embedding.links import Links
 from outercore.embedding.models import build_model
@@ -46,6 +46,7 @@ from outercore.embedding.planning import order_of as order_of_run
 from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.store import Pool, Progress
 from outercore.embedding.trainer import Trainer, table_layout
+from outercore.embedding.triples import PARTS
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 
 

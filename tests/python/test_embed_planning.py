@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.embedding import planning
 from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
-from outercore.embedding.data import EmbedData, Triples
+from outercore.embedding.data import EmbedData
 from outercore.embedding.forecast import compare_orders
 from outercore.embedding.known import KnownAnswers
 from outercore.embedding.order import Walks
@@ -31,6 +31,7 @@ from outercore.embedding.planning import (
     walks_of,
 )
 from outercore.embedding.quality import quality_warning
+from outercore.embedding.triples import Triples
 from outercore.errors import BudgetError, InvalidError
 
 MIB = 1 << 20

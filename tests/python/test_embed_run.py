@@ -34,7 +34,6 @@ from outercore import _native
 from outercore.cli import run as run_cli
 from outercore.embedding import resume, scoring
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data import Triples
 from outercore.embedding.forecast import forecast
 from outercore.embedding.npy import npy_header
 from outercore.embedding.observe import Observer
@@ -43,6 +42,7 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.trainer import Trainer
+from outercore.embedding.triples import Triples
 from outercore.errors import (
     BudgetError,
     InterruptError,

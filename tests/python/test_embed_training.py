@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from outercore.embedding import reference
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import BuiltInModel, EmbedConfig, Filter, ModelConfig, ModelName
+from outercore.embedding.diverged import DivergedError
 from outercore.embedding.evaluate import evaluate
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import CustomModel, Model, build_model
@@ -28,7 +29,6 @@ from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.store import MemoryStore, Pool
 from outercore.embedding.trainer import (
-    DivergedError,
     EpochReport,
     Trainer,
     table_layout,

@@ -22,6 +22,7 @@ from outercore.errors import (  # noqa: E402
     NotFoundError,
     UnsupportedError,
 )
+from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training import evaluate, resume, train  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
@@ -41,9 +42,8 @@ from outercore.training.links.order import EpochOrder  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.models import Hop, Network, build_model  # noqa: E402
 from outercore.training.observe import Observer  # noqa: E402
-from outercore.training.run_directory import RunDirectory  # noqa: E402
+from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
-from outercore.training.stopping import StopRequest  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 DIRECTIONS = pytest.mark.parametrize("undirected", [False, True], ids=["directed", "undirected"])
@@ -177,7 +177,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(
     config = settings(link=LinkConfig(loss=loss, negatives=2))
     whole = train(data_set, config, out=tmp_path / "whole")
     graph = oc.open(data_set)
-    stopped = RunDirectory.create(tmp_path / "stopped", graph, config)
+    stopped = TrainDirectory.create(tmp_path / "stopped", graph, config)
     stop = StopRequest()
     trainer = Trainer(graph, config, stopped, observer=StopAfter(stop, 7), stop=stop)
     with pytest.raises(InterruptError, match="--resume"):

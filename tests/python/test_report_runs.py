@@ -14,8 +14,8 @@ import pytest
 
 import naive
 import outercore as oc
-from outercore import record as records
 from outercore.errors import InvalidError
+from outercore.runs import record as records
 
 pytest.importorskip("plotly")
 
@@ -237,7 +237,7 @@ def test_who_was_busy_is_told_from_the_threads_where_it_was_not_counted() -> Non
 
 
 def test_peak_memory_is_this_processs_own_and_not_what_its_parent_had() -> None:
-    script = "from outercore import record; print(record.peak_memory())"
+    script = "from outercore.runs import record; print(record.peak_memory())"
     ballast = np.ones(64 << 20, np.uint8)
     command = [sys.executable, "-c", script]
     environment = {"PYTHONPATH": ":".join(sys.path)}

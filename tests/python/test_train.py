@@ -29,7 +29,10 @@ from outercore.errors import (  # noqa: E402
     NoSpaceError,
     NotFoundError,
 )
-from outercore.run_places import new_run  # noqa: E402
+from outercore.runs.identity import digest_of  # noqa: E402
+from outercore.runs.places import new_run  # noqa: E402
+from outercore.runs.scalars import Scalars  # noqa: E402
+from outercore.runs.stop import StopRequest, stop_on_signals  # noqa: E402
 from outercore.storage import device_errors  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
@@ -39,13 +42,11 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.training.events import EventFile  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.observe import Observer  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
-from outercore.training.run_directory import RunDirectory, fingerprint  # noqa: E402
+from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
-from outercore.training.stopping import StopRequest, stop_on_signals  # noqa: E402
 from outercore.training.tasks import Task, detect_task  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
@@ -107,7 +108,7 @@ def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 def stop_after(data_set: Path, out: Path, settings: TrainConfig, batches: int) -> None:
     graph = FakeGraph(data_set)
-    run = RunDirectory.create(out, graph, settings)
+    run = TrainDirectory.create(out, graph, settings)
     stop = StopRequest()
     observer = StopAfter(stop, batches)
     trainer = Trainer(graph, settings, run, observer=observer, stop=stop, open_loader=FakeLoader)
@@ -142,7 +143,7 @@ def events(directory: Path) -> list[Any]:
 
 
 def test_scalars_are_a_file_of_events_that_supersedes_later_epochs(tmp_path: Path) -> None:
-    file = EventFile(tmp_path / "scalars", 3, "resume")
+    file = Scalars(tmp_path / "scalars", 3, "resume")
     file.add({"loss": 0.5, "score": None, "speed": 12.0}, 3)
     file.close()
     version, purge, *points = events(tmp_path / "scalars")
@@ -232,7 +233,7 @@ def test_a_request_to_stop_during_validation_loses_nothing(data_set: Path, tmp_p
             self.stop.request()
 
     graph, stop = FakeGraph(data_set), StopRequest()
-    run = RunDirectory.create(tmp_path / "run", graph, config())
+    run = TrainDirectory.create(tmp_path / "run", graph, config())
     with pytest.raises(InterruptError):
         Trainer(
             graph,
@@ -603,10 +604,10 @@ def test_what_somebody_else_put_there_is_never_lost(
     own.parent.mkdir(parents=True)
     own.write_text("years of work")
     with pytest.raises(InvalidError, match=f"`{name}` is there already, expected an empty"):
-        RunDirectory.create(tmp_path / "home", graph, config())
+        TrainDirectory.create(tmp_path / "home", graph, config())
     assert own.read_text() == "years of work"
     own.unlink()
-    RunDirectory.create(tmp_path / "home", graph, config())
+    TrainDirectory.create(tmp_path / "home", graph, config())
 
 
 def test_a_changed_data_set_cannot_be_resumed(tmp_path: Path) -> None:
@@ -641,14 +642,14 @@ def test_a_change_of_any_array_that_a_training_reads_refuses_to_resume(
     manifest = json.loads((data_set / "graph.json").read_text())
     manifest["arrays"][key]["checksum"] = "xxh3:0000000000000001"
     (data_set / "graph.json").write_text(json.dumps(manifest))
-    with pytest.raises(InvalidError, match="changed since the run began"):
+    with pytest.raises(InvalidError, match=f"changed since the run began.*: array `{key}` was ch"):
         resume(tmp_path / "run", open_graph=FakeGraph, open_loader=FakeLoader)
 
 
 def test_a_run_of_an_older_version_is_resumed(data_set: Path, tmp_path: Path) -> None:
     stop_after(data_set, tmp_path / "run", config(), 2)
     described = json.loads((tmp_path / "run/config.json").read_text())
-    described["fingerprint"] = fingerprint(FakeGraph(data_set).manifest)
+    described["fingerprint"] = digest_of(FakeGraph(data_set).manifest)
     # Nor had it a checksum.
     del described["checksum"]
     (tmp_path / "run/config.json").write_text(json.dumps(described))
@@ -700,7 +701,7 @@ def test_what_a_full_device_says_is_next_works(
         with device_errors("file"):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    where = "outercore.training.run_directory.AnyRunDirectory.write_record"
+    where = "outercore.runs.directory.RunDirectory.write_record"
     with monkeypatch.context() as patched:
         if checkpoint:
             # After the first epoch.

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore import outputs  # noqa: E402
 from outercore.errors import InterruptError, NoSpaceError, OutercoreError  # noqa: E402
+from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -27,9 +28,8 @@ from outercore.training.config import (  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.observe import Observer  # noqa: E402
 from outercore.training.run import evaluate, resume, train  # noqa: E402
-from outercore.training.run_directory import RunDirectory  # noqa: E402
+from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.saved import load_model  # noqa: E402
-from outercore.training.stopping import StopRequest  # noqa: E402
 from test_checkpoint import CrashError, FaultyStorage  # noqa: E402
 from test_outputs import limited, no_space  # noqa: E402
 
@@ -67,7 +67,7 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
 def begin(data_set: Path, run: Path, storage: FaultyStorage) -> None:
     """Trains with a failing device, from the making of the directory on."""
     graph: Any = FakeGraph(data_set)
-    directory = RunDirectory.create(run, graph, CONFIG, storage)
+    directory = TrainDirectory.create(run, graph, CONFIG, storage)
     with directory.training(new=True):
         Trainer(graph, CONFIG, directory, open_loader=FakeLoader, storage=storage).fit()
 
@@ -160,7 +160,7 @@ def flipped(data_set: Path, root: Path, expected: dict[str, Any], every: int, se
             if not self.left:
                 stop.request()
 
-    directory = RunDirectory.create(root / "run", graph, CONFIG)
+    directory = TrainDirectory.create(root / "run", graph, CONFIG)
     trainer = Trainer(graph, CONFIG, directory, observer=Stop(), stop=stop, open_loader=FakeLoader)
     with pytest.raises(InterruptError):
         trainer.fit()

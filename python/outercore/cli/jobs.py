@@ -129,7 +129,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
-    from outercore.cli import run_
+    from outercore.cli import run_, run_job, run_nodes
     from outercore.jobs import Request
 
     verb, *rest = words or [""]
@@ -148,7 +148,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
     values = dict(context.params)
     values["given"] = given = config_options.taken(RunConfig, values)
-    job = run_.job_of(values)
+    job = run_job.job_of(values)
     if job.plan or not job.keeps_record:
         option = "--plan" if job.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
@@ -162,7 +162,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
         words=tuple(words),
         algorithm=function.__name__,
         data_set=Path(job.data_set),
-        options=run_.with_ids(chosen, Path(job.data_set)),
+        options=run_nodes.with_ids(chosen, Path(job.data_set)),
         threads=config.threads,
         memory=parse_size(given["memory"]) if "memory" in given else None,
         far=config.far,

@@ -15,7 +15,7 @@ from outercore.graph import Graph
 from outercore.outputs import names_of_nodes
 
 if TYPE_CHECKING:
-    from outercore.cli.run_ import Job
+    from outercore.cli.run_job import Job
 
 _WHOLE = 2**53
 """Up to here float64 holds every whole number."""

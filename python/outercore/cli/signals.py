@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Event
 from types import FrameType
 
-from outercore.training.stopping import heeded
+from outercore.runs.stop import heeded
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.progress import MofNCompleteColumn
 
-from outercore import record as records
 from outercore.cli import console
 from outercore.cli.run_watch import RunWatch
 from outercore.config.sizes import format_size
+from outercore.runs import record as records
 from outercore.training.observe import EpochReport, Observer
 
 

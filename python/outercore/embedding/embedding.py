@@ -190,7 +190,7 @@ class Embedding:
         if has_names(graph, "relation"):
             self._require_same("relations", len(graph.relations), self.num_relations, graph)
         expected = self.description.get("fingerprint")
-        if expected and expected != EmbedDirectory.identity_of(graph):
+        if expected and expected != EmbedDirectory.identity_of(graph).digest:
             raise InvalidError(
                 f"embedding `{self.root}`: its data set `{graph.root}` has other triples, links or "
                 "names now\n"

@@ -8,11 +8,11 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import EpochReport, Observer
 from outercore.embedding.store import Pool, Progress
-from outercore.embedding.trainer import DivergedError
 from outercore.errors import InterruptError, InvalidError
-from outercore.record import Timeline
+from outercore.runs.record import Timeline
 
 if TYPE_CHECKING:
     from outercore.embedding.trainer import Trainer

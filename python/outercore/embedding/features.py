@@ -15,7 +15,7 @@ from outercore.embedding.embedding import has_names
 from outercore.embedding.matching import match_names
 from outercore.errors import InvalidError
 from outercore.outputs import check_directory
-from outercore.training.npy_rows import NpyRows
+from outercore.runs.files import NpyRows
 
 if TYPE_CHECKING:
     from outercore.embedding.embedding import Embedding

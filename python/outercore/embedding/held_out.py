@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.data import PARTS, Part, Triples, fill
 from outercore.embedding.observe import Preparing, watched
+from outercore.embedding.triples import PARTS, Part, Triples, fill
 
 _CHUNK = 1 << 16
 _STREAM = int.from_bytes(b"held out", "big")

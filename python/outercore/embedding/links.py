@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.embedding.data import PARTS, Part, fill
 from outercore.embedding.observe import Preparing
+from outercore.embedding.triples import PARTS, Part, fill
 
 _CHUNK = 1 << 18
 _A_PLACE = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from outercore.training.stopping import StopRequest
+    from outercore.runs.stop import StopRequest
 
 _Chunk = TypeVar("_Chunk", bound=Sized)
 Preparing: TypeAlias = Callable[[str, int, int, str], None]
@@ -35,6 +35,23 @@ class EpochReport:
     validation_seconds: float = 0.0
     counters: dict[str, Any] = field(default_factory=dict)
     """What moving partitions has cost in this epoch; empty where all is in memory."""
+
+    def scalars(self) -> dict[str, float | None]:
+        """Loss, validation, throughput and bytes, as TensorBoard shows them."""
+        return {
+            "train/loss": self.loss,
+            "valid/mrr": self.score,
+            "train/triples_per_second": self.triples / self.seconds if self.seconds else None,
+            "io/bytes_read": self.counters.get("bytes_read"),
+            "io/bytes_written": self.counters.get("bytes_written"),
+            "io/waited_seconds": self.counters.get("waited_s"),
+            "io/waited_for_triples_seconds": self.counters.get("triples_waited_s"),
+        }
+
+
+def final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
+    """The figures at the end, as TensorBoard shows them."""
+    return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}
 
 
 class Observer:

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outercore import record as records
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.planning import Size
 from outercore.errors import DeviceError
+from outercore.runs import record as records
 
 if TYPE_CHECKING:
     from outercore.embedding.models import ScoreFunction

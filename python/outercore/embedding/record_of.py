@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from outercore import record as records
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.planning import Placement, relation_width
+from outercore.runs import record as records
 
 if TYPE_CHECKING:
     from outercore.embedding.data import EmbedData

@@ -23,8 +23,8 @@ from outercore.embedding.result import EmbedResult
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError
-from outercore.run_places import new_run, only_run
-from outercore.training.stopping import StopRequest, stop_on_signals
+from outercore.runs.places import new_run, only_run
+from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
     from outercore.embedding.session import Planned, Session

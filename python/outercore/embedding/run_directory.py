@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from outercore.config.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data import has_triples
+from outercore.runs.directory import RunDirectory
+from outercore.runs.identity import Identity
 from outercore.storage import device_errors, replace_file
-from outercore.training.run_directory import AnyRunDirectory, fingerprint
 
 if TYPE_CHECKING:
     from outercore.embedding.changes import Change
@@ -26,7 +27,7 @@ _CHECKPOINTS = ("checkpoint.json", "journal.json")
 """What stands in the table's directory once there is something to go on from."""
 
 
-class EmbedDirectory(AnyRunDirectory):
+class EmbedDirectory(RunDirectory):
     """Where an embedding run keeps what it makes.
 
     Besides `table/` what resuming needs, and at the end `entities.npy`, `relations.npy` and
@@ -36,23 +37,15 @@ class EmbedDirectory(AnyRunDirectory):
     verb = "embed"
 
     @staticmethod
-    def identity_of(graph: Graph, config: Configuration | None = None) -> str:
-        """A digest of what an embedding reads: triples or topology with weights, and names.
-
-        Other arrays may come and go.
-        """
+    def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
+        """Triples, or topology with weights, and names."""
         if has_triples(graph):
             read = _is_fact
         else:
             read = _is_weighted_link if _WEIGHTS in graph.arrays else _is_link
-        arrays = {
-            key: [entry["dtype"], entry["shape"], entry["checksum"]]
-            for key, entry in graph.arrays.items()
-            if read(key)
-        }
         edges = graph.manifest.get("edge_types", {}).get("edge", {})
         undirected = bool(edges.get("undirected"))
-        return fingerprint({"nodes": graph.num_nodes, "undirected": undirected, "arrays": arrays})
+        return Identity.of(graph.manifest, read, nodes=graph.num_nodes, undirected=undirected)
 
     @property
     def state(self) -> Path:
@@ -182,7 +175,7 @@ class EmbedDirectory(AnyRunDirectory):
                 self._storage.sync_directory(self.path)
 
     def discard_if_unused(self) -> None:
-        """See `AnyRunDirectory`. A run that has tables, or has trained an epoch, stays whole."""
+        """See `RunDirectory`. A run that has tables, or has trained an epoch, stays whole."""
         trained = self._record.exists() and self.record()["epochs"]
         if not trained and not self.description.exists():
             super().discard_if_unused()

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.data import fill
 from outercore.embedding.evaluate import Asked, Candidates, Evaluation, Ranking, rank_together
 from outercore.embedding.known import KnownAnswers
 from outercore.embedding.models import Model, Side
@@ -21,12 +20,14 @@ from outercore.embedding.observe import Observer, Preparing, watched
 from outercore.embedding.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.store import Store
-from outercore.training.stopping import StopRequest
+from outercore.embedding.triples import fill
+from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
-    from outercore.embedding.data import EmbedData, Part, Triples
+    from outercore.embedding.data import EmbedData
     from outercore.embedding.held_out import TriplePart
     from outercore.embedding.links import Links
+    from outercore.embedding.triples import Part, Triples
 
 _FEW, _SPARSE = 1 << 20, 4
 """Of so many places, or so many times those that are drawn, a permutation is made at most."""

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from outercore import record as records
 from outercore.embedding.bucket_counter import place_new
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import RESUME, EmbedConfig
 from outercore.embedding.data import EmbedData, data_of, has_triples
+from outercore.embedding.diverged import DivergedError
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.models import Model
-from outercore.embedding.observe import EpochReport, Observer, Preparing, until_stopped
+from outercore.embedding.observe import (
+    EpochReport,
+    Observer,
+    Preparing,
+    final_scalars,
+    until_stopped,
+)
 from outercore.embedding.order import Walks
 from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.planning import (
@@ -33,7 +39,6 @@ from outercore.embedding.planning import (
 from outercore.embedding.quality import quality_warning
 from outercore.embedding.record_of import describe
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.scalars import Scalars
 from outercore.embedding.scoring import (
     Answers,
     HeldOut,
@@ -45,9 +50,11 @@ from outercore.embedding.scoring import (
 from outercore.embedding.skewed import instead_of, with_pools
 from outercore.embedding.store import Progress, Store, TableLayout
 from outercore.embedding.stores import open_store
-from outercore.embedding.trainer import DivergedError, Trainer, table_layout
+from outercore.embedding.trainer import Trainer, table_layout
 from outercore.errors import BudgetError, InterruptError, InvalidError
-from outercore.training.stopping import StopRequest
+from outercore.runs import record as records
+from outercore.runs.scalars import Scalars
+from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
     from outercore.embedding.warm_start import WarmStart
@@ -297,14 +304,14 @@ class Session:
 
     @contextmanager
     def _writing_scalars(self) -> Iterator[None]:
-        self._scalars = Scalars(self._run.scalars, first_epoch=self.progress.epoch)
+        self._scalars = Scalars(self._run.scalars, self.progress.epoch, RESUME)
         try:
             yield
         finally:
             self._scalars.close()
 
     def _after_epoch(self, report: EpochReport) -> None:
-        self._scalars.epoch(report)
+        self._scalars.add(report.scalars(), report.epoch)
         self._write_record("running", {})
 
     def _unvalidated(self) -> str | None:
@@ -353,7 +360,7 @@ class Session:
             }
         )
         record = self._write_record(status, result)
-        self._scalars.result(result, best or 0)
+        self._scalars.add(final_scalars(result), best or 0)
         self._observer.finished(result)
         return record
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data import fill
 from outercore.embedding.observe import Preparing, watched
 from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.planning import Placement, order_of, walks_of
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.store import MemoryStore, Store, TableLayout
+from outercore.embedding.triples import fill
 
 if TYPE_CHECKING:
     from outercore.embedding.data import EmbedData

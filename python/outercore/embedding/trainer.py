@@ -13,6 +13,7 @@ from torch import Tensor
 
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import EmbedConfig
+from outercore.embedding.diverged import DivergedError
 from outercore.embedding.kernels import Masked, MaskMatrix, Workspace
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import Chunk, Model, RowGradients, Side, build_model
@@ -26,7 +27,6 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.regularizers import build_regulariser
 from outercore.embedding.store import Pool, Store, TableLayout
 from outercore.embedding.touched import Touched
-from outercore.errors import InvalidError
 
 
 class Ask(NamedTuple):
@@ -63,13 +63,6 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
         relation_state_width=relation_optimiser.state_width(relation_width),
         start=start,
     )
-
-
-class DivergedError(InvalidError):
-    """A loss, a gradient or the sum of its squares was not finite.
-
-    The tables are as the batch before left them.
-    """
 
 
 class _PoolContext(NamedTuple):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from outercore import record as records
 from outercore._native import Progress
 from outercore.children import Child, stop_all, terminate_like_interrupt
 from outercore.config.sizes import format_size
@@ -18,6 +17,7 @@ from outercore.jobs.machines import Machine
 from outercore.jobs.request import Request
 from outercore.jobs.states import STATE, JobState, is_done, load_states, peak_of, store_states
 from outercore.lock import only_one
+from outercore.runs import record as records
 
 PATIENCE_S = 600.0
 """How long a job may wait for others' memory while nothing of ours runs."""

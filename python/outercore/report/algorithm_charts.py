@@ -7,9 +7,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore import record as records
 from outercore.report.drawing import budget_bar, empty, line
 from outercore.report.runs import AlgorithmRun
+from outercore.runs import record as records
 
 _TIERS = (
     ("memory", "found in memory", "#3ca951"),

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from outercore import record as records
 from outercore.config.sizes import format_size
 from outercore.report import algorithm_charts as charts
 from outercore.report.elements import comparison, grid, summary, text_of
 from outercore.report.runs import AlgorithmRun
+from outercore.runs import record as records
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:

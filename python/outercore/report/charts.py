@@ -7,9 +7,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore import record as records
 from outercore.report.drawing import GREY, budget_bar, colour, empty, line, shares
 from outercore.report.runs import Run
+from outercore.runs import record as records
 
 _STAGE_COLOURS = {
     "sample": "#6cc5b0",

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from outercore import record as records
 from outercore.errors import CorruptError, NotFoundError
+from outercore.runs import record as records
 
 
 @dataclass(frozen=True)

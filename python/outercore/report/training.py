@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from outercore import record as records
 from outercore.config.sizes import format_size
 from outercore.report import charts
 from outercore.report.elements import grid, summary
 from outercore.report.runs import Run
+from outercore.runs import record as records
 
 
 def sections(runs: Sequence[Run]) -> list[str]:

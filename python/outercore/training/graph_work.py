@@ -15,7 +15,8 @@ from torch import Tensor
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
-from outercore.record import Timeline
+from outercore.runs.record import Timeline
+from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
 from outercore.training.graph_batches import GraphLoader, GraphReader
 from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
@@ -25,7 +26,6 @@ from outercore.training.observe import Observer
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
-from outercore.training.stopping import StopRequest
 from outercore.training.tasks import detect_task
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.errors import BudgetError
+from outercore.runs.files import NpyRows
+from outercore.runs.stop import StopRequest
 from outercore.storage import device_errors
 from outercore.training.config import SamplingConfig
 from outercore.training.degrees import largest_window
 from outercore.training.loaders import Loaders
 from outercore.training.models import Hop, Network, Perceptron
-from outercore.training.npy_rows import NpyRows
 from outercore.training.observe import Observer
-from outercore.training.stopping import StopRequest
 
 if TYPE_CHECKING:
     from outercore.graph import Graph

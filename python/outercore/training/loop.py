@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore import record as records
 from outercore.errors import BudgetError, InterruptError, InvalidError
+from outercore.runs import record as records
+from outercore.runs.scalars import Scalars
+from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
 from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
-from outercore.training.config import TrainConfig
+from outercore.training.config import RESUME, TrainConfig
 from outercore.training.links.metrics import LinkScores
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.meter import Meter
 from outercore.training.metrics import Errors
-from outercore.training.observe import EpochReport, Observer
+from outercore.training.observe import EpochReport, Observer, final_scalars
 from outercore.training.open_work import open_work
-from outercore.training.run_directory import RunDirectory
+from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import save_model
-from outercore.training.scalars import Scalars
 from outercore.training.scoring import AnyScoring
-from outercore.training.stopping import StopRequest
 from outercore.training.summary import describe
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Trainer:
         self,
         graph: Graph,
         config: TrainConfig,
-        run: RunDirectory,
+        run: TrainDirectory,
         *,
         observer: Observer | None = None,
         stop: StopRequest | None = None,
@@ -95,7 +95,7 @@ class Trainer:
         resumed = self._restore()
         self._run.remove_scratch()
         self._prepare()
-        scalars = Scalars(self._run.scalars, first_epoch=self._position.epoch)
+        scalars = Scalars(self._run.scalars, self._position.epoch, RESUME)
         self._observer.started(self._described["description"])
         if unused := self._described["data_set"]["unused_edge_arrays"]:
             self._observer.note(
@@ -109,12 +109,12 @@ class Trainer:
             while not self._position.finished:
                 self._train_epoch()
                 report = self._close_epoch()
-                scalars.epoch(report)
+                scalars.add(report.scalars(), report.epoch)
                 self._write_record("running", {})
                 self._observer.epoch_done(report)
             result = self._final_scores()
             record = self._write_record("finished", result)
-            scalars.result(result)
+            scalars.add(final_scalars(result), result["best_epoch"])
             self._observer.finished(result)
             return record
         except InterruptError as error:

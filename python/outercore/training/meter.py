@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from outercore import record as records
+from outercore.runs import record as records
 
 _REFRESH_S = 0.5
 _MOST_SPANS = 1200

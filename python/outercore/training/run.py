@@ -17,7 +17,9 @@ from outercore.far import FarOptions
 from outercore.many_graphs import Labelled, ManyGraphs
 from outercore.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.ranks import require_one_process
-from outercore.run_places import new_run, only_run
+from outercore.runs.directory import is_data_set, made_by
+from outercore.runs.places import new_run, only_run
+from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import find_split
 from outercore.training.config import TrainConfig
 from outercore.training.graph_work import with_inputs
@@ -30,10 +32,9 @@ from outercore.training.metrics import Errors
 from outercore.training.observe import Observer
 from outercore.training.open_work import open_predicting
 from outercore.training.options import configuration
-from outercore.training.run_directory import RunDirectory, is_data_set, made_by
+from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import load_model
 from outercore.training.splits import nodes_of, with_splits
-from outercore.training.stopping import StopRequest, stop_on_signals
 from outercore.training.work import PredictingWork, Work
 
 _COMMAND = "outercore train"
@@ -95,7 +96,7 @@ def train(
     chosen = _with_inputs(graph, chosen, observer)
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        run = RunDirectory.create(path, graph, chosen)
+        run = TrainDirectory.create(path, graph, chosen)
         with run.training(new=True):
             return _fit(graph, chosen, run, observer, command, open_loader)
 
@@ -162,7 +163,7 @@ def resume(
     trains the run; else as `train`.
     """
     require_one_process("outercore train")
-    directory = RunDirectory.open(Path(run))
+    directory = TrainDirectory.open(Path(run))
     observer = observer or Observer()
     with only_run(directory.path, _COMMAND):
         graph = open_graph(directory.data_set)
@@ -177,7 +178,7 @@ def resume(
             return _fit(graph, config, directory, observer, command, open_loader)
 
 
-def _intact(run: RunDirectory, observer: Observer) -> bool:
+def _intact(run: TrainDirectory, observer: Observer) -> bool:
     """Whether the model of a finished run is as it was written; if not, says so."""
     try:
         load_model(run.model)
@@ -222,7 +223,7 @@ def evaluate(
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = model_directory(Path(model))
     if data_set is None and (directory.parent / "config.json").exists():
-        data_set = RunDirectory.open(directory.parent).data_set
+        data_set = TrainDirectory.open(directory.parent).data_set
     if data_set is None:
         raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     saved = load_model(directory)
@@ -315,7 +316,7 @@ def _remove_empty(directory: Path) -> None:
 def _fit(
     graph: Any,
     config: TrainConfig,
-    run: RunDirectory,
+    run: TrainDirectory,
     observer: Observer | None,
     command: str,
     open_loader: LoaderFactory,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from outercore import record as records
 from outercore.batch_arrays import edge_array_names
+from outercore.runs import record as records
 from outercore.training.config import TrainConfig
 from outercore.training.tasks import TASKS
 from outercore.training.work import Work

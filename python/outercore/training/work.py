@@ -15,7 +15,8 @@ from torch import Tensor
 
 from outercore.errors import InvalidError
 from outercore.many_graphs import Labelled
-from outercore.record import Timeline
+from outercore.runs.record import Timeline
+from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
 from outercore.training.degrees import in_degrees
 from outercore.training.inference import Inference, Predictor
@@ -25,7 +26,6 @@ from outercore.training.observe import Observer
 from outercore.training.saved import SavedModel
 from outercore.training.scoring import AnyScoring, Scoring
 from outercore.training.splits import nodes_of
-from outercore.training.stopping import StopRequest
 from outercore.training.tasks import Task, array_key, detect_task
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from outercore import analytics
-from outercore import record as records
 from outercore._native import Progress
 from outercore.children import terminate_like_interrupt
 from outercore.controller import GraphShape, Measurement, Medium, Profile, Table
 from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.graph import Graph
 from outercore.lock import only_one
+from outercore.runs import record as records
 from outercore.tune.budgets import local_budget
 from outercore.tune.grids import without_grid
 from outercore.tune.points import Point, TuneConfig, points

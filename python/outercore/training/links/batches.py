@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outercore import record as records
 from outercore.mapped import forget
+from outercore.runs import record as records
 from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.negatives import Negatives
 from outercore.training.links.order import EpochOrder

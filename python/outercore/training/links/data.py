@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from outercore._native import Importer
 from outercore.config.sizes import parse_size
-from outercore.embedding.data import Part
+from outercore.embedding.triples import Part
 from outercore.errors import CorruptError, InvalidError
 from outercore.graph import Graph
 from outercore.mapped import blocks, mapped
+from outercore.runs.files import NpyRows
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.adjacency import Adjacency
 from outercore.training.links.held_out import HELD_OUT, GivenEdges, trained, without
 from outercore.training.links.negatives import Purpose, generator, held_out_negatives
-from outercore.training.npy_rows import NpyRows
 from outercore.training.tasks import array_key
 
 _DESCRIBED = "links.json"

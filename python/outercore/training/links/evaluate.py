@@ -11,6 +11,7 @@ import torch
 
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.graph import Graph
+from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.split_names import normal_split
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, TrainConfig
@@ -25,9 +26,8 @@ from outercore.training.links.work import inference_sampling
 from outercore.training.loaders import LoaderFactory
 from outercore.training.models import Network
 from outercore.training.observe import Observer
-from outercore.training.run_directory import RunDirectory
+from outercore.training.run_directory import TrainDirectory
 from outercore.training.saved import SavedModel
-from outercore.training.stopping import StopRequest, stop_on_signals
 
 _SCRATCH = "scratch"
 """Beside the model, where embeddings lie while it is scored."""
@@ -83,7 +83,7 @@ def evaluate_links(
     }
 
 
-def _run_of(model: Path, graph: Graph) -> RunDirectory:
+def _run_of(model: Path, graph: Graph) -> TrainDirectory:
     """The run that a model of edges lies in.
 
     Errors: `InvalidError` where it lies in none, or the data set is another one.
@@ -93,7 +93,7 @@ def _run_of(model: Path, graph: Graph) -> RunDirectory:
             f"model `{model}`: a model of edges is scored on the held-out edges of its run\n"
             "hint: give the run directory"
         )
-    run = RunDirectory.open(model.parent)
+    run = TrainDirectory.open(model.parent)
     if run.data_set != Path(graph.root).resolve():
         raise InvalidError(
             f"data set `{graph.root}`: a model of edges is scored on those that its run held out "

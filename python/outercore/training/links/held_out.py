@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.data import PARTS, Part
 from outercore.embedding.links import Links
+from outercore.embedding.triples import PARTS, Part
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.training.config import LinkConfig
 from outercore.training.links.adjacency import among, pair_keys

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from outercore.errors import InvalidError
 from outercore.mapped import forget
+from outercore.runs.files import NpyRows
 from outercore.storage import device_errors
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Inference
 from outercore.training.links.data import LinkData, Pairs
 from outercore.training.links.metrics import LinkScores, least_negatives
 from outercore.training.links.model import LinkModel
-from outercore.training.npy_rows import NpyRows
 from outercore.training.scoring import validates_fully
 
 _PAIRS = 1 << 14

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from outercore.many_graphs import Labelled
-from outercore.record import Timeline
+from outercore.runs.record import Timeline
+from outercore.runs.stop import StopRequest
 from outercore.storage import Storage
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
@@ -27,7 +28,6 @@ from outercore.training.loaders import LoaderFactory
 from outercore.training.models import Network
 from outercore.training.observe import Observer
 from outercore.training.scoring import AnyScoring
-from outercore.training.stopping import StopRequest
 from outercore.training.tasks import link_task
 
 if TYPE_CHECKING:

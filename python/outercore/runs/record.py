@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outercore.errors import InvalidError
-from outercore.run_places import new_run
+from outercore.runs.places import new_run
 
 if TYPE_CHECKING:
     from outercore.analytics import Run

@@ -1,4 +1,4 @@
-"""The file of scalars that TensorBoard reads."""
+"""Scalars of a run for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from outercore.storage import device_errors
 
 
-class EventFile:
+class Scalars:
     """Scalars by name and epoch, in a new file of a directory.
 
     They are written by whoever adds them. The writer of `tensorboardX` has a thread and a handler

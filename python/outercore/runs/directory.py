@@ -1,0 +1,267 @@
+"""The directory of one run: configuration, record, checkpoints and scalars."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from outercore.config.fields import Configuration
+from outercore.errors import (
+    CorruptError,
+    InvalidError,
+    NoSpaceError,
+    NotFoundError,
+    OutercoreError,
+)
+from outercore.runs.identity import Identity, digest_of
+from outercore.runs.places import LOCK
+from outercore.sealed import seal, unseal
+from outercore.storage import Storage, device_errors, replace_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from outercore.graph import Graph
+
+
+class RunDirectory:
+    """What the directories of all training runs have in common.
+
+    `config.json` what the run is a function of, `record.json` what happened, `tensorboard/`
+    scalars.
+    """
+
+    verb: ClassVar[str]
+    """Of the command that makes such runs."""
+
+    def __init__(self, path: Path, storage: Storage | None = None) -> None:
+        self.path = path
+        self._storage = storage or Storage()
+        self._own: list[Path] = []
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        graph: Graph,
+        config: Configuration,
+        storage: Storage | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Makes a new run; `more` is remembered with the configuration.
+
+        Errors: `InvalidError` where `path` already is one, or has anything else in it.
+        """
+        run = cls(path, storage)
+        if run._config.exists():
+            raise InvalidError(
+                f"run `{path}` exists already\n"
+                f"hint: `outercore {cls.verb} --resume {path}` resumes it; or choose another "
+                "`--out`"
+            )
+        taken = next((one for one in _entries(path) if _has_content(one)), None)
+        if taken is not None:
+            raise InvalidError(
+                f"run `{path}`: `{taken.name}` is there already, expected an empty directory\n"
+                "hint: choose another `--out`"
+            )
+        identity = cls.identity_of(graph, config)
+        described = {
+            "data_set": str(Path(graph.root).resolve()),
+            "fingerprint": identity.digest,
+            "reads": identity.to_dict(),
+            "config": config.to_dict(),
+            **(more or {}),
+        }
+        run._own = [directory for directory in run._directories if not directory.exists()]
+        with run.training(new=True), device_errors(f"run `{path}`"):
+            run._storage.make_directory(path)
+            run._storage.make_directory(run.state)
+            run._describe(described)
+        return run
+
+    @classmethod
+    def open(cls, path: Path, storage: Storage | None = None) -> Self:
+        """An existing run.
+
+        Errors: `NotFoundError` where `path` is none; `InvalidError` for a data set, or a run of
+        another command.
+        """
+        run = cls(path, storage)
+        wanted = f"hint: give the directory that `outercore {cls.verb}` printed"
+        if not path.exists():
+            raise NotFoundError(f"run `{path}`: no such directory\n{wanted}")
+        if not run._config.exists():
+            if is_data_set(path):
+                raise InvalidError(f"run `{path}`: this is a data set\n{wanted}")
+            raise NotFoundError(f"run `{path}`: no `config.json` there\n{wanted}")
+        verb = made_by(path)
+        if verb not in (None, cls.verb):
+            raise InvalidError(
+                f"run `{path}`: this is a run of `outercore {verb}`, not of `{cls.verb}`\n"
+                f"hint: `outercore {verb} --resume {path}` goes on with it"
+            )
+        return run
+
+    @staticmethod
+    def identity_of(graph: Graph, config: Configuration) -> Identity:
+        """What a run with this configuration reads of a data set."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> Path:
+        """Where what resuming needs is."""
+        raise NotImplementedError
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        raise NotImplementedError
+
+    @property
+    def scalars(self) -> Path:
+        """Where TensorBoard finds the scalars."""
+        return self.path / "tensorboard"
+
+    @property
+    def data_set(self) -> Path:
+        """The data set that the run trains on."""
+        return Path(self._described()["data_set"])
+
+    def require_same(self, graph: Graph) -> None:
+        """Errors: `InvalidError` names an array that the run reads and that changed since."""
+        described, now = self._described(), self.identity_of(graph, self.config())
+        # Older versions took a digest of the whole manifest.
+        if described["fingerprint"] in (now.digest, digest_of(graph.manifest)):
+            return
+        # Older versions did not keep what they read.
+        changes = now.changes(described["reads"]) if "reads" in described else []
+        raise InvalidError(
+            f"run `{self.path}`: data set `{graph.root}` changed since the run began, so it "
+            f"cannot be resumed exactly{': ' if changes else ''}{'; '.join(changes)}\n"
+            "hint: start a new run"
+        )
+
+    def config(self) -> Any:
+        """The run's configuration."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def training(self, *, new: bool) -> Iterator[None]:
+        """Within the block the run is made or trained.
+
+        A new one that fails without a checkpoint is removed. The error of a full device says what
+        works once there is space.
+        """
+        try:
+            yield
+        except OutercoreError as error:
+            if new:
+                self.discard_if_unused()
+            if not isinstance(error, NoSpaceError):
+                raise
+            then = "run the same command again"
+            if self._config.exists():
+                then = f"resume with `outercore {self.verb} --resume {self.path}`"
+            first = str(error).partition("\nhint: ")[0]
+            raise NoSpaceError(f"{first}\nhint: free some space, then {then}") from error
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        """Replaces `record.json`."""
+        with device_errors(
+            f"run record `{self._record}`", f"go on with `outercore {self.verb} --resume RUN`"
+        ):
+            replace_file(self._storage, self._record, _to_json(record))
+
+    def record(self) -> dict[str, Any]:
+        """The record as it was last written.
+
+        Errors: `NotFoundError` before the first epoch has ended.
+        """
+        if not self._record.exists():
+            raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
+        try:
+            found: dict[str, Any] = json.loads(self._record.read_bytes())
+        except ValueError as error:
+            raise CorruptError(
+                f"run record `{self._record}`: expected JSON, found: {error}\n"
+                f"hint: `outercore {self.verb} --resume {self.path}` writes it again"
+            ) from None
+        return found
+
+    def discard_if_unused(self) -> None:
+        """Removes what the run made since `create` where no checkpoint was ever taken.
+
+        A run that failed at once can then be started again under the same name. Directories that
+        were there before stay with all that is in them.
+        """
+        if self.begun:
+            return
+        for directory in self._own:
+            self._storage.remove_tree(directory)
+        for file in (self._config, self._record):
+            file.unlink(missing_ok=True)
+        # What else may lie there is not ours.
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    @property
+    def _directories(self) -> tuple[Path, ...]:
+        """Those that a run fills before its first checkpoint."""
+        return (self.state, self.scalars)
+
+    @property
+    def _config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def _record(self) -> Path:
+        return self.path / "record.json"
+
+    def _described(self) -> dict[str, Any]:
+        try:
+            # Older versions wrote no checksum.
+            return unseal(self._config.read_bytes(), f"`{self._config}`", since=1)
+        except CorruptError as error:
+            raise CorruptError(
+                f"{error}\nhint: restore the file from a copy, or begin a new run"
+            ) from None
+
+    def _describe(self, described: dict[str, Any]) -> None:
+        """Replaces `config.json`."""
+        with device_errors(f"`{self._config}`"):
+            replace_file(self._storage, self._config, seal(described))
+
+
+def is_data_set(path: Path) -> bool:
+    """Whether `path` is the directory of a data set."""
+    return (path / "graph.json").exists()
+
+
+def made_by(path: Path) -> str | None:
+    """The command whose run is in `path`, `train` or `embed`; `None` where none can be told."""
+    try:
+        groups = json.loads((path / "config.json").read_text())["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    own = {"sampling": "train", "negatives": "embed"}
+    return next((verb for group, verb in own.items() if group in groups), None)
+
+
+def _entries(path: Path) -> list[Path]:
+    """What is in the directory `path`, if there is one, beside what a crash left of a run that was
+    just made."""
+    ours = (LOCK, ".config.json.tmp")
+    return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
+
+
+def _has_content(path: Path) -> bool:
+    """Whether something is lost when it is written over or emptied."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def _to_json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
