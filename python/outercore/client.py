@@ -327,6 +327,22 @@ class Client:
         """Writes all acknowledged updates into the arrays; returns the number of the last one."""
         return int(self._ask("POST", "/graph/compact", {})["lsn"])
 
+    def load(self) -> str:
+        """Makes the server read its model again, and returns the version that answers from then on.
+
+        The new weights come from the directory that the server was started with, where
+        `outercore export-model RUN --out DIRECTORY --overwrite` puts them.
+
+        Raises:
+            InvalidError: no whole model there, or one of another shape, which needs a new server.
+            UnsupportedError: the token may not change what is served.
+            DeviceError: no connection, or the server is stopping.
+        """
+        self._ask("POST", f"/v2/repository/models/{quote(self._model, safe='')}/load", {})
+        (model,) = self._ask("POST", "/v2/repository/index", {}, is_read=True)
+        version: str = model["version"]
+        return version
+
     def is_ready(self) -> bool:
         """Whether the server takes requests.
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
+from outercore.embedding.held_out import ArraySource
 from outercore.embedding.models import build_model
 from outercore.embedding.order import BufferState, PartitionOrder, Walks, partition_order
-from outercore.embedding.partitions import ArraySource, PartitionStore
+from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.store import MemoryStore, Pool, Progress, TableLayout
 from outercore.embedding.trainer import Trainer, table_layout
 

@@ -15,10 +15,10 @@ import outercore as oc
 from outercore import _core
 from outercore.embedding.config import DataConfig, EmbedConfig
 from outercore.embedding.data import EmbedData, knowledge_graph
-from outercore.embedding.held_out import Draw
+from outercore.embedding.held_out import ArraySource, Draw
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
-from outercore.embedding.partitions import ArraySource, PartitionStore, sorting
+from outercore.embedding.partitions import PartitionStore, sorting
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.triples import PARTS
 from outercore.errors import InterruptError, InvalidError

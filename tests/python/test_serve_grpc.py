@@ -120,7 +120,7 @@ def test_a_wrong_call_is_told_why(
 
 def test_calls_that_the_protocol_has_and_the_server_has_not_are_refused(client: Any) -> None:
     with pytest.raises(InferenceServerException) as refused:
-        client.get_model_repository_index()
+        client.unload_model("sage")
     assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
     with pytest.raises(InferenceServerException, match="datatype FP32") as refused:
         client.infer("sage", [node_ids([1], "FP32")])

@@ -1,6 +1,7 @@
 //! Runs the model on a sampled neighbourhood: node states, logits, and the outputs for the client.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use outercore_core::{Error, NodeId, Result};
 use outercore_infer::{Answer, Forward, Model, Subgraph};
@@ -23,6 +24,8 @@ pub struct Prediction {
     pub outputs: Vec<Output>,
     /// Number of the last update that it has seen.
     pub lsn: u64,
+    /// Version of the model.
+    pub version: Arc<str>,
 }
 
 /// The nodes of a request whose in-edges the last hop samples, if their states are kept.
@@ -129,8 +132,7 @@ pub fn predict(
     found: &Neighbourhood<'_>,
     frontier: &Frontier<'_>,
     asked: &Asked,
-    lsn: u64,
-) -> Result<(Prediction, Vec<f32>)> {
+) -> Result<(Vec<Output>, Vec<f32>)> {
     let Computed { logits, rows, first } = compute(model, found, frontier, asked)?;
     let answer = model.read_out(&logits);
     let numbers = match &answer {
@@ -166,5 +168,5 @@ pub fn predict(
             vec![Output::single(PREDICTION, vec![rows, model.outputs()], values)]
         }
     };
-    Ok((Prediction { outputs, lsn }, first))
+    Ok((outputs, first))
 }

@@ -18,12 +18,14 @@ use self::messages::grpc_inference_service_server::{
 use self::messages::infer_parameter::ParameterChoice;
 use self::messages::model_infer_response::InferOutputTensor;
 use self::messages::model_metadata_response::TensorMetadata;
+use self::messages::repository_index_response::ModelIndex;
 use self::messages::*;
 use crate::access::Access;
 use crate::http::require_loopback;
 use crate::metrics::{Counted, GRPC};
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
+use crate::repository::{self, Indexed};
 use crate::shared::Shared;
 use crate::tensors;
 
@@ -37,8 +39,19 @@ mod messages {
 const SERVICE: &str = "/inference.GRPCInferenceService/";
 
 /// Its methods.
-const METHODS: [&str; 6] =
-    ["ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"];
+const METHODS: [&str; 8] = [
+    "ServerLive",
+    "ServerReady",
+    "ModelReady",
+    "ServerMetadata",
+    "ModelMetadata",
+    "ModelInfer",
+    "RepositoryIndex",
+    LOAD,
+];
+
+/// The one that changes what is answered.
+const LOAD: &str = "RepositoryModelLoad";
 
 /// Those that need no token.
 const FREE: [&str; 2] = ["ServerLive", "ServerReady"];
@@ -67,8 +80,9 @@ async fn require_token(
     next: Next,
 ) -> HttpResponse {
     let method = call.uri().path().strip_prefix(SERVICE).unwrap_or_default();
+    let needed = if method == LOAD { Access::Update } else { Access::Read };
     if !FREE.contains(&method)
-        && let Err(refusal) = shared.require_access(call.headers(), Access::Read)
+        && let Err(refusal) = shared.require_access(call.headers(), needed)
     {
         return Status::from(refusal).into_http();
     }
@@ -139,7 +153,7 @@ impl GrpcInferenceService for Grpc {
         Ok(Response::new(ServerMetadataResponse {
             name: "outercore".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            extensions: Vec::new(),
+            extensions: vec![repository::EXTENSION.into()],
         }))
     }
 
@@ -174,9 +188,31 @@ impl GrpcInferenceService for Grpc {
         let patience = timeout_of(request.metadata());
         let message = request.into_inner();
         self.require(&message.model_name, &message.model_version)?;
+        let version = Some(message.model_version.clone()).filter(|version| !version.is_empty());
         let request = request_of(message, patience)?;
-        let answer = self.shared.infer(request, began).await?;
+        let answer = self.shared.infer(request, version.as_deref(), began).await?;
         Ok(Response::new(answer_of(&answer)?))
+    }
+
+    async fn repository_index(
+        &self,
+        _: Request<RepositoryIndexRequest>,
+    ) -> Result<Response<RepositoryIndexResponse>, Status> {
+        let Indexed { name, version, state, reason } = repository::indexed(&self.shared);
+        let (state, reason) = (state.to_owned(), reason.to_owned());
+        let models = vec![ModelIndex { name, version, state, reason }];
+        Ok(Response::new(RepositoryIndexResponse { models }))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<RepositoryModelLoadRequest>,
+    ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
+        let RepositoryModelLoadRequest { model_name, parameters, .. } = request.into_inner();
+        self.require(&model_name, "")?;
+        repository::require_none(parameters.keys().next())?;
+        self.shared.load().await?;
+        Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 }
 

@@ -27,7 +27,7 @@ use crate::openapi::{
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
-use crate::{analyses_http, binary, graph_http};
+use crate::{analyses_http, binary, graph_http, repository};
 
 /// Routes and their handlers.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -40,6 +40,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .route("/v2/repository/index", post(repository::index))
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi))
         .route("/graph", get(graph_http::graph))
@@ -50,6 +51,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
     let updates = Router::new()
         .route("/graph/updates", post(graph_http::update))
         .route("/graph/compact", post(graph_http::compact))
+        .route("/v2/repository/models/{model}/load", post(repository::load))
         .route("/graph/analyses", post(analyses_http::start))
         .route("/graph/analyses/{id}", delete(analyses_http::remove))
         .route_layer(needs(Access::Update));
@@ -74,14 +76,18 @@ pub struct Named {
 }
 
 impl Named {
-    /// Checks that there is this model.
+    /// Checks that there is this model, and returns the version that the path names.
     ///
     /// # Errors
     /// Another one, or a path that is no text.
-    fn require(path: Result<Path<Self>, PathRejection>, shared: &Shared) -> Result<(), Refusal> {
+    fn require(
+        path: Result<Path<Self>, PathRejection>,
+        shared: &Shared,
+    ) -> Result<Option<String>, Refusal> {
         let Path(named) =
             path.map_err(|_| Refusal::unknown("the model in the path is not UTF-8"))?;
-        shared.require(&named.model, named.version.as_deref())
+        shared.require(&named.model, named.version.as_deref())?;
+        Ok(named.version)
     }
 }
 
@@ -96,7 +102,7 @@ pub async fn server() -> Json<Value> {
     Json(json!({
         "name": "outercore",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": [EXTENSION],
+        "extensions": [EXTENSION, repository::EXTENSION],
     }))
 }
 
@@ -188,13 +194,13 @@ pub async fn infer(
     body: Body,
 ) -> Result<Response, Refusal> {
     let began = Instant::now();
-    Named::require(path, &shared)?;
+    let version = Named::require(path, &shared)?;
     let (request, wanted) = {
         let _place = shared.place_for_body().await?;
         let body = read_body(shared.limits.body, body, shared.most_body()).await?;
         binary::read(&headers, &body)?
     };
-    let answer = shared.infer(request, began).await?;
+    let answer = shared.infer(request, version.as_deref(), began).await?;
     binary::respond(answer, &wanted)
 }
 

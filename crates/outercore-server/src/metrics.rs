@@ -12,7 +12,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::graph::View;
@@ -66,6 +65,14 @@ struct Array {
     array: &'static str,
 }
 
+/// The model that answers.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Answering {
+    model: String,
+    version: String,
+    precision: &'static str,
+}
+
 /// What a loss is measured by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Lost {
@@ -76,6 +83,7 @@ struct Lost {
 pub struct Metrics {
     registry: Registry,
     requests: Family<Outcome, Counter>,
+    answering: Family<Answering, Level>,
     stages: Family<Of, Histogram, fn() -> Histogram>,
     windows: Histogram,
     reads: Family<Array, Counter>,
@@ -98,13 +106,14 @@ impl Metrics {
     /// All zero. `model` is its name and version, `precision` comes with what it loses; `live` where
     /// the graph takes updates.
     pub fn new(
-        model: (&str, &str),
-        precision: (Precision, Option<Loss>),
+        (name, version): (&str, &str),
+        (precision, loss): (Precision, Option<Loss>),
         live: Option<LiveMetrics>,
     ) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("outercore"),
             requests: Family::default(),
+            answering: Family::default(),
             stages: Family::new_with_constructor(seconds),
             windows: counts(),
             reads: Family::default(),
@@ -122,20 +131,14 @@ impl Metrics {
             lsn: Level::default(),
             live,
         };
-        new.register(model, precision);
+        new.register(loss);
+        new.model(name, version, precision);
         new
     }
 
-    fn register(
-        &mut self,
-        (model, version): (&str, &str),
-        (precision, loss): (Precision, Option<Loss>),
-    ) {
+    fn register(&mut self, loss: Option<Loss>) {
         let all = &mut self.registry;
-        let precision = ("precision", precision.name());
-        let labels = [("model", model), ("version", version), precision];
-        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        all.register("model", "The model that is served", Info::new(labels));
+        all.register("model_info", "The model that is served", self.answering.clone());
         all.register("requests", "Requests by outcome", self.requests.clone());
         if let Some(Loss { measure, points, .. }) = loss {
             let lost = Family::<Lost, Gauge<f64, AtomicU64>>::default();
@@ -165,6 +168,17 @@ impl Metrics {
         if let Some(live) = &self.live {
             live.register(all);
         }
+    }
+
+    /// This version of the model answers from now on.
+    pub fn model(&self, name: &str, version: &str, precision: Precision) {
+        let answering = Answering {
+            model: name.to_owned(),
+            version: version.to_owned(),
+            precision: precision.name(),
+        };
+        self.answering.clear();
+        self.answering.get_or_create(&answering).set(1);
     }
 
     /// A stage of an inference request has ended.

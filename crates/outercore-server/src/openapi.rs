@@ -6,7 +6,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{OpenApi as Description, Required};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi, ToSchema};
 
-use crate::{analyses_http, graph_http, http};
+use crate::{analyses_http, graph_http, http, repository};
 
 /// The path below which everything is about a model.
 const MODEL: &str = "/v2/models/{model}";
@@ -58,7 +58,9 @@ pub fn description(has_tokens: bool) -> Description {
         analyses_http::all,
         analyses_http::one,
         analyses_http::remove,
-        analyses_http::values
+        analyses_http::values,
+        repository::index,
+        repository::load
     ),
     modifiers(&Versions)
 )]
@@ -162,6 +164,15 @@ pub enum WorkRefusal {
     /// The server is stopping, or the disk takes no updates
     #[response(status = 503)]
     Stopping(#[to_schema] Failure),
+}
+
+/// Refusals of loads.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "a description")]
+pub enum LoadRefusal {
+    /// The model does not fit in the place of the one that is served
+    #[response(status = 409)]
+    Other(#[to_schema] Failure),
 }
 
 /// Refusals of inference requests.

@@ -6,7 +6,6 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use outercore_core::{Error, ErrorKind, Result};
-use outercore_infer::Model;
 use outercore_pipeline::Ask;
 use tokio::sync::{mpsc, oneshot};
 
@@ -14,8 +13,9 @@ use crate::arrays::{OpenArrays, Opened};
 use crate::compute::{Frontier, Prediction, predict};
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
-use crate::protocol::{Asked, Question};
+use crate::protocol::{Asked, Output, Question};
 use crate::refusal::Refusal;
+use crate::served::Versioned;
 use crate::states::States;
 
 /// How often arrays are opened that are exchanged meanwhile.
@@ -23,6 +23,14 @@ const OPENINGS: usize = 3;
 
 /// Errors that are kept for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
+
+/// What the thread is asked for.
+enum Order {
+    /// An answer.
+    Answer(Box<Job>),
+    /// Another model from then on; `done` is dropped when it answers.
+    Exchange { served: Versioned, done: oneshot::Sender<()> },
+}
 
 /// A question on its way through the queue.
 struct Job {
@@ -35,7 +43,7 @@ struct Job {
 /// Where questions are handed in.
 #[derive(Clone)]
 pub struct Queue {
-    jobs: mpsc::Sender<Job>,
+    orders: mpsc::Sender<Order>,
 }
 
 impl Queue {
@@ -46,7 +54,8 @@ impl Queue {
     pub async fn ask(&self, question: Question, until: Instant) -> Result<Prediction, Refusal> {
         let (reply, answer) = oneshot::channel();
         let asked = Instant::now();
-        self.jobs.try_send(Job { question, asked, until, reply }).map_err(|error| match error {
+        let job = Job { question, asked, until, reply };
+        self.orders.try_send(Order::Answer(Box::new(job))).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Refusal::overloaded(),
             mpsc::error::TrySendError::Closed(_) => Refusal::stopping(),
         })?;
@@ -58,14 +67,25 @@ impl Queue {
         }
     }
 
+    /// Waits until a newer model answers; what was asked before is answered by the older one.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub async fn exchange(&self, served: Versioned) -> Result<(), Refusal> {
+        let (done, is_done) = oneshot::channel();
+        let order = Order::Exchange { served, done };
+        self.orders.send(order).await.map_err(|_| Refusal::stopping())?;
+        is_done.await.map_err(|_| Refusal::failed())
+    }
+
     /// Questions that wait.
     pub fn waiting(&self) -> usize {
-        self.jobs.max_capacity() - self.jobs.capacity()
+        self.orders.max_capacity() - self.orders.capacity()
     }
 
     /// Whether nobody takes questions any more.
     pub fn is_closed(&self) -> bool {
-        self.jobs.is_closed()
+        self.orders.is_closed()
     }
 }
 
@@ -102,18 +122,18 @@ impl Predictor {
     pub fn start(
         graph: Arc<Graph>,
         opened: Opened,
-        model: Arc<Model>,
+        served: Versioned,
         (queue, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
-        let (jobs, waiting) = mpsc::channel(queue);
+        let (orders, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
         let (requests, states) = opened.into_parts();
         let metrics = Arc::clone(metrics);
-        let work = Work { graph, requests, model, states, failures: failures.clone(), metrics };
+        let work = Work { graph, requests, served, states, failures: failures.clone(), metrics };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
             .spawn(move || work.run(waiting))?;
-        Ok((Self { thread, failures }, Queue { jobs }))
+        Ok((Self { thread, failures }, Queue { orders }))
     }
 
     /// Whether the thread has ended.
@@ -138,27 +158,39 @@ impl Predictor {
 struct Work {
     graph: Arc<Graph>,
     requests: OpenArrays,
-    model: Arc<Model>,
+    served: Versioned,
     states: States,
     failures: Failures,
     metrics: Arc<Metrics>,
 }
 
 impl Work {
-    fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
+    fn run(mut self, mut waiting: mpsc::Receiver<Order>) {
         while let Some(first) = waiting.blocking_recv() {
             let most = self.requests.window() as usize;
             // Windows grow under load; without load no request waits for one.
-            let mut nodes = first.question.nodes.len();
-            let mut window = vec![first];
-            while nodes < most
-                && let Ok(next) = waiting.try_recv()
-            {
-                nodes += next.question.nodes.len();
-                window.push(next);
+            let (mut nodes, mut window, mut next) = (0, Vec::new(), Some(first));
+            while let Some(Order::Answer(job)) = next {
+                nodes += job.question.nodes.len();
+                window.push(*job);
+                next = if nodes < most { waiting.try_recv().ok() } else { None };
             }
-            self.answer(window);
+            if !window.is_empty() {
+                self.answer(window);
+            }
+            if let Some(Order::Exchange { served, done }) = next {
+                self.served = served;
+                // They are those of the older model.
+                self.states.clear();
+                // Its client may have gone.
+                let _ = done.send(());
+            }
         }
+    }
+
+    /// What was computed, as an answer of the model that is served.
+    fn prediction(served: &Versioned, outputs: Vec<Output>, lsn: u64) -> Prediction {
+        Prediction { outputs, lsn, version: Arc::clone(&served.version) }
     }
 
     /// Answers a window; questions with one seed share their reads.
@@ -221,7 +253,7 @@ impl Work {
                 _ => refuse(&self.failures, &error),
             })?;
         let answer = Mutex::new(None);
-        let (model, metrics) = (&self.model, &self.metrics);
+        let (served, metrics) = (&self.served, &self.metrics);
         let before = requests.counters();
         let nodes = vec![question.nodes];
         let ask =
@@ -229,10 +261,11 @@ impl Work {
         let answered = requests.answer(ask, &|_, found| {
             let read = Instant::now();
             let frontier = Frontier::default();
-            let (prediction, _) = predict(model, found, &frontier, &question.asked, view.lsn())?;
+            let (outputs, _) = predict(&served.model, found, &frontier, &question.asked)?;
             metrics.stage(Stage::Read, read - began);
             metrics.stage(Stage::Compute, read.elapsed());
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(prediction);
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Self::prediction(served, outputs, view.lsn()));
             Ok(())
         });
         metrics.reads(&before, &requests.counters());
@@ -269,7 +302,7 @@ impl Work {
         let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
-        let (model, metrics, states) = (&self.model, &self.metrics, &self.states);
+        let (served, metrics, states) = (&self.served, &self.metrics, &self.states);
         let delta = view.delta();
         let is_known = |node| states.get(seed, node, delta).is_some();
         let new = Mutex::new(Vec::new());
@@ -279,14 +312,14 @@ impl Work {
             let answered = requests.answer(ask, &|place, found| {
                 let read = Instant::now();
                 let frontier = Frontier::of(found, states, |node| states.get(seed, node, delta));
-                let answer = predict(model, found, &frontier, asked[place], view.lsn());
+                let answer = predict(&served.model, found, &frontier, asked[place]);
                 metrics.stage(Stage::Read, read - began);
                 metrics.stage(Stage::Compute, read.elapsed());
                 metrics.states(frontier.known.len(), frontier.known.iter().flatten().count());
-                let answer = answer.map(|(prediction, first)| {
+                let answer = answer.map(|(outputs, first)| {
                     let computed = frontier.computed(found, &first, states);
                     new.lock().unwrap_or_else(PoisonError::into_inner).extend(computed);
-                    prediction
+                    Self::prediction(served, outputs, view.lsn())
                 });
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
                 Ok(())
@@ -335,8 +368,8 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_at_once_and_an_unanswered_question_is_late() {
-        let (jobs, waiting) = mpsc::channel(1);
-        let queue = Queue { jobs };
+        let (orders, waiting) = mpsc::channel(1);
+        let queue = Queue { orders };
         let question = Question { nodes: vec![0], ..Question::default() };
         let ask = || queue.ask(question.clone(), Instant::now() + Duration::from_millis(5));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -352,8 +385,8 @@ mod tests {
 
     #[test]
     fn a_question_whose_thread_is_gone_failed() {
-        let (jobs, mut waiting) = mpsc::channel(1);
-        let queue = Queue { jobs };
+        let (orders, mut waiting) = mpsc::channel(1);
+        let queue = Queue { orders };
         let question = Question { nodes: vec![0], ..Question::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let asked = queue.ask(question, Instant::now() + Duration::from_secs(60));

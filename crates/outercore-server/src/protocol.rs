@@ -383,20 +383,19 @@ impl Output {
 
 /// The answer to a request: whose it is, the request's own id, what it asked for.
 pub fn answer(
-    (model, version): (&str, &str),
+    model: &str,
     id: Option<&str>,
     (seed, wanted): (u64, &[String]),
     prediction: Prediction,
 ) -> Value {
-    let lsn = prediction.lsn;
-    let outputs: Vec<Output> = prediction
-        .outputs
+    let Prediction { outputs, lsn, version } = prediction;
+    let outputs: Vec<Output> = outputs
         .into_iter()
         .filter(|output| wanted.is_empty() || wanted.iter().any(|name| name == output.name))
         .collect();
     let mut answer = json!({
         "model_name": model,
-        "model_version": version,
+        "model_version": &*version,
         "parameters": {"seed": seed, "lsn": lsn},
         "outputs": outputs,
     });

@@ -101,6 +101,17 @@ impl Refusal {
         }
     }
 
+    /// What a client is told of a model that was not loaded.
+    pub fn of_load(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unsupported => Self::new(StatusCode::CONFLICT, error.one_line()),
+            _ => Self::wrong(
+                "the model's directory has no whole model; the server has told its operator why, \
+                 and answers with the older one",
+            ),
+        }
+    }
+
     /// What a client is told of updates that were not taken.
     pub fn of_update(error: &Error) -> Self {
         let text = error.one_line();
@@ -128,7 +139,7 @@ impl From<Refusal> for Status {
             StatusCode::UNAUTHORIZED => Code::Unauthenticated,
             StatusCode::FORBIDDEN => Code::PermissionDenied,
             StatusCode::NOT_FOUND => Code::NotFound,
-            StatusCode::PRECONDITION_FAILED => Code::FailedPrecondition,
+            StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Code::FailedPrecondition,
             StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
             StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
             StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,

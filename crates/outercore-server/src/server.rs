@@ -15,7 +15,7 @@ use outercore_store::dataset::DataSet;
 use outercore_store::delta::ArrayShape;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::access::Tokens;
 use crate::analyses::Analyst;
@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
 use crate::protocol::Subject;
 use crate::sample::Source;
+use crate::served::{Served, Versioned};
 use crate::shared::Shared;
 use crate::tls::Tls;
 
@@ -49,9 +50,6 @@ const BODIES: usize = 16;
 
 /// The weights of a model, beside its manifest.
 const WEIGHTS: &str = "model.safetensors";
-
-/// Digits of a version.
-const VERSION_DIGITS: usize = 12;
 
 /// Ends a server, from any thread, or when it is dropped.
 struct Stop(watch::Sender<bool>);
@@ -158,10 +156,12 @@ impl Server {
         let plan = opened.requests.plan().clone();
         let notice = opened.requests.notice().map(str::to_owned);
         let (task, outputs) = (manifest.task.kind, model.outputs());
-        let version = version_of(&model);
-        let metrics = Arc::new(Metrics::new((name, &version), (config.precision, loss), live));
+        let now = Versioned::of(model);
+        let served = Arc::new(Served::new(directory, &now));
+        let metrics = Metrics::new((name, &now.version), (config.precision, loss), live);
+        let metrics = Arc::new(metrics);
         let (predictor, queue) =
-            Predictor::start(Arc::clone(&graph), opened, model, (config.queue, &metrics))?;
+            Predictor::start(Arc::clone(&graph), opened, now, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
         let analyst = config.analyses.map(|memory| {
             let threads = Some(config.threads).filter(|&threads| threads > 0);
@@ -173,7 +173,8 @@ impl Server {
         let limits = Limits::default();
         let shared = |queue: Queue, stopping| Shared {
             name: name.to_owned(),
-            version,
+            served,
+            loading: Mutex::default(),
             precision: config.precision,
             loss,
             outputs,
@@ -322,17 +323,6 @@ fn storage_of(precision: Precision) -> outercore_pipeline::Precision {
     match precision {
         Precision::Float32 => outercore_pipeline::Precision::Exact,
         Precision::Int8 => outercore_pipeline::Precision::Int8,
-    }
-}
-
-/// The first digits of the model's digest, enough to tell two models apart, and the precision if it
-/// is not the one of the training: answers of one version are equal to the bit.
-fn version_of(model: &Model) -> String {
-    let digits = model.version().rsplit(':').next().unwrap_or_default();
-    let digits: String = digits.chars().take(VERSION_DIGITS).collect();
-    match model.precision() {
-        Precision::Float32 => digits,
-        Precision::Int8 => format!("{digits}-{}", Precision::Int8),
     }
 }
 

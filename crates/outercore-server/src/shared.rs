@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use outercore_infer::{Precision, TaskKind};
 use outercore_store::delta::{ArrayShape, Graphs};
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 use crate::access::{Access, Tokens};
 use crate::analyses::Analyses;
@@ -20,6 +20,7 @@ use crate::metrics::{Metrics, Stage};
 use crate::predictor::{Failures, Queue};
 use crate::protocol::{self, InferRequest, Scope, Subject};
 use crate::refusal::Refusal;
+use crate::served::Served;
 
 /// Longest body without its ids.
 const MOST_BODY: usize = 64 << 10;
@@ -34,8 +35,10 @@ const NUMBER_BYTES: u64 = 24;
 pub struct Shared {
     /// Name of the model, as paths have it.
     pub name: String,
-    /// Its version: a digest of what it is made of.
-    pub version: String,
+    /// Where it comes from, and which version of it answers.
+    pub served: Arc<Served>,
+    /// Held while a newer version is loaded.
+    pub loading: Mutex<()>,
     /// The numbers in which it is computed.
     pub precision: Precision,
     /// What it loses by that; `None` for float32.
@@ -107,12 +110,18 @@ impl Shared {
             return Err(Refusal::unknown(format!("no model `{name}`; there is `{}`", self.name)));
         }
         match version {
-            Some(version) if version != self.version => Err(Refusal::unknown(format!(
-                "model `{name}` has no version `{version}`; there is `{}`",
-                self.version
-            ))),
-            _ => Ok(()),
+            Some(version) => self.require_version(version, &self.served.version()),
+            None => Ok(()),
         }
+    }
+
+    fn require_version(&self, wanted: &str, version: &str) -> Result<(), Refusal> {
+        if wanted == version {
+            return Ok(());
+        }
+        let name = &self.name;
+        let text = format!("model `{name}` has no version `{wanted}`; there is `{version}`");
+        Err(Refusal::unknown(text))
     }
 
     /// What the model is called, takes and gives.
@@ -134,7 +143,7 @@ impl Shared {
         };
         json!({
             "name": self.name,
-            "versions": [self.version],
+            "versions": [&*self.served.version()],
             "platform": "outercore",
             "parameters": {
                 "precision": self.precision,
@@ -182,11 +191,36 @@ impl Shared {
         !*self.stopping.borrow() && !self.queue.is_closed() && !writes_fail
     }
 
+    /// Reads the model again, and answers with its newer weights from then on.
+    ///
+    /// # Errors
+    /// It is damaged, or does not fit; the server is stopping.
+    pub async fn load(&self) -> Result<(), Refusal> {
+        let _one = self.loading.lock().await;
+        let served = Arc::clone(&self.served);
+        let read = tokio::task::spawn_blocking(move || served.read()).await;
+        let newer = read.map_err(|_| Refusal::failed())?.map_err(|error| {
+            self.failures.note(&error);
+            Refusal::of_load(&error)
+        })?;
+        let version = Arc::clone(&newer.version);
+        self.queue.exchange(newer).await?;
+        self.served.set_version(&version);
+        self.metrics.model(&self.name, &version, self.precision);
+        Ok(())
+    }
+
     /// Answers an inference request that `began` then, whatever protocol it came by.
     ///
     /// # Errors
-    /// The request is wrong, too early or too late; the server is busy, stopping or failed.
-    pub async fn infer(&self, request: InferRequest, began: Instant) -> Result<Value, Refusal> {
+    /// The request is wrong, too early or too late, or about a version that no longer answers; the
+    /// server is busy, stopping or failed.
+    pub async fn infer(
+        &self,
+        request: InferRequest,
+        version: Option<&str>,
+        began: Instant,
+    ) -> Result<Value, Refusal> {
         let question = {
             let view = self.graph.view();
             let mut question = request.question(&Scope {
@@ -208,7 +242,8 @@ impl Shared {
         let (seed, wanted) = (question.seed, question.outputs.clone());
         let prediction = self.queue.ask(question, until).await?;
         self.metrics.stage(Stage::Total, began.elapsed());
-        let model = (self.name.as_str(), self.version.as_str());
-        Ok(protocol::answer(model, request.id.as_deref(), (seed, &wanted), prediction))
+        // A newer one may have come while it waited.
+        version.map_or(Ok(()), |version| self.require_version(version, &prediction.version))?;
+        Ok(protocol::answer(&self.name, request.id.as_deref(), (seed, &wanted), prediction))
     }
 }

@@ -74,6 +74,14 @@ impl States {
         }
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.places.clear();
+        self.entries.clear();
+        self.numbers.clear();
+        self.hand = 0;
+    }
+
     /// Whether the state of a node with so many sampled sources is worth its memory.
     pub fn wants(&self, sources: usize) -> bool {
         sources >= self.least_sources

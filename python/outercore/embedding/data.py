@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.held_out import Draw, TriplePart, divided
+from outercore.embedding.held_out import ArraySource, Draw, TriplePart, divided
 from outercore.embedding.links import Links
 from outercore.embedding.observe import Preparing, watched
-from outercore.embedding.partitions import ArraySource
 from outercore.embedding.triples import PARTS, Part, Triples
 from outercore.errors import InvalidError, NotFoundError
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,3 +135,23 @@ def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
     return words ^ (words >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Triples in a `.npy` file, int64 [m, 3], and perhaps weights in another, float32 [m]."""
+
+    path: Path
+    weights: Path | None = None
+    identity: str = ""
+    """What tells them from other triples, the data set's fingerprint for instance."""
+    part: TriplePart | None = None
+    """Of which only these are meant."""
+
+    def to_core(self) -> dict[str, Any]:
+        """As the core takes it."""
+        weights = None if self.weights is None else str(self.weights.absolute())
+        path = str(self.path.absolute())
+        part = None if self.part is None else self.part.to_core()
+        identity = self.identity or path
+        return {"array": {"path": path, "weights": weights, "identity": identity, "part": part}}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.held_out import TriplePart
+from outercore.embedding.held_out import ArraySource
 from outercore.embedding.links import Links
 from outercore.embedding.npy import read_npy, write_npy
 from outercore.embedding.observe import Preparing
@@ -31,26 +31,6 @@ from outercore.storage import Storage
 
 _BLOCK_NUMBERS = 1 << 20
 _CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True)
-class ArraySource:
-    """Triples in a `.npy` file, int64 [m, 3], and perhaps weights in another, float32 [m]."""
-
-    path: Path
-    weights: Path | None = None
-    identity: str = ""
-    """What tells them from other triples, the data set's fingerprint for instance."""
-    part: TriplePart | None = None
-    """Of which only these are meant."""
-
-    def to_core(self) -> dict[str, Any]:
-        """As the core takes it."""
-        weights = None if self.weights is None else str(self.weights.absolute())
-        path = str(self.path.absolute())
-        part = None if self.part is None else self.part.to_core()
-        identity = self.identity or path
-        return {"array": {"path": path, "weights": weights, "identity": identity, "part": part}}
 
 
 def sorting(

@@ -1,0 +1,109 @@
+//! Routes of the protocol's model repository: which model there is, and its newer weights.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use crate::http::read_body;
+use crate::openapi::{AnyRefusal, BodyRefusal, LoadRefusal, Model, ModelRefusal, WorkRefusal};
+use crate::refusal::Refusal;
+use crate::shared::Shared;
+
+/// What the protocol calls this.
+pub const EXTENSION: &str = "model_repository";
+
+/// Longest body.
+const MOST_BODY: usize = 64 << 10;
+
+/// A model of the repository.
+#[derive(Serialize, ToSchema)]
+pub struct Indexed {
+    pub name: String,
+    pub version: String,
+    /// `READY`, or `UNAVAILABLE` while the server stops.
+    pub state: &'static str,
+    /// Why it is unavailable.
+    pub reason: &'static str,
+}
+
+/// What a load is asked to do.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct LoadRequest {
+    /// None is taken: the model comes from the server's own directory.
+    #[schema(value_type = Object)]
+    parameters: Map<String, Value>,
+}
+
+/// The models of the server.
+pub fn indexed(shared: &Shared) -> Indexed {
+    let (state, reason) = match shared.is_ready() {
+        true => ("READY", ""),
+        false => ("UNAVAILABLE", "the server is stopping, or updates fail"),
+    };
+    let version = shared.served.version().to_string();
+    Indexed { name: shared.name.clone(), version, state, reason }
+}
+
+/// The models that there are.
+#[utoipa::path(
+    post,
+    path = "/v2/repository/index",
+    tag = "models",
+    responses((status = 200, body = Vec<Indexed>), AnyRefusal)
+)]
+pub async fn index(State(shared): State<Arc<Shared>>) -> Json<Vec<Indexed>> {
+    Json(vec![indexed(&shared)])
+}
+
+/// Reads a model again, and answers with its newer weights from then on.
+#[utoipa::path(
+    post,
+    path = "/v2/repository/models/{model}/load",
+    tag = "models",
+    params(Model),
+    request_body(content = Option<LoadRequest>, example = json!({})),
+    responses(
+        (status = 200, body = Object, description = "The new version answers"),
+        AnyRefusal,
+        BodyRefusal,
+        ModelRefusal,
+        LoadRefusal,
+        WorkRefusal
+    )
+)]
+pub async fn load(
+    State(shared): State<Arc<Shared>>,
+    path: Result<Path<String>, PathRejection>,
+    body: Body,
+) -> Result<Json<Value>, Refusal> {
+    let Path(name) = path.map_err(|_| Refusal::unknown("the model in the path is not UTF-8"))?;
+    shared.require(&name, None)?;
+    let body = read_body(shared.limits.body, body, MOST_BODY).await?;
+    let request = match body.is_empty() {
+        true => LoadRequest::default(),
+        false => serde_json::from_slice(&body)
+            .map_err(|error| Refusal::wrong(format!("the body is no load request: {error}")))?,
+    };
+    require_none(request.parameters.keys().next())?;
+    shared.load().await?;
+    Ok(Json(json!({})))
+}
+
+/// Refuses a parameter.
+///
+/// # Errors
+/// There is one.
+pub fn require_none(parameter: Option<&String>) -> Result<(), Refusal> {
+    let Some(name) = parameter else { return Ok(()) };
+    let name: String = name.chars().take(64).collect();
+    Err(Refusal::wrong(format!(
+        "parameter `{name}`: a load takes none; the model comes from the server's directory"
+    )))
+}
