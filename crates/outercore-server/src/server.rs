@@ -199,9 +199,15 @@ impl Server {
             .thread_name("outercore-http")
             .enable_all()
             .build()?;
-        let http = bind(&runtime, config.host, (config.port, "--port"))?;
-        let grpc = config.grpc_port.map(|port| bind(&runtime, config.host, (port, "--grpc-port")));
-        let grpc = grpc.transpose()?;
+        let (http, grpc) = match listeners(&runtime, config) {
+            Ok(both) => both,
+            Err(error) => {
+                // Its thread holds the data set until it has ended.
+                drop(queue);
+                predictor.join()?;
+                return Err(error);
+            }
+        };
         let address = http.local_addr()?;
         let grpc_address = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
         let (stop, stopped) = watch::channel(false);
@@ -324,6 +330,19 @@ fn storage_of(precision: Precision) -> outercore_pipeline::Precision {
         Precision::Float32 => outercore_pipeline::Precision::Exact,
         Precision::Int8 => outercore_pipeline::Precision::Int8,
     }
+}
+
+/// Listens for HTTP, and for gRPC where that is wanted.
+///
+/// # Errors
+/// As [`bind`].
+fn listeners(
+    runtime: &Runtime,
+    config: &ServerConfig,
+) -> Result<(TcpListener, Option<TcpListener>)> {
+    let http = bind(runtime, config.host, (config.port, "--port"))?;
+    let grpc = config.grpc_port.map(|port| bind(runtime, config.host, (port, "--grpc-port")));
+    Ok((http, grpc.transpose()?))
 }
 
 /// Listens on a port, which `option` has chosen.
