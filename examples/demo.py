@@ -103,7 +103,7 @@ def train(scale: Scale, graph: Path, run: Path, model: str) -> None:
     outercore(
         *("train", graph, "--model", model, "--out", run),
         *("--fanout", "5,3", "--batch-size", scale.batch_size, "--hidden", 64),
-        *("--epochs", scale.epochs, "--validation", "sampled"),
+        *("--epochs", scale.epochs, "--set", "run.validation=sampled"),
         *("--memory", f"{scale.memory_mib}MiB"),
     )
 

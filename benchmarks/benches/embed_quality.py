@@ -69,7 +69,12 @@ CASES = {
     ),
     "complex-wn18": Case("wn18", "complex-wn18", 0.951, LIBKGE, 0.945),
     "complex-fb15k-237": Case(
-        "fb15k-237", "complex-fb15k-237", 0.348, LIBKGE, 0.35, in_partitions="--sweeps 32"
+        "fb15k-237",
+        "complex-fb15k-237",
+        0.348,
+        LIBKGE,
+        0.35,
+        in_partitions="--set budget.sweeps=32",
     ),
     "transe-codex-s": Case("codex-s", "transe-codex-s", 0.354, "CoDEx", 0.354),
     "rotate-wn18": Case("wn18", "rotate-wn18", 0.946, LIBKGE, 0.946),

@@ -26,7 +26,7 @@ PLACE = "place"
 """Node array with an embedding, for sets without features."""
 _SAGE = (
     "--model sage --fanout 10,5 --hidden 128 --dropout 0.2 --set model.norm=batch --batch-size 512 "
-    "--validation sampled"
+    "--set run.validation=sampled"
 )
 
 

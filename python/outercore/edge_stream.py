@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _native
-from outercore.analytics.config import Backend
 from outercore.analytics.request import Direction, Source, root_of
+from outercore.config.common import Backend
 from outercore.config.sizes import parse_size
 from outercore.far import Far, options_of
 from outercore.threads import checked_threads

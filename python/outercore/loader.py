@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
-from outercore.minibatches import Backend, InputNodes, MiniBatches, Policy, Source, Topology
+from outercore.minibatches import InputNodes, MiniBatches, Source
 
 
 class NeighborLoader(MiniBatches[Data]):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 Source: TypeAlias = Graph | str | os.PathLike[str]
 """A data set, opened or by its directory."""
 InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | None
-Backend = Literal["auto", "uring", "threads", "mmap"]
-Topology = Literal["auto", "resident", "paged"]
-Policy = Literal["window", "lru"]
 Batch = TypeVar("Batch")
 
 

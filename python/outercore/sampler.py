@@ -10,15 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.config.common import Backend, Policy, Topology
 from outercore.errors import InvalidError
 from outercore.far import Far
 from outercore.minibatches import (
-    Backend,
     InputNodes,
     MiniBatches,
-    Policy,
     Source,
-    Topology,
     opened,
 )
 

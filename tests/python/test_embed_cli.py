@@ -327,11 +327,12 @@ def test_a_run_goes_on_with_its_own_configuration_only(facts: Path, outcome: Any
         (("--seed", "1"), "--seed (run.seed)"),
         (("--out", "x"), "--out"),
         (("--from", "y"), "--from"),
+        (("--from-data", "y"), "--from-data"),
     ):
         code, _, err = outcome("embed", "--resume", "run", *word)
         assert code == 1
         assert f"error: {option}: a run is resumed with its own options" in err
-        assert "`optimiser.epochs`, `optimiser.patience`, `opt" in " ".join(err.split())
+        assert "`memory`, `epochs`, `patience`, `learning_rate`" in " ".join(err.split())
 
 
 def test_a_finished_run_is_given_more_epochs(facts: Path, outcome: Any) -> None:

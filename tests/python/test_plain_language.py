@@ -43,3 +43,24 @@ def test_the_help_of_a_command_has_an_example(words: tuple[str, ...]) -> None:
     command = ALL[words]
     if not getattr(command, "commands", None):
         assert "**Example" in (command.help or ""), " ".join(words)
+
+
+def test_options_that_messages_name_exist() -> None:
+    known = {"--help", "--upgrade", "--logdir"}  # The last two are pip's and TensorBoard's.
+    for command in ALL.values():
+        for one in command.params:
+            known |= {*getattr(one, "opts", ()), *getattr(one, "secondary_opts", ())}
+    product = [
+        *(ROOT / "python/outercore").rglob("*.py"),
+        *(ROOT / "crates").glob("*/src/**/*.rs"),
+        *PAGES,
+    ]
+    # A page's style has variables that look the same.
+    texts = {file: file.read_text() for file in product if file.name != "elements.py"}
+    flags = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z](?![\w-])")
+    unknown = {
+        (str(file.relative_to(ROOT)), flag)
+        for file, text in texts.items()
+        for flag in set(flags.findall(text)) - known
+    }
+    assert unknown == set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,3 +230,21 @@ def test_a_load_needs_the_scope_of_updates(
             reader.load()
         with oc.Client(server.url, "first", token="u" * 32) as updater:
             assert json.dumps(updater.load())
+
+
+def test_a_load_whose_client_goes_is_whole_all_the_same(
+    served: Server, models: dict[str, Path], data_set: Path, tmp_path: Path
+) -> None:
+    second, _ = answers(data_set, models["second"])
+    put(models["second"], tmp_path / "papers")
+    host, port = served.url.removeprefix("http://").split(":")
+    with oc.Client(served.url, "papers") as client:
+        for _ in range(20):
+            with socket.create_connection((host, int(port))) as gone:
+                gone.sendall(
+                    b"POST /v2/repository/models/papers/load HTTP/1.1\r\n"
+                    b"Host: localhost\r\nContent-Length: 0\r\n\r\n"
+                )
+        assert client.load() == client.predict(NODES).version == second
+        said = client._ask("GET", "/v2/models/papers")["versions"]
+        assert said == [second]

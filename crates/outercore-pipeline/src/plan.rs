@@ -81,7 +81,7 @@ pub fn plan_topology(
                 ErrorKind::Budget,
                 format!("a resident topology takes {resident}, the budget is {budget}"),
             )
-            .hint("raise --memory, or use --topology paged"));
+            .hint("raise --memory, or leave the topology on disk (`paged`)"));
         }
         TopologyMode::Resident => true,
         TopologyMode::Paged => false,

@@ -84,6 +84,8 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<Outcome, Counter>,
     answering: Family<Answering, Level>,
+    /// Name and precision of the model, whatever its version.
+    model: (String, Precision),
     stages: Family<Of, Histogram, fn() -> Histogram>,
     windows: Histogram,
     reads: Family<Array, Counter>,
@@ -114,6 +116,7 @@ impl Metrics {
             registry: Registry::with_prefix("outercore"),
             requests: Family::default(),
             answering: Family::default(),
+            model: (name.to_owned(), precision),
             stages: Family::new_with_constructor(seconds),
             windows: counts(),
             reads: Family::default(),
@@ -132,7 +135,7 @@ impl Metrics {
             live,
         };
         new.register(loss);
-        new.model(name, version, precision);
+        new.version(version);
         new
     }
 
@@ -171,9 +174,10 @@ impl Metrics {
     }
 
     /// This version of the model answers from now on.
-    pub fn model(&self, name: &str, version: &str, precision: Precision) {
+    pub fn version(&self, version: &str) {
+        let (model, precision) = &self.model;
         let answering = Answering {
-            model: name.to_owned(),
+            model: model.clone(),
             version: version.to_owned(),
             precision: precision.name(),
         };

@@ -15,7 +15,7 @@ use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
 use crate::protocol::{Asked, Output, Question};
 use crate::refusal::Refusal;
-use crate::served::Versioned;
+use crate::served::{Served, Versioned};
 use crate::states::States;
 
 /// How often arrays are opened that are exchanged meanwhile.
@@ -28,8 +28,8 @@ const MOST_FAILURES: usize = 16;
 enum Order {
     /// An answer.
     Answer(Box<Job>),
-    /// Another model from then on; `done` is dropped when it answers.
-    Exchange { served: Versioned, done: oneshot::Sender<()> },
+    /// Newer weights from then on; `done` hears when they answer.
+    Exchange { newer: Versioned, done: oneshot::Sender<()> },
 }
 
 /// A question on its way through the queue.
@@ -71,9 +71,9 @@ impl Queue {
     ///
     /// # Errors
     /// The thread is gone.
-    pub async fn exchange(&self, served: Versioned) -> Result<(), Refusal> {
+    pub async fn exchange(&self, newer: Versioned) -> Result<(), Refusal> {
         let (done, is_done) = oneshot::channel();
-        let order = Order::Exchange { served, done };
+        let order = Order::Exchange { newer, done };
         self.orders.send(order).await.map_err(|_| Refusal::stopping())?;
         is_done.await.map_err(|_| Refusal::failed())
     }
@@ -122,14 +122,15 @@ impl Predictor {
     pub fn start(
         graph: Arc<Graph>,
         opened: Opened,
-        served: Versioned,
+        (served, now): (Arc<Served>, Versioned),
         (queue, metrics): (usize, &Arc<Metrics>),
     ) -> Result<(Self, Queue)> {
         let (orders, waiting) = mpsc::channel(queue);
         let failures = Failures::default();
         let (requests, states) = opened.into_parts();
         let metrics = Arc::clone(metrics);
-        let work = Work { graph, requests, served, states, failures: failures.clone(), metrics };
+        let failed = failures.clone();
+        let work = Work { graph, requests, served, now, states, failures: failed, metrics };
         let thread = std::thread::Builder::new()
             .name("outercore-predict".into())
             .spawn(move || work.run(waiting))?;
@@ -158,7 +159,9 @@ impl Predictor {
 struct Work {
     graph: Arc<Graph>,
     requests: OpenArrays,
-    served: Versioned,
+    served: Arc<Served>,
+    /// The model that answers.
+    now: Versioned,
     states: States,
     failures: Failures,
     metrics: Arc<Metrics>,
@@ -178,8 +181,11 @@ impl Work {
             if !window.is_empty() {
                 self.answer(window);
             }
-            if let Some(Order::Exchange { served, done }) = next {
-                self.served = served;
+            if let Some(Order::Exchange { newer, done }) = next {
+                // Here and not where it was asked for: that client may go at any moment.
+                self.served.set_version(&newer.version);
+                self.metrics.version(&newer.version);
+                self.now = newer;
                 // They are those of the older model.
                 self.states.clear();
                 // Its client may have gone.
@@ -189,8 +195,8 @@ impl Work {
     }
 
     /// What was computed, as an answer of the model that is served.
-    fn prediction(served: &Versioned, outputs: Vec<Output>, lsn: u64) -> Prediction {
-        Prediction { outputs, lsn, version: Arc::clone(&served.version) }
+    fn prediction(now: &Versioned, outputs: Vec<Output>, lsn: u64) -> Prediction {
+        Prediction { outputs, lsn, version: Arc::clone(&now.version) }
     }
 
     /// Answers a window; questions with one seed share their reads.
@@ -253,7 +259,7 @@ impl Work {
                 _ => refuse(&self.failures, &error),
             })?;
         let answer = Mutex::new(None);
-        let (served, metrics) = (&self.served, &self.metrics);
+        let (now, metrics) = (&self.now, &self.metrics);
         let before = requests.counters();
         let nodes = vec![question.nodes];
         let ask =
@@ -261,11 +267,11 @@ impl Work {
         let answered = requests.answer(ask, &|_, found| {
             let read = Instant::now();
             let frontier = Frontier::default();
-            let (outputs, _) = predict(&served.model, found, &frontier, &question.asked)?;
+            let (outputs, _) = predict(&now.model, found, &frontier, &question.asked)?;
             metrics.stage(Stage::Read, read - began);
             metrics.stage(Stage::Compute, read.elapsed());
             *answer.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(Self::prediction(served, outputs, view.lsn()));
+                Some(Self::prediction(now, outputs, view.lsn()));
             Ok(())
         });
         metrics.reads(&before, &requests.counters());
@@ -302,7 +308,7 @@ impl Work {
         let asked: Vec<&Asked> = jobs.iter().map(|job| &job.question.asked).collect();
         let answers: Mutex<Vec<Option<Result<Prediction>>>> =
             Mutex::new(jobs.iter().map(|_| None).collect());
-        let (served, metrics, states) = (&self.served, &self.metrics, &self.states);
+        let (now, metrics, states) = (&self.now, &self.metrics, &self.states);
         let delta = view.delta();
         let is_known = |node| states.get(seed, node, delta).is_some();
         let new = Mutex::new(Vec::new());
@@ -312,14 +318,14 @@ impl Work {
             let answered = requests.answer(ask, &|place, found| {
                 let read = Instant::now();
                 let frontier = Frontier::of(found, states, |node| states.get(seed, node, delta));
-                let answer = predict(&served.model, found, &frontier, asked[place]);
+                let answer = predict(&now.model, found, &frontier, asked[place]);
                 metrics.stage(Stage::Read, read - began);
                 metrics.stage(Stage::Compute, read.elapsed());
                 metrics.states(frontier.known.len(), frontier.known.iter().flatten().count());
                 let answer = answer.map(|(outputs, first)| {
                     let computed = frontier.computed(found, &first, states);
                     new.lock().unwrap_or_else(PoisonError::into_inner).extend(computed);
-                    Self::prediction(served, outputs, view.lsn())
+                    Self::prediction(now, outputs, view.lsn())
                 });
                 answers.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(answer);
                 Ok(())

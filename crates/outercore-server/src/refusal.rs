@@ -101,7 +101,7 @@ impl Refusal {
         }
     }
 
-    /// What a client is told of a model that was not loaded.
+    /// The refusal of a load, whose model did not take the place of the one that is served.
     pub fn of_load(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::Unsupported => Self::new(StatusCode::CONFLICT, error.one_line()),

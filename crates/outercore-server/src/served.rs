@@ -11,7 +11,7 @@ const VERSION_DIGITS: usize = 12;
 
 /// The first digits of the model's digest, enough to tell two models apart, and the precision if it
 /// is not the one of the training: answers of one version are equal to the bit.
-pub fn version_of(model: &Model) -> Arc<str> {
+fn version_of(model: &Model) -> Arc<str> {
     let digits = model.version().rsplit(':').next().unwrap_or_default();
     let digits: String = digits.chars().take(VERSION_DIGITS).collect();
     match model.precision() {

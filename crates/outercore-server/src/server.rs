@@ -160,8 +160,9 @@ impl Server {
         let served = Arc::new(Served::new(directory, &now));
         let metrics = Metrics::new((name, &now.version), (config.precision, loss), live);
         let metrics = Arc::new(metrics);
+        let answering = (Arc::clone(&served), now);
         let (predictor, queue) =
-            Predictor::start(Arc::clone(&graph), opened, now, (config.queue, &metrics))?;
+            Predictor::start(Arc::clone(&graph), opened, answering, (config.queue, &metrics))?;
         let failures = predictor.failures().clone();
         let analyst = config.analyses.map(|memory| {
             let threads = Some(config.threads).filter(|&threads| threads > 0);

@@ -203,11 +203,7 @@ impl Shared {
             self.failures.note(&error);
             Refusal::of_load(&error)
         })?;
-        let version = Arc::clone(&newer.version);
-        self.queue.exchange(newer).await?;
-        self.served.set_version(&version);
-        self.metrics.model(&self.name, &version, self.precision);
-        Ok(())
+        self.queue.exchange(newer).await
     }
 
     /// Answers an inference request that `began` then, whatever protocol it came by.

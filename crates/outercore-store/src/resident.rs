@@ -307,7 +307,7 @@ pub(crate) fn reserve<I>(array: &ArrayRef, count: usize) -> Result<Vec<I>> {
     values.try_reserve_exact(count).map_err(|_| {
         let size = Bytes((count * size_of::<I>()) as u64);
         Error::new(ErrorKind::Budget, format!("array `{}`: no memory for {size}", array.key))
-            .hint("leave the topology on disk: --topology paged")
+            .hint("leave the topology on disk (`paged`)")
     })?;
     outercore_io::prefer_huge_pages(values.spare_capacity_mut());
     Ok(values)

@@ -20,11 +20,12 @@ from outercore.analytics.cohesion import (
     triangles,
     wcc,
 )
-from outercore.analytics.config import Backend, RunConfig
+from outercore.analytics.config import RunConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
 from outercore.analytics.request import Direction, Personalization, Resources, Source
 from outercore.analytics.running import Run, forget_checkpoint
+from outercore.config.common import Backend
 
 __all__ = [
     "ALGORITHMS",

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
+from outercore.config.common import BackendOption, MemoryOption
 from outercore.config.fields import Configuration, within
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
 from outercore.far import FarOptions
 from outercore.threads import checked_threads
 
-Backend = Literal["auto", "uring", "threads", "mmap"]
-
 
 @dataclass(frozen=True)
 class RunConfig(Configuration):
     """How `outercore run` runs an algorithm; what it computes are the algorithm's own options."""
 
-    memory: Annotated[
-        str,
-        Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True),
-    ] = "1GiB"
+    memory: MemoryOption = "1GiB"
     threads: Annotated[int | None, Option("Threads; all cores by default.", common=True)] = None
-    backend: Annotated[
-        Backend, Option("How files are read: `auto`, `uring`, `threads` or `mmap`.")
-    ] = "auto"
+    backend: BackendOption = "auto"
     far: FarOptions | None = None
     """A memory server that holds edges, too."""
     far_ratio: Annotated[

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore._native import Progress
-from outercore.analytics.config import Backend
+from outercore.config.common import Backend
 from outercore.config.options import fields
 from outercore.config.sizes import parse_size
 from outercore.errors import InvalidError

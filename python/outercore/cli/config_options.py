@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -109,6 +109,25 @@ def hint_for(command: Any, option: str) -> str | None:
         if field.name == name:
             return f"hint: `--set {field.path}=VALUE`: {field.described}"
     return None
+
+
+def require_resumable(
+    kind: type[Configuration],
+    given: Mapping[str, Any],
+    others: Mapping[str, object],
+    *,
+    changeable: Container[str],
+    hint: str,
+) -> None:
+    """Checks that a resumed run is given no option that it keeps; `others` are no fields.
+
+    Errors: `InvalidError` names the first one.
+    """
+    paths = {field.name: field.path for field in fields(kind)}
+    kept = [paths[name] for name in given if name not in changeable]
+    kept += [option for option, value in others.items() if value is not None]
+    if kept:
+        raise InvalidError(f"{kept[0]}: a run is resumed with its own options\nhint: {hint}")
 
 
 @contextmanager

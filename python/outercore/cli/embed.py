@@ -9,10 +9,10 @@ import typer
 
 from outercore.cli import config_options, console, embed_options, options
 from outercore.cli.embed_watch import EmbedWatch
-from outercore.config.options import fields
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.options import CHANGEABLE, configuration
-from outercore.errors import InvalidError
+
+_CHANGEABLE = ("memory", *CHANGEABLE)
 
 
 @config_options.takes(EmbedConfig)
@@ -61,8 +61,20 @@ def embed(
         if resume is None:
             configuration(config, recipe=recipe, has_score=score is not None, **given)
         else:
-            new = (("recipe", recipe), ("config", config), ("out", out), ("from", start_from))
-            _require_changeable(given, {f"--{name}": value for name, value in new})
+            known = ", ".join(f"`{name}`" for name in _CHANGEABLE)
+            config_options.require_resumable(
+                EmbedConfig,
+                given,
+                {
+                    "--recipe": recipe,
+                    "--config": config,
+                    "--out": out,
+                    "--from": start_from,
+                    "--from-data": from_data,
+                },
+                changeable=_CHANGEABLE,
+                hint=f"leave it out, or start another run with `--from`; a run may change {known}",
+            )
     from outercore import embedding
 
     command = options.command_line()
@@ -88,19 +100,6 @@ def embed(
         return
     show(result.metrics)
     console.data(str(result.run))
-
-
-def _require_changeable(given: dict[str, Any], others: dict[str, object]) -> None:
-    """Errors: `InvalidError` for an option that a resumed run keeps as it was."""
-    paths = {field.name: field.path for field in fields(EmbedConfig)}
-    kept = [paths[name] for name in given if name not in ("memory", *CHANGEABLE)]
-    kept += [option for option, value in others.items() if value is not None]
-    if kept:
-        known = ", ".join(f"`{paths[name]}`" for name in CHANGEABLE)
-        raise InvalidError(
-            f"{kept[0]}: a run is resumed with its own options\nhint: leave it out, or start "
-            f"another run with `--from`; only `--memory` and {known} may change"
-        )
 
 
 def show(metrics: list[dict[str, Any]]) -> None:

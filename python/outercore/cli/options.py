@@ -30,37 +30,12 @@ Memory = Annotated[
         "--memory", callback=size, help="Memory budget: `8GiB`, `25%` of the machine, or `auto`."
     ),
 ]
-ValidationShare = Annotated[
-    float,
-    typer.Option(
-        "--validation-share", help="Part of the budget for validating; 0 empties the caches."
-    ),
-]
-FanOut = Annotated[
-    str, typer.Option("--fanout", help="In-neighbours per hop, nearest first; `-1` takes all.")
-]
-BatchSize = Annotated[int, typer.Option("--batch-size", help="Seed nodes a batch.")]
 Seed = Annotated[int, typer.Option("--seed", help="Everything random is a function of it.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Draw neighbours with replacement.")]
 Backend = Annotated[
     str,
     typer.Option("--backend", help="How to read: `auto`, `uring`, `threads` or `mmap`."),
 ]
-Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads of the loader; all cores by default.")
-]
 Workers = Annotated[int | None, typer.Option("--threads", help="Threads; all cores by default.")]
-Topology = Annotated[
-    str, typer.Option("--topology", help="Where the edges live: `auto`, `resident` or `paged`.")
-]
-Policy = Annotated[str, typer.Option("--policy", help="Cache eviction: `window` or `lru`.")]
-Hotness = Annotated[
-    str,
-    typer.Option(
-        "--hotness",
-        help="What is cached for good: `presample`, `in_degree`, `none`, or a node array.",
-    ),
-]
 OutDataSet = Annotated[
     Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)
 ]
@@ -111,14 +86,6 @@ FarQueues = Annotated[
     int | None,
     typer.Option("--far-queues", help="Data connections; 1 by default.", rich_help_panel=_FAR),
 ]
-FarQueueLength = Annotated[
-    int | None,
-    typer.Option(
-        "--far-queue-length",
-        help="Transfers in flight a connection; 32 by default.",
-        rich_help_panel=_FAR,
-    ),
-]
 FarTimeout = Annotated[
     float | None,
     typer.Option(
@@ -143,7 +110,6 @@ def far(
     token_file: Path | None = None,
     chunk: str | None = None,
     queues: int | None = None,
-    queue_length: int | None = None,
     timeout: float | None = None,
     fallback: bool = True,
 ) -> FarOptions | None:
@@ -152,7 +118,6 @@ def far(
         "token_file": None if token_file is None else str(token_file),
         "chunk": None if chunk is None else parse_size(chunk),
         "queues": queues,
-        "queue_length": queue_length,
         "timeout_s": timeout,
         "fallback": None if fallback else False,
     }
@@ -165,14 +130,6 @@ def far(
         option = name.get(first, f"--far-{first}".replace("_", "-"))
         raise InvalidError(f"{option}: expected `--far ADDR` with it")
     return None
-
-
-def fanout(text: str) -> tuple[int, ...]:
-    """`15,10` as numbers."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidError(f"--fanout: expected numbers such as `15,10`, found `{text}`") from None
 
 
 def command_line() -> str:

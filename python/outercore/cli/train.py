@@ -10,14 +10,13 @@ import typer
 from outercore.cli import config_options, console, options
 from outercore.cli.watch import Watch
 from outercore.config.fields import build
-from outercore.config.options import groups_of, paths_of
-from outercore.errors import InvalidError
+from outercore.config.options import fields, groups_of
 from outercore.far import FarOptions
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
 
 _NO_SERVER = "none"
-_OF_SERVER = "budget.far."
+_OF_SERVER = {field.name for field in fields(FarOptions)}
 """Options that say where a run reads from: a resumed run may have others."""
 
 
@@ -60,7 +59,13 @@ def train(
         if resume is None:
             chosen = configuration(config, given)
         else:
-            given |= {"config": config, "out": out}
+            config_options.require_resumable(
+                TrainConfig,
+                given,
+                {"--config": config, "--out": out},
+                changeable=_OF_SERVER,
+                hint="leave it out, or start another run",
+            )
             far = _server_of_resumed(given)
     from outercore import training
 
@@ -88,17 +93,9 @@ def train(
 def _server_of_resumed(given: dict[str, Any]) -> FarOptions | Literal[False] | None:
     """The memory server of a resumed run: `None` for its own one, `False` for none.
 
-    Errors: `InvalidError` for any other option, which the run keeps.
+    Errors: `InvalidError` for a wrong option.
     """
-    others = [f"--{name}" for name in ("config", "out") if given.pop(name) is not None]
-    groups = groups_of(TrainConfig, given)
-    kept = [path for path in paths_of(groups) if not path.startswith(_OF_SERVER)] + others
-    if kept:
-        raise InvalidError(
-            f"{kept[0]}: a run is resumed with its own options\n"
-            "hint: leave it out, or start another run"
-        )
-    far = groups.get("budget", {}).get("far")
-    if far is None:
+    if not given:
         return None
+    far = groups_of(TrainConfig, given)["budget"]["far"]
     return False if far.get("address") == _NO_SERVER else build(FarOptions, far, "budget.far")

@@ -154,15 +154,17 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     Errors: `InvalidError` for an unknown name.
     """
     by_name = {field.name: field for field in fields(kind)}
-    groups: dict[str, Any] = {}
-    for name, value in options.items():
+    for name in options:
         _require_known(name, by_name, "option")
-        if value is None:
-            continue
-        field = by_name[name]
-        value = str(value) if field.type is str and isinstance(value, int) else value
-        for path in filter(None, (field.path, field.option.sets_also)):
-            _put(groups, path, value)
+    given = [(by_name[name], value) for name, value in options.items() if value is not None]
+    groups: dict[str, Any] = {}
+    # First, so that an option of the other field counts whatever their order.
+    for field, value in given:
+        if field.option.sets_also:
+            _put(groups, field.option.sets_also, value)
+    for field, value in given:
+        is_bytes = field.option.size and field.type is str and isinstance(value, int)
+        _put(groups, field.path, str(value) if is_bytes else value)
     return groups
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from outercore.config.common import DeviceOption, MemoryOption, SeedOption
 from outercore.config.fields import Configuration, positive, within
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
@@ -20,7 +21,6 @@ Correction = Literal["none", "frequency"]
 OptimiserName = Literal["adagrad", "row-adagrad", "adam"]
 Schedule = Literal["constant", "linear"]
 RegulariserName = Literal["none", "n3", "l2"]
-Device = Literal["auto", "cpu", "cuda"]
 OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
 Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
@@ -276,10 +276,7 @@ class DataConfig:
 class BudgetConfig:
     """The memory promised to tables and triples, and how it is used."""
 
-    memory: Annotated[
-        str,
-        Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True),
-    ] = "2GiB"
+    memory: MemoryOption = "2GiB"
     partitions: Annotated[
         int,
         Option("Partitions of the entities; 1 keeps all in memory, 0 (default) fits the budget."),
@@ -372,10 +369,8 @@ class EvaluationConfig:
 class RunConfig:
     """Seed, device and checkpoints."""
 
-    seed: Annotated[
-        int, Option("Seed of all random numbers; one seed gives one result.", common=True)
-    ] = 0
-    device: Annotated[Device, Option("`auto`, `cpu` or `cuda`.")] = "auto"
+    seed: SeedOption = 0
+    device: DeviceOption = "auto"
     checkpoint_seconds: Annotated[
         float, Option("Seconds between two checkpoints; 0: at the ends of epochs only.")
     ] = 60.0

@@ -39,7 +39,6 @@ def embed(
     config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     recipe: str | None = None,
-    memory: str | int | None = None,
     out: str | Path | None = None,
     start_from: str | Path | None = None,
     from_data: str | Path | None = None,
@@ -54,7 +53,6 @@ def embed(
         data_set: a data set; its triples, or the links of its topology where it has none.
         config: a configuration, its groups, or a JSON file of them.
         recipe: a measured configuration by name, on which `config` and `options` are laid.
-        memory: the budget, `8GiB`, `25%` or bytes.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run whose rows are the first ones, where both have the entity.
         from_data: where the data set of that run is now, if it is no longer where it was.
@@ -84,7 +82,6 @@ def embed(
         recipe=recipe,
         plain_graph=not has_triples(graph),
         has_score=own is not None,
-        memory=memory,
         **options,
     )
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"

@@ -6,6 +6,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from outercore.config.common import (
+    BackendOption,
+    DeviceOption,
+    MemoryOption,
+    Policy,
+    SeedOption,
+    Topology,
+)
 from outercore.config.fields import Configuration, positive, within
 from outercore.config.options import Option
 from outercore.config.sizes import parse_size
@@ -28,13 +36,9 @@ LinkLoss = Literal["binary", "triplet"]
 LinkHead = Literal["mlp", "dot", "diagonal"]
 NegativeEnds = Literal["uniform", "degree"]
 Readout = Literal["sum", "mean", "max"]
-Device = Literal["auto", "cpu", "cuda"]
-Backend = Literal["auto", "uring", "threads", "mmap"]
 RESUME = "go on with `outercore train --resume RUN`"
 """What to do when the device is full in the midst of a run."""
 
-TopologyMode = Literal["auto", "resident", "paged"]
-Policy = Literal["window", "lru"]
 _NODES_OR_EDGES, _GRAPHS = 1024, 64
 """Seeds of a batch where nothing else is chosen."""
 
@@ -194,10 +198,7 @@ class OptimiserConfig:
 class BudgetConfig:
     """The memory promised to the data, and how it is used."""
 
-    memory: Annotated[
-        str,
-        Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True),
-    ] = "2GiB"
+    memory: MemoryOption = "2GiB"
     validation_share: Annotated[
         float,
         Option(
@@ -205,12 +206,10 @@ class BudgetConfig:
             "the training caches for each validation."
         ),
     ] = 0.25
-    backend: Annotated[
-        Backend, Option("How files are read: `auto`, `uring`, `threads` or `mmap`.")
-    ] = "auto"
+    backend: BackendOption = "auto"
     threads: Annotated[int | None, Option("Threads of the loader; all cores by default.")] = None
     topology: Annotated[
-        TopologyMode, Option("Where the edges are: `auto`, `resident` in memory, or `paged`.")
+        Topology, Option("Where the edges are: `auto`, `resident` in memory, or `paged`.")
     ] = "auto"
     policy: Annotated[Policy, Option("Cache eviction: `window` or `lru`.")] = "window"
     hotness: Annotated[
@@ -233,9 +232,7 @@ class BudgetConfig:
 class RunConfig:
     """Seed, evaluation and checkpoints."""
 
-    seed: Annotated[
-        int, Option("Seed of all random numbers; one seed gives one result.", common=True)
-    ] = 0
+    seed: SeedOption = 0
     validation: Annotated[
         Validation,
         Option(
@@ -259,7 +256,7 @@ class RunConfig:
             common=True,
         ),
     ] = "auto"
-    device: Annotated[Device, Option("`auto`, `cpu` or `cuda`.")] = "auto"
+    device: DeviceOption = "auto"
     checkpoint_batches: Annotated[
         int, Option("Batches between two checkpoints, besides one an epoch; 0 for none.")
     ] = 0

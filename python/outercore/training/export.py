@@ -182,7 +182,7 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
     if found not in known:
         raise UnsupportedError(
             f"model.{what} `{found}`: an exported model can have {', '.join(known)}\n"
-            f"hint: train again with another `--{what}`"
+            f"hint: train again with `--set model.{what}=...`, one of these"
         )
 
 
