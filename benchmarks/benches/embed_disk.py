@@ -153,7 +153,7 @@ def _theorem(result: Result, place: str, case: Case, records: list[dict], whole:
         config["budget"]["order"],
         partitions=plan["partitions"],
         slots=plan["slots"],
-        spare=plan["spare"],
+        spare=plan["swap"] == "spare-slot",
         seed=config["run"]["seed"],
     ).plan(
         nodes=data["entities"],

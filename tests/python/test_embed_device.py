@@ -19,7 +19,7 @@ from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import Observer
-from outercore.embedding.planning import Placement
+from outercore.embedding.placement import Placement
 from outercore.embedding.session import device_of
 from outercore.embedding.slot_copies import SlotCopies
 from outercore.embedding.trainer import Trainer
@@ -212,7 +212,7 @@ def test_slots_are_copied_when_partitions_come_and_leave_and_no_others() -> None
 
 
 def placement(**parts: int) -> Placement:
-    return Placement(memory=1 << 30, partitions=4, slots=2, spare=False, parts=parts)
+    return Placement(memory=1 << 30, partitions=4, slots=2, parts=parts)
 
 
 def test_a_gpu_has_room_for_tables_batches_and_questions() -> None:

@@ -41,8 +41,8 @@ from outercore.embedding.models import build_model
 from outercore.embedding.negatives import KnownTargets
 from outercore.embedding.order import Walks
 from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.planning import Size, draws_of, place
-from outercore.embedding.planning import order_of as order_of_run
+from outercore.embedding.placement import Size, decide
+from outercore.embedding.placement import order_of as order_of_run
 from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.store import Pool, Progress
 from outercore.embedding.trainer import Trainer, table_layout
@@ -244,15 +244,16 @@ def test_no_pool_draws_more_than_the_plan_counts(
     spare = swap == "spare-slot"
     walks = Walks(2, spread=spread, rename=True, in_turn=swap == "in-turn", group=group)
     setting = Setting(order_of(8, slots, spare=spare), walks=walks)
+    budget = {"partitions": 8, "slots": slots, "swap": swap, "group": group, "spread": spread}
     config = EmbedConfig.from_dict(
-        {"loss": {"kind": loss}, "negatives": {"count": 5}, "budget": {"spread": spread}}
+        {"loss": {"kind": loss}, "negatives": {"count": 5}, "budget": budget}
     )
     most = 0
     for pool in setting.create(tmp_path).pools(0):
         negatives = PoolNegatives(config.negatives, pool, 10**6, weighs=config.bias_weighs)
         asked = negatives.ask(torch.arange(len(pool.triples)), (0, 0, 0, 0))
         most = max(most, len(asked["tail"]))
-    draws = draws_of(config, (slots - spare) * group, swap)
+    draws = decide(config, Size(1000, 3, 20_000)).placement.negative_sets
     assert 1 <= most <= draws
     # Not many more, either; parts of groups meet as often as chance has it.
     assert most == draws or (swap != "in-place" and not spread) or (group > 1 and spread)
@@ -400,11 +401,11 @@ def test_the_least_that_a_plan_says_is_enough(tmp_path: Path) -> None:
     )
     size = Size(entities, RELATIONS, count)
     with pytest.raises(BudgetError, match="which is") as raised:
-        place(config, size)
+        decide(config, size)
     found = re.search(r"which is (\d+) bytes", str(raised.value))
     assert found is not None
     config = replace(config, budget=replace(config.budget, memory=found[1]))
-    placement = place(config, size)
+    placement = decide(config, size).placement
     setting = Setting(order_of_run(config, placement), entities, config)
     setting.triples = random_triples(count, entities)
     store = setting.create(tmp_path, memory=placement.for_partitions)

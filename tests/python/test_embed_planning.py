@@ -12,20 +12,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from outercore.embedding import planning
 from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embedding.data import EmbedData
 from outercore.embedding.forecast import compare_orders
 from outercore.embedding.known import KnownAnswers
 from outercore.embedding.order import Walks
-from outercore.embedding.planning import (
+from outercore.embedding.placement import (
     Placement,
     Size,
-    draws_of,
-    in_memory,
+    decide,
     order_of,
-    partitioned,
-    place,
     resolved,
     row_bytes,
     walks_of,
@@ -42,6 +38,23 @@ def config(memory: int, **budget: Any) -> EmbedConfig:
     return EmbedConfig.from_dict(
         {"model": {"dim": 64}, "budget": {"memory": str(memory), **budget}}
     )
+
+
+def place(config: EmbedConfig, size: Size) -> Placement:
+    return decide(config, size).placement
+
+
+def parts_of(config: EmbedConfig, size: Size, **budget: Any) -> dict[str, int]:
+    """What these numbers take, whatever the memory."""
+    asked = replace(config.budget, memory="1TiB", **budget)
+    return place(replace(config, budget=asked), size).parts
+
+
+def in_memory(config: EmbedConfig, size: Size) -> dict[str, int]:
+    return parts_of(config, size, partitions=1)
+
+
+SIXTEEN: dict[str, Any] = {"partitions": 16, "slots": 4, "swap": "in-place"}
 
 
 def least_of(size: Size, **budget: Any) -> int:
@@ -145,7 +158,9 @@ def test_with_known_answers_buckets_are_whole_and_so_are_their_draws() -> None:
     whole = EmbedConfig.from_dict({"negatives": {"filter": "known"}, "budget": {"spread": False}})
     ways: tuple[Swap, ...] = ("in-place", "in-turn", "spare-slot")
     for swap in ways:
-        assert draws_of(known, 3, swap) == draws_of(whole, 3, swap) == 2
+        for chosen in (known, whole):
+            budget = replace(chosen.budget, partitions=8, slots=4, swap=swap)
+            assert place(replace(chosen, budget=budget), LARGE).negative_sets == 2
 
 
 def test_triples_are_read_while_others_are_trained_as_far_as_the_device_can() -> None:
@@ -215,7 +230,7 @@ def test_ranks_among_further_candidates_are_counted_with_these() -> None:
     ranked = replace(LARGE, held_out=100_000)
     plain = config(1024 * MIB)
     more = replace(plain, evaluation=EvaluationConfig(also=("all", "uniform"), count=500))
-    parts, of_one = in_memory(more, ranked, 0).parts, in_memory(plain, ranked, 0).parts
+    parts, of_one = in_memory(more, ranked), in_memory(plain, ranked)
     assert parts["ranked triples"] - of_one["ranked triples"] == 2 * 64 * 100_000
     assert parts["candidates"] == 2 * 500 * (4 * 64 + 16)
 
@@ -233,13 +248,11 @@ def test_questions_have_the_memory_of_a_pool_in_training() -> None:
 def test_candidates_by_degree_take_a_running_sum_of_each() -> None:
     plain = config(1024 * MIB)
     by_degree = replace(plain, evaluation=EvaluationConfig(also=("degree",)))
-    for way in (
-        lambda config: in_memory(config, LARGE, 0),
-        lambda config: partitioned(config, LARGE, 0, 16, 4, "in-place"),
-    ):
-        found = way(by_degree).parts
+    ways: tuple[dict[str, Any], ...] = ({"partitions": 1}, SIXTEEN)
+    for way in ways:
+        found = parts_of(by_degree, LARGE, **way)
         assert found["degrees of candidates"] == 8 * LARGE.entities
-        assert "degrees of candidates" not in way(plain).parts
+        assert "degrees of candidates" not in parts_of(plain, LARGE, **way)
 
 
 def test_known_negatives_take_a_flag_each_and_what_looks_for_them() -> None:
@@ -248,17 +261,17 @@ def test_known_negatives_take_a_flag_each_and_what_looks_for_them() -> None:
     filtered = NegativesConfig(filter="known")
     for chosen, of_pair in ((own, 1), (rotate, 33)):
         known = replace(chosen, negatives=filtered)
-        parts = in_memory(known, LARGE, 0).parts
+        parts = in_memory(known, LARGE)
         assert parts["known negatives"] == (14 << 20) + of_pair * 449 * 1000
-        assert "known negatives" not in in_memory(chosen, LARGE, 0).parts
+        assert "known negatives" not in in_memory(chosen, LARGE)
 
 
 def test_a_commit_has_another_copy_of_relations_in_partitions() -> None:
     plain, many = config(1024 * MIB), replace(LARGE, relations=200_000)
-    parts = partitioned(plain, many, 0, 16, 4, "in-place").parts
+    parts = parts_of(plain, many, **SIXTEEN)
     assert parts["relations"] >= 4 * 64 * many.relations
     assert parts["a commit"] == parts["relations"]
-    assert "a commit" not in in_memory(plain, many, 0).parts
+    assert "a commit" not in in_memory(plain, many)
 
 
 def test_degrees_are_counted_without_an_array_for_each_chunk() -> None:
@@ -430,7 +443,7 @@ def test_parts_take_room_for_their_pages_and_buckets() -> None:
 
 def test_triples_can_be_dealt_into_the_most_partitions() -> None:
     few = Size(entities=100_000, relations=5, triples=200_000)
-    parts = partitioned(config(MIB), few, 0, 512, 2, "in-turn").parts
+    parts = parts_of(config(MIB), few, partitions=512, slots=2, swap="in-turn")
     # What the core asks for: a reader, and for each bucket its numbers and room for a triple.
     dealing = (512 << 10) + (56 + 16) * 512**2
     assert parts["slots"] + parts["triples of a state"] + parts["reads"] >= dealing
@@ -457,9 +470,7 @@ def test_groups_that_cannot_be_are_refused() -> None:
         place(config(MIB, group=8), tiny)
 
 
-def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_walks_pay_for_what_moving_partitions_takes_of_the_cores() -> None:
     # R-MAT of scale 20: training hides the device's share of two walks, but not the cores'.
     graph = Size(entities=1 << 20, relations=1, triples=8_400_000)
     chosen = EmbedConfig.from_dict(
@@ -471,8 +482,9 @@ def test_walks_pay_for_what_moving_partitions_takes_of_the_cores(
     )
     spare = replace(chosen, budget=replace(chosen.budget, swap="spare-slot"))
     assert place(spare, graph).sweeps == 1
-    monkeypatch.setattr(planning, "_NOMINAL_MOVED", float("inf"))
-    assert place(spare, graph).sweeps == 2
+    # Rows of half the bytes, and as much to compute.
+    half = replace(spare.model, dim=32), replace(spare.negatives, count=200)
+    assert place(replace(spare, model=half[0], negatives=half[1]), graph).sweeps == 2
 
 
 def test_a_plan_warns_where_triples_are_compared_with_few_entities() -> None:

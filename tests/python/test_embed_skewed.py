@@ -27,10 +27,9 @@ from outercore.embedding.bucket_counter import BucketCounter
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.models import build_model
 from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.planning import Placement, Pools, Size, place, resolved
+from outercore.embedding.placement import Placement, Size, decide, instead_of, resolved
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.session import plan_session
-from outercore.embedding.skewed import BucketCounts, instead_of, place_counted
 from outercore.embedding.stores import open_store
 from outercore.embedding.trainer import table_layout
 from outercore.errors import BudgetError, InterruptError
@@ -136,7 +135,7 @@ def test_what_is_asked_for_stays_and_is_refused_with_its_least(hubs: Path, tmp_p
     with pytest.raises(InterruptError):
         oc.embed(hubs, config, out=tmp_path / "run", observer=observer)
     plan = json.loads((tmp_path / "run/record.json").read_text())["plan"]
-    assert (plan["partitions"], plan["spare"], plan["sweeps"]) == (24, False, 1)
+    assert (plan["partitions"], plan["swap"], plan["sweeps"]) == (24, "in-place", 1)
     assert "slots instead of" in observer.notes[0]
     with pytest.raises(InterruptError):
         oc.embed(
@@ -240,7 +239,7 @@ WALKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("walks", WALKS)
-def test_pools_of_counted_buckets_are_those_that_the_core_has_room_for(
+def test_counted_buckets_give_the_pools_of_a_run_room(
     tmp_path: Path, walks: dict[str, Any]
 ) -> None:
     graph = oc.open(circle(tmp_path))
@@ -251,28 +250,19 @@ def test_pools_of_counted_buckets_are_those_that_the_core_has_room_for(
     layout = table_layout(chosen, build_model(chosen.model), planned.size.relations)
     store = open_store(run, planned.data, chosen, placement, layout, torch.device("cpu"), None)
     assert isinstance(store, PartitionStore)
-    found = Pools(*store.largest_pool())
+    most, _ = store.largest_pool()
     store.close()
     counter = BucketCounter(run, planned.data, planned.size, memory=1 << 20, seed=0)
-    counts = counter(placement.partitions * placement.group)
-    if placement.sweeps == 1 and not chosen.budget.rename:
-        order = oc.partition_order(
-            "optimal",
-            partitions=placement.partitions,
-            slots=placement.slots,
-            spare=placement.spare,
-        )
-        assert counts.pools_of_whole(order, placement) == found
-        assert counts.pools(chosen, placement).most >= found.most
-    else:
-        assert counts.pools(chosen, placement) == found
+    counted = decide(chosen, planned.size, counter).placement
+    assert most <= counted.pool
 
 
-def random_counts(seed: int, parts: int, triples: int) -> BucketCounts:
+def random_counts(seed: int, parts: int, triples: int) -> str:
     """Of parts of a table some of which have many more triples than others."""
     shares = np.random.default_rng([seed, parts]).pareto(0.7, parts) + 0.01
     shares /= shares.sum()
-    return BucketCounts((triples * np.outer(shares, shares)).astype(np.int64))
+    counts = (triples * np.outer(shares, shares)).astype(np.int64)
+    return json.dumps({"counted": counts.reshape(-1).tolist()})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -294,14 +284,11 @@ def test_a_byte_below_the_least_for_counted_buckets_is_refused_and_the_least_is_
     def placed(memory: int) -> tuple[Placement, Placement]:
         budget = {"memory": str(memory), **asked}
         config = EmbedConfig.from_dict({"model": {"dim": 64}, "budget": budget})
-        first = place(config, size)
-        found = place_counted(
-            config, size, first, lambda parts: random_counts(seed, parts, size.triples)
-        )
-        return first, found
+        found = decide(config, size, lambda parts: random_counts(seed, parts, size.triples))
+        return decide(config, size).placement, found.placement
 
     with pytest.raises(BudgetError) as caught:
-        place(
+        decide(
             EmbedConfig.from_dict({"model": {"dim": 64}, "budget": {"memory": "1", **asked}}), size
         )
     even = bytes_named(caught.value)
@@ -313,12 +300,12 @@ def test_a_byte_below_the_least_for_counted_buckets_is_refused_and_the_least_is_
     first, found = placed(least)
     assert found.needed <= least, seed
     assert (instead_of(found, first) is None) == (
-        first == replace(found, memory=first.memory, parts=first.parts)
+        first == replace(found, pool=first.pool, parts=first.parts)
     )
     config = EmbedConfig.from_dict(
         {"model": {"dim": 64}, "budget": {"memory": str(least), **asked}}
     )
-    again = place(resolved(config, found), size)
+    again = decide(resolved(config, found), size).placement
     assert (again.partitions, again.slots, again.swap) == (
         found.partitions,
         found.slots,
@@ -333,10 +320,7 @@ def test_what_is_enough_is_said_where_the_least_would_take_a_search_for_orders()
     def placed(memory: int) -> Placement:
         budget = {"memory": str(memory), "partitions": 16, **walks}
         config = EmbedConfig.from_dict({"model": {"dim": 64}, "budget": budget})
-        first = place(config, size)
-        return place_counted(
-            config, size, first, lambda parts: random_counts(1, parts, size.triples)
-        )
+        return decide(config, size, lambda parts: random_counts(1, parts, size.triples)).placement
 
     with pytest.raises(
         BudgetError,

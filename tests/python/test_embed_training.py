@@ -18,13 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from outercore.embedding import reference
 from outercore.embedding.batches import CoreBatches
-from outercore.embedding.config import BuiltInModel, EmbedConfig, Filter, ModelConfig, ModelName
+from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.evaluate import evaluate
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import CustomModel, Model, build_model
-from outercore.embedding.pieces import even_pieces, largest_piece
-from outercore.embedding.planning import trained_by_core
+from outercore.embedding.pieces import even_pieces
+from outercore.embedding.placement import Size, decide
 from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.store import MemoryStore, Pool
@@ -690,7 +690,7 @@ def test_pieces_are_alike_and_about_as_large_as_asked_for(count: int, size: int)
     assert torch.cat([torch.empty(0, dtype=torch.int64), *pieces]).tolist() == list(range(count))
     lengths = [len(piece) for piece in pieces]
     assert max(lengths, default=0) - min(lengths, default=0) <= 1
-    assert max(lengths, default=0) <= largest_piece(size)
+    assert max(lengths, default=0) <= (3 * size - 1) // 2
     # No other number of pieces comes nearer on average, but for ties.
     few = abs(count / size - len(pieces))
     assert len(pieces) <= 1 or few <= 0.5
@@ -699,18 +699,19 @@ def test_pieces_are_alike_and_about_as_large_as_asked_for(count: int, size: int)
 
 @pytest.mark.parametrize("kind", get_args(ModelName))
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("filtered", get_args(Filter))
-def test_plans_know_which_batches_the_core_trains(
-    kind: ModelName, norm: int, filtered: Filter
+def test_plans_know_that_kinds_of_anchors_share_negatives_in_the_core(
+    kind: ModelName, norm: int
 ) -> None:
-    model_options = {"kind": kind, "norm": norm, "dim": 8}
-    config = config_of(model=model_options, negatives={"filter": filtered})
+    budget = {"memory": "1GiB", "partitions": 8, "slots": 4, "swap": "in-turn"}
+    config = config_of(model={"kind": kind, "norm": norm, "dim": 8}, budget=budget)
+    placement = decide(config, Size(1000, 3, 20_000)).placement
     if kind == "custom":
-        assert not trained_by_core(config)
+        # Each of the partitions in memory has negatives for itself.
+        assert placement.negative_sets == 4
         return
-    model = build_model(config.model)
-    core = CoreBatches.for_run(config, model, build_loss(config.loss), 3)
-    assert trained_by_core(config) == (core is not None)
+    core = CoreBatches.for_run(config, build_model(config.model), build_loss(config.loss), 3)
+    assert core is not None
+    assert placement.negative_sets == 1
 
 
 class _InParts(MemoryStore):

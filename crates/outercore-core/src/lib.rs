@@ -7,12 +7,14 @@ mod bytes;
 mod counters;
 mod error;
 mod lanes;
+mod pieces;
 mod random;
 
 pub use bytes::Bytes;
 pub use counters::{CacheCounters, ReadCounters, StageClock, StageCounters};
 pub use error::{Context, Error, ErrorKind, Result};
 pub use lanes::LaneBits;
+pub use pieces::{count_pieces, largest_piece};
 pub use random::{Permutation, Stream, Uniform, mix};
 
 /// A node of the graph: its row number in every node array of its type.

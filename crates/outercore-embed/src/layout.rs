@@ -312,8 +312,8 @@ impl TableLayout {
 
     /// Rows of a slot: those of the longest partition, and some that belong to no node.
     pub fn slot_rows(&self) -> u64 {
-        let step = rows_of_pages(self.dim).max(rows_of_pages(self.state_width));
-        self.partitioning.most_rows().next_multiple_of(step)
+        let most = self.partitioning.most_rows();
+        slot_rows_of(most, self.dim.into(), self.state_width.into())
     }
 
     /// Bytes of a partition's embeddings.
@@ -332,8 +332,13 @@ impl TableLayout {
     }
 }
 
+/// Rows of a slot for so many rows, by the widths of their two parts.
+pub(crate) fn slot_rows_of(rows: u64, dim: u64, state_width: u64) -> u64 {
+    rows.next_multiple_of(rows_of_pages(dim).max(rows_of_pages(state_width)))
+}
+
 /// The least number of rows of `width` float32 that is whole pages; a power of two.
-fn rows_of_pages(width: u32) -> u64 {
+fn rows_of_pages(width: u64) -> u64 {
     let page = PAGE as u64 / 4;
     page >> width.trailing_zeros().min(page.trailing_zeros())
 }

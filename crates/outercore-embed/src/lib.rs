@@ -11,16 +11,17 @@ mod journal;
 pub mod layout;
 pub mod order;
 mod partition;
+pub mod placement;
 pub mod plan;
+mod step;
 pub mod walk;
 
 pub use buckets::{
-    ArrayTriples, Buckets, GraphLinks, GraphTriples, HeldOut, LinkReader, MemoryTriples,
-    OnProgress, PartTriples, Pass, PoolReader, TriplePart, TriplePool, Triples, build_buckets,
+    ArrayTriples, BucketCounts, Buckets, GraphLinks, GraphTriples, HeldOut, LinkReader,
+    MemoryTriples, OnProgress, PartTriples, Pass, PoolReader, Pools, TriplePart, TriplePool,
+    Triples, build_buckets,
 };
-pub use executor::{
-    Executor, ExecutorCounters, ExecutorMemory, Resident, SlotViews, Step, plan_memory,
-};
+pub use executor::{Executor, ExecutorCounters, ExecutorMemory, SlotViews, plan_memory};
 pub use initial::{Spread, initial_rows};
 pub use journal::Position;
 pub use layout::{Dealer, Partitioning, Place, TableLayout};
@@ -30,4 +31,5 @@ pub use order::{
 };
 pub use partition::Fill;
 pub use plan::{BucketEdges, Hiding, OrderPlan, PlanInput, plan_order};
+pub use step::{Resident, Step};
 pub use walk::{EpochVisits, MAX_SWEEPS, Share, Visit, Visits, Walk, WalkConfig, WalkState, Walks};

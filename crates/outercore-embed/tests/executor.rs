@@ -115,7 +115,7 @@ fn bytes_moved_between_two_epochs_are_those_of_the_plan() {
             nodes: 8 * 512,
             row_bytes: (6 + 2) * 4,
             partition_bytes: None,
-            edges: buckets.edges(),
+            edges: buckets.counts().edges(),
             seconds_per_edge: 1e-6,
             read_bandwidth: 1e9,
             write_bandwidth: 1e9,

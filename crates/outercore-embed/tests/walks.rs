@@ -317,7 +317,7 @@ fn moves_what_is_planned(table: &Table, partition_bytes: Option<u64>) {
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
     let buckets = table.buckets(directory.path());
     // Of groups no bucket is known beforehand.
-    let edges = if walks.group == 1 { buckets.edges() } else { BucketEdges::Even(400) };
+    let edges = if walks.group == 1 { buckets.counts().edges() } else { BucketEdges::Even(400) };
     let plan = plan_of(table, edges, partition_bytes);
     assert_eq!(plan.partition_bytes.0, u64::from(walks.group) * table.layout.partition_bytes().0);
     let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
@@ -407,7 +407,7 @@ fn no_pool_is_larger_than_the_room_for_it() {
             let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
             let mut buckets = table.buckets(directory.path());
             let config = Walks::new(table.order.clone(), walks).unwrap();
-            let room = buckets.largest_pool(&config);
+            let room = buckets.largest_pool(&config).most;
             let mut pool = TriplePool::default();
             for _ in 0..4 {
                 let mut all = 0;

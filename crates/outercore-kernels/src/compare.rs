@@ -1,6 +1,6 @@
 //! What the triples of a batch are compared with: chunks of them, and negatives for each.
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, count_pieces};
 
 use crate::batch::{Chunk, Questions};
 use crate::divide::{Askers, divide};
@@ -65,19 +65,6 @@ impl Asked {
             kinds: self.kinds.as_deref(),
         }
     }
-}
-
-/// As many pieces of about `size` as so many places are divided into: `size` goes so often into
-/// their number, rounded, and at least once.
-///
-/// # Example
-/// ```
-/// use outercore_kernels::count_pieces;
-/// assert_eq!([1, 149, 150, 249, 250].map(|count| count_pieces(count, 100)), [1, 1, 2, 2, 3]);
-/// ```
-pub fn count_pieces(count: usize, size: usize) -> usize {
-    let size = size.max(1);
-    (count.saturating_mul(2).saturating_add(size) / size.saturating_mul(2)).max(1)
 }
 
 /// Rows of a chunk, and their bias by kind.

@@ -24,7 +24,7 @@ mod uses;
 
 pub use alike::{Alike, Groups, alike};
 pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
-pub use compare::{Anchors, Asked, Comparisons, Shared, count_pieces};
+pub use compare::{Anchors, Asked, Comparisons, Shared};
 pub use distance::{
     Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
 };

@@ -1,9 +1,8 @@
 //! What a batch is compared with, against its definition: triples divided by the range of their
 //! anchor, and one draw after the other.
 
-use outercore_kernels::{
-    Anchors, Askers, Comparisons, Occasion, Population, Shared, count_pieces, divide, draw,
-};
+use outercore_core::count_pieces;
+use outercore_kernels::{Anchors, Askers, Comparisons, Occasion, Population, Shared, divide, draw};
 use proptest::prelude::*;
 
 const FIRST: Occasion = Occasion { seed: 3, epoch: 1, pool: 2, batch: 5, number: 0 };

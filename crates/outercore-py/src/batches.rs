@@ -4,10 +4,10 @@ use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyReadwriteArray2, PyUntypedArrayMethods,
 };
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, count_pieces};
 use outercore_kernels::{
     Anchors, Askers, Batch, Comparisons, Model, Norm, Objective, Occasion, Population, Shared,
-    Size, Table, Workspace, alike, count_pieces, in_pool, train_batch,
+    Size, Table, Workspace, alike, in_pool, train_batch,
 };
 use pyo3::prelude::*;
 

@@ -17,6 +17,21 @@ impl Callback {
         Self { function, raised: None }
     }
 
+    /// Whether there is a function.
+    pub fn is_some(&self) -> bool {
+        self.function.is_some()
+    }
+
+    /// What the function answers.
+    pub fn ask<T>(&mut self, question: impl for<'py> IntoPyObject<'py>) -> Result<T>
+    where
+        T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
+    {
+        let function = self.function.as_ref().ok_or_else(|| Error::internal("nobody to ask"))?;
+        let answer = Python::attach(|py| function.call1(py, (question,))?.extract(py));
+        self.keep(answer)
+    }
+
     /// Reports progress and looks for signals.
     pub fn call(&mut self, phase: &str, done: u64, total: u64, unit: &str) -> Result<()> {
         self.look()?;
@@ -31,7 +46,7 @@ impl Callback {
     }
 
     /// Keeps an exception until the task has come to its end.
-    fn keep(&mut self, called: PyResult<()>) -> Result<()> {
+    fn keep<T>(&mut self, called: PyResult<T>) -> Result<T> {
         called.map_err(|raised| {
             let error = interrupted(&raised);
             self.raised = Some(raised);

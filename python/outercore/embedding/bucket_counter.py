@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
-
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data import EmbedData
 from outercore.embedding.observe import Preparing
 from outercore.embedding.partitions import sorting
-from outercore.embedding.planning import Placement, Size
+from outercore.embedding.placement import Placement, Size, decide
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.skewed import BucketCounts, place_counted
 from outercore.errors import BudgetError
 from outercore.storage import Storage
 
@@ -30,21 +27,20 @@ def place_new(
     told: Preparing | None = None,
 ) -> Placement:
     """Where everything of a new run is: `first` if there is room for its pools, which is known once
-    triples are counted, else another placement that `config` leaves open, see `place_counted`.
+    triples are counted, else another placement that `config` leaves open.
 
     The run's table takes the buckets over, if they are its own.
 
-    Errors: as `place_counted` and `BucketCounter`.
+    Errors: as `decide` and `BucketCounter`.
     """
-    buckets = run.state / _BUCKETS
     if first.in_memory:
         # Of a run that was to have partitions when it was stopped.
-        buckets.unlink(missing_ok=True)
+        (run.state / _BUCKETS).unlink(missing_ok=True)
         return first
     # Somebody may have deleted it.
     Storage().make_directory(run.state)
     counter = BucketCounter(run, data, size, first.for_partitions, config.run.seed, told)
-    return place_counted(config, size, first, counter)
+    return decide(config, size, counter).placement
 
 
 class BucketCounter:
@@ -63,28 +59,25 @@ class BucketCounter:
         hears of it, and what it raises ends the work."""
         self._run, self._source, self._size = run, data.source(run.fingerprint), size
         self._memory, self._seed, self._told = memory, seed, told
-        self._found: dict[int, BucketCounts] = {}
+        self._has_counted = False
 
-    def __call__(self, parts: int) -> BucketCounts:
-        """Those of a table of so many parts.
+    def __call__(self, parts: int) -> str:
+        """Those of a table of so many parts, as the core writes them.
 
         Cost: two passes over the triples, and writes 12 bytes of each (16 with weights), instead of
-        the buckets that were counted before; nothing for those whose number is known.
+        the buckets that were counted before.
         Errors: `InvalidError` for a triple that is out of range, which is named; `NoSpaceError` and
         `DeviceError`.
         """
-        if parts not in self._found:
-            if self._found:
-                # There may be no room for these and for others.
-                (self._run.state / _BUCKETS).unlink(missing_ok=True)
-            try:
-                found = self._sort(parts, self._memory)
-            except BudgetError as error:
-                # To say the least memory: a table of so many parts needs more than there is.
-                found = self._sort(parts, error.needed or self._memory)
-            counted = json.loads(found)["counted"]
-            self._found[parts] = BucketCounts(np.array(counted, np.int64).reshape(parts, parts))
-        return self._found[parts]
+        if self._has_counted:
+            # There may be no room for these and for others.
+            (self._run.state / _BUCKETS).unlink(missing_ok=True)
+        self._has_counted = True
+        try:
+            return self._sort(parts, self._memory)
+        except BudgetError as error:
+            # To say the least memory: a table of so many parts needs more than there is.
+            return self._sort(parts, error.needed or self._memory)
 
     def _sort(self, parts: int, memory: int) -> str:
         how = sorting(

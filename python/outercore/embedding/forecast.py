@@ -15,14 +15,10 @@ from outercore.embedding.observe import Preparing
 from outercore.embedding.options import configuration
 from outercore.embedding.order import ORDER_KINDS, partition_order
 from outercore.embedding.passes import kinds_of, plan_ranking
-from outercore.embedding.planning import (
+from outercore.embedding.placement import (
     Placement,
     Size,
-    answer_bytes,
-    answers_of,
-    in_memory,
-    partition_bytes,
-    place,
+    decide,
     row_bytes,
     walks_of,
 )
@@ -122,7 +118,8 @@ def forecast(
     """
     data = data_of(graph, config, told)
     size = _size(data, config, warm, count, told)
-    placement = place(config, size)
+    decision = decide(config, size)
+    placement = decision.placement
     rates: dict[str, Any] = {}
     if triples_per_second is None:
         from outercore.embedding import rates as measured
@@ -137,16 +134,15 @@ def forecast(
         "budget_memory": placement.memory,
         "needed_memory": placement.needed,
         "all_in_memory": placement.in_memory,
-        "everything_memory": in_memory(config, size, placement.memory).needed,
+        "everything_memory": decision.everything,
         "parts_memory": dict(placement.parts),
         "rates": rates,
         "epoch_seconds": size.triples / triples_per_second,
     }
     if size.held_out and config.evaluation.filtered:
-        answers = answers_of(size)
         planned["answers"] = {
-            "count": answers,
-            "memory": answer_bytes(size.entities) * answers,
+            "count": decision.answers,
+            "memory": decision.answer_bytes * decision.answers,
             "counted": size.answers is not None,
         }
     if placement.in_memory:
@@ -246,7 +242,6 @@ def compare_orders(
     swaps and triples together.
     """
     found = []
-    size_of_partition = partition_bytes(config, size, placement.partitions, placement.group)
     for kind in ORDER_KINDS:
         for spare in (False, True):
             if placement.slots < (3 if spare else 2):
@@ -271,7 +266,7 @@ def compare_orders(
                     read_bandwidth=read_bandwidth,
                     write_bandwidth=write_bandwidth,
                     walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
-                    partition_bytes=size_of_partition,
+                    partition_bytes=placement.partition_bytes,
                 )
                 # Where not all triples stay in memory, those of the next state are read meanwhile.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read

@@ -8,8 +8,7 @@ from math import exp
 from typing import NamedTuple
 
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.planning import (
-    LEAST_QUESTIONS,
+from outercore.embedding.placement import (
     Placement,
     Size,
     question_bytes,
@@ -18,7 +17,8 @@ from outercore.embedding.planning import (
 
 _MOST_PRODUCTS = 1e13
 """Of numbers, for `auto` to rank among all: some minutes of two cores."""
-_MOST_GROUP = 1 << 18
+_LEAST_GROUP, _MOST_GROUP = 256, 1 << 18
+"""Triples that are ranked in one pass over the table."""
 _GAP = 64 << 10
 """Rows closer than so many bytes are read together with what lies between, see the core's
 `rows_of_nodes`."""
@@ -35,7 +35,7 @@ def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[Candidate
 
 def group_size(config: EmbedConfig, memory: int) -> int:
     """How many triples can be ranked in one pass over the table."""
-    return max(LEAST_QUESTIONS, min(_MOST_GROUP, memory // question_bytes(config)))
+    return max(_LEAST_GROUP, min(_MOST_GROUP, memory // question_bytes(config)))
 
 
 class Piece(NamedTuple):

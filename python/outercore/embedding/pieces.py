@@ -22,14 +22,4 @@ def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
         >>> [len(piece) for piece in even_pieces(torch.arange(140), 100)]
         [140]
     """
-    return places.tensor_split(count_pieces(len(places), size)) if len(places) else ()
-
-
-def count_pieces(count: int, size: int) -> int:
-    """How many pieces of about `size` so many places, 1 or more, are divided into."""
-    return _core.count_pieces(count, size)
-
-
-def largest_piece(size: int) -> int:
-    """The most that a piece of about `size` can have."""
-    return (3 * size - 1) // 2
+    return places.tensor_split(_core.count_pieces(len(places), size)) if len(places) else ()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from outercore.embedding.planning import FEW_COMPARED, Placement, Size
+from outercore.embedding.placement import FEW_COMPARED, Placement, Size
 
 _FEW_ENTITIES = 1000
 """Quality falls where triples are compared with fewer entities at a time, whatever their share."""
@@ -16,11 +16,12 @@ def quality_warning(size: Size, placement: Placement) -> str | None:
     where no loss was measured.
 
     Example:
-        >>> from outercore.embedding.planning import Placement
-        >>> print(quality_warning(Size(17_050, 51, 185_584), Placement(1 << 30, 48, 3, True)))
+        >>> from outercore.embedding.placement import Placement
+        >>> size = Size(17_050, 51, 185_584)
+        >>> print(quality_warning(size, Placement(1 << 30, 48, 3, "spare-slot")))
         warning: triples are compared with 4.2% of the entities at a time (710); below 10% MRR falls
         hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`, `budget.swap=in-turn`
-        >>> quality_warning(Size(17_050, 51, 185_584), Placement(1 << 30, 8, 3, False))
+        >>> quality_warning(size, Placement(1 << 30, 8, 3, "in-turn"))
     """
     entities = int(placement.compared * size.entities)
     if placement.in_memory:
@@ -31,7 +32,7 @@ def quality_warning(size: Size, placement: Placement) -> str | None:
         rule = f"{_FEW_ENTITIES:,} entities"
     else:
         return None
-    in_turn = "" if placement.in_turn else ", `budget.swap=in-turn`"
+    in_turn = "" if placement.swap == "in-turn" else ", `budget.swap=in-turn`"
     return (
         f"warning: triples are compared with {placement.compared:.1%} of the entities at a time "
         f"({entities:,}); below {rule} MRR falls\n"

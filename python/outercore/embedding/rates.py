@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.planning import Size
+from outercore.embedding.placement import Size
 from outercore.errors import DeviceError
 from outercore.runs import record as records
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.planning import Placement, relation_width
+from outercore.embedding.placement import Placement, relation_width
 from outercore.runs import record as records
 
 if TYPE_CHECKING:

@@ -27,14 +27,14 @@ from outercore.embedding.observe import (
 )
 from outercore.embedding.order import Walks
 from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.planning import (
+from outercore.embedding.placement import (
     Placement,
-    Pools,
     Size,
+    decide,
+    instead_of,
     order_of,
-    place,
     resolved,
-    trained_bytes,
+    with_pools,
 )
 from outercore.embedding.quality import quality_warning
 from outercore.embedding.record_of import describe
@@ -47,7 +47,6 @@ from outercore.embedding.scoring import (
     choose_parts,
     count_answers,
 )
-from outercore.embedding.skewed import instead_of, with_pools
 from outercore.embedding.store import Progress, Store, TableLayout
 from outercore.embedding.stores import open_store
 from outercore.embedding.trainer import Trainer, table_layout
@@ -109,7 +108,7 @@ def plan_session(
         answers=answers_in(known),
         first_rows=0 if warm is None else warm.memory,
     )
-    placement = place(config, size)
+    placement = decide(config, size).placement
     return Planned(data, size, placement, resolved(config, placement), held_out, known)
 
 
@@ -160,17 +159,17 @@ def _open_fitting(
         if placement.in_memory or error.needed is None or not run.begun:
             raise
         store = PartitionStore.open(run.state, error.needed)
-        pools = Pools(*store.largest_pool())
+        pools = store.largest_pool()
     else:
         if not isinstance(store, PartitionStore):
             return store, placement
-        pools = Pools(*store.largest_pool())
-        if trained_bytes(config, size) * pools.most <= placement.parts["triples in training"]:
+        pools = store.largest_pool()
+        if pools[0] <= placement.pool:
             return store, placement
     store.close()
     # Before there is another one.
     del store
-    placement = with_pools(config, size, placement, pools)
+    placement = with_pools(config, size, pools)
     return opened(), placement
 
 

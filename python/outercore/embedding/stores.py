@@ -11,7 +11,7 @@ from torch import Tensor
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.observe import Preparing, watched
 from outercore.embedding.partitions import PartitionStore
-from outercore.embedding.planning import Placement, order_of, walks_of
+from outercore.embedding.placement import Placement, order_of, walks_of
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.store import MemoryStore, Store, TableLayout
 from outercore.embedding.triples import fill

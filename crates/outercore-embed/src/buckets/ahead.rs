@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use outercore_core::{Error, Result};
 
 use super::{Buckets, TriplePool};
-use crate::executor::Step;
+use crate::step::Step;
 use crate::walk::Visit;
 
 /// Reads pools, the next one ahead where it is known.

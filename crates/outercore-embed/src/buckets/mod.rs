@@ -2,6 +2,7 @@
 
 mod ahead;
 mod build;
+mod counts;
 mod graph;
 mod held_out;
 mod progress;
@@ -19,14 +20,14 @@ use outercore_format::Checksum;
 use outercore_io::{CostModel, Engine, EngineConfig, FileId, WriteFile, plan_range};
 use serde::{Deserialize, Serialize};
 
-use crate::executor::{Step, pools};
 use crate::layout::{PAGE, Partitioning};
 use crate::order::Bucket;
-use crate::plan::BucketEdges;
+use crate::step::Step;
 use crate::walk::{Share, Visit, Walks};
 
 pub use ahead::PoolReader;
 pub use build::build_buckets;
+pub use counts::{BucketCounts, Pools, READ_TOGETHER};
 pub use graph::{GraphLinks, GraphTriples, LinkReader};
 pub use held_out::{HeldOut, TriplePart};
 pub use progress::{OnProgress, Pass};
@@ -34,9 +35,6 @@ pub use source::{ArrayTriples, MemoryTriples, OnTriples, PartTriples, Triples};
 
 const MAGIC: &[u8] = b"outercore buckets\n";
 const VERSION: u32 = 1;
-/// Triples of buckets that are read together where parts of them are wanted: small buckets then
-/// wait for the device together.
-const TOGETHER: u64 = 1 << 16;
 const DAMAGED: &str = "go on from a copy of the file, or train again";
 
 /// What buckets are made from; other triples or another division make other buckets.
@@ -247,56 +245,16 @@ impl Buckets {
         self.index(bucket).map_or(0, |index| self.entries[index].count)
     }
 
-    /// Triples of every bucket, as a plan wants to know them.
-    pub fn edges(&self) -> BucketEdges {
-        BucketEdges::Counted(self.entries.iter().map(|entry| entry.count).collect())
+    /// Triples of every bucket, for plans.
+    pub fn counts(&self) -> BucketCounts {
+        let triples = self.entries.iter().map(|entry| entry.count).collect();
+        BucketCounts::of_table(self.header.source.partitioning.partitions(), triples)
     }
 
     /// Room for the triples of any pool of any epoch, and for what is read beside it where pools
     /// have parts of buckets.
-    pub fn largest_pool(&self, walks: &Walks) -> u64 {
-        let config = walks.config();
-        if config.keeps_buckets_whole() {
-            let size = |visits: Vec<Visit>| visits.iter().map(|&(b, _)| self.count(b)).sum();
-            let mut walks = walks.clone();
-            let pools = [0, 1].map(|epoch| pools(&mut walks, epoch));
-            return pools.into_iter().flatten().map(size).max().unwrap_or(0);
-        }
-        let there = walks.order(0).states.first().map_or(0, |state| state.resident.len());
-        let resident = there * config.group();
-        self.most_among(resident, u64::from(config.sweeps)) + self.read_beside(walks)
-    }
-
-    /// What of [`Buckets::largest_pool`] is for buckets that are read whole, of which the pool has
-    /// parts: some of them at a time, or the largest one.
-    pub fn read_beside(&self, walks: &Walks) -> u64 {
-        if walks.config().keeps_buckets_whole() {
-            return 0;
-        }
-        let largest = self.entries.iter().map(|entry| entry.count).max().unwrap_or(0);
-        largest.max(TOGETHER.min(self.header.triples))
-    }
-
-    /// Upper bound of the triples between any `resident` partitions, when a pool has one of
-    /// `parts` of every bucket at most.
-    fn most_among(&self, resident: usize, parts: u64) -> u64 {
-        let partitions = self.header.source.partitioning.partitions();
-        let count = |source: usize, target: usize| {
-            self.entries[source * partitions + target].count.div_ceil(parts)
-        };
-        // Twice what a partition has with itself and with the others that it has most with, each
-        // of which brings half of it.
-        let mut most: Vec<u64> = (0..partitions)
-            .map(|one| {
-                let others = (0..partitions).filter(|&other| other != one);
-                let mut with: Vec<u64> =
-                    others.map(|other| count(one, other) + count(other, one)).collect();
-                with.sort_unstable_by_key(|&triples| std::cmp::Reverse(triples));
-                2 * count(one, one) + with.iter().take(resident.saturating_sub(1)).sum::<u64>()
-            })
-            .collect();
-        most.sort_unstable_by_key(|&triples| std::cmp::Reverse(triples));
-        most.iter().take(resident).sum::<u64>().div_ceil(2)
+    pub fn largest_pool(&self, walks: &Walks) -> Pools {
+        self.counts().pools(walks)
     }
 
     /// What reading has cost.
@@ -441,7 +399,7 @@ impl Buckets {
             let (mut wanted, mut triples) = (Vec::new(), 0);
             for part in rest {
                 let count = self.entries[part.index].count;
-                if !wanted.is_empty() && triples + count > TOGETHER {
+                if !wanted.is_empty() && triples + count > READ_TOGETHER {
                     break;
                 }
                 wanted.push((part.index, triples as usize));

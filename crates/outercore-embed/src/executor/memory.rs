@@ -57,13 +57,13 @@ pub fn plan_memory(
     memory: Bytes,
 ) -> Result<ExecutorMemory> {
     let slots = walks.slots();
-    let weighted = buckets.weighted();
+    let (weighted, pools) = (buckets.weighted(), buckets.largest_pool(walks));
     let table = BUCKET * (walks.partitions() as u64).pow(2);
     let mut plan = ExecutorMemory {
         slots: Bytes(layout.partition_bytes().0 * slots as u64),
         staging: Bytes(LEAST_STAGING),
         bucket_staging: Bytes(LEAST_STAGING),
-        pool: Bytes(pool_bytes(buckets.largest_pool(walks), weighted).0 + table),
+        pool: Bytes(pool_bytes(pools.most + pools.beside, weighted).0 + table),
         triples: Bytes(0),
     };
     let least = plan.total();

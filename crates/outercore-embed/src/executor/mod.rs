@@ -13,7 +13,6 @@ mod open;
 mod passes;
 mod rows;
 mod states;
-mod step;
 mod swap;
 mod worker;
 
@@ -29,14 +28,12 @@ use crate::journal::{Position, ResidentRecord};
 use crate::layout::TableLayout;
 use crate::order::Order;
 use crate::partition::{Slot, SlotMemory};
+use crate::step::{Part, Resident, Step};
 use crate::walk::{EpochVisits, Visit, Walk, WalkConfig, WalkState, Walks};
 
 pub use counters::ExecutorCounters;
 pub use memory::{ExecutorMemory, plan_memory};
 pub use passes::SlotViews;
-use step::Part;
-pub(crate) use step::pools;
-pub use step::{Resident, Step};
 use swap::{Copies, Flight, Held};
 use worker::Worker;
 

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use outercore_core::{Error, Result};
 
-use super::step::{Part, parts};
-use super::{Executor, Held, Resident, Step};
+use super::{Executor, Held};
 use crate::journal::Position;
 use crate::order::SwapMode;
+use crate::step::{Part, Resident, Step, parts};
 use crate::walk::Visits;
 
 impl Executor {

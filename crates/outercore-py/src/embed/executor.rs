@@ -9,7 +9,7 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use outercore_core::{Bytes, Error, Result};
 use outercore_embed::buckets::Source;
 use outercore_embed::{
-    Buckets, Executor, ExecutorCounters, ExecutorMemory, Order, Partitioning, PoolReader,
+    Buckets, Executor, ExecutorCounters, ExecutorMemory, Order, Partitioning, PoolReader, Pools,
     SlotViews, Step, TableLayout, WalkConfig, Walks, build_buckets, plan_memory,
 };
 use outercore_io::{EngineConfig, RealDisk};
@@ -88,7 +88,7 @@ pub fn sort_triples(
     let counted = py.detach(|| {
         let sorting: Sorting = parse("buckets", sorting)?;
         let path = sorting.make(&directory, &mut callback)?;
-        to_json(&Buckets::open(&path, engine(LEAST_STAGING))?.edges())
+        to_json(&Buckets::open(&path, engine(LEAST_STAGING))?.counts().edges())
     });
     callback.settle(counted, to_python)
 }
@@ -191,7 +191,7 @@ struct State {
     pools: PoolReader,
     memory: ExecutorMemory,
     /// Triples of the largest pool, and of a bucket that is read whole beside it.
-    largest_pool: (u64, u64),
+    largest_pool: Pools,
 }
 
 #[derive(Serialize)]
@@ -223,7 +223,8 @@ impl PartitionExecutor {
 
     /// Triples of the largest pool that there can be, and of a bucket that is read whole beside it.
     fn largest_pool(&self) -> (u64, u64) {
-        self.lock().largest_pool
+        let Pools { most, beside } = self.lock().largest_pool;
+        (most, beside)
     }
 
     /// Sizes of the table, as JSON.
@@ -394,7 +395,7 @@ impl PartitionExecutor {
 
     /// Triples in each bucket, as JSON.
     fn edges(&self) -> PyResult<String> {
-        let edges = self.lock().pools.buckets().map(|buckets| buckets.edges());
+        let edges = self.lock().pools.buckets().map(|buckets| buckets.counts().edges());
         edges.and_then(|edges| to_json(&edges)).map_err(to_python)
     }
 
@@ -465,8 +466,7 @@ fn open(directory: &Path, memory: Bytes) -> Result<State> {
     if plan.keeps_triples() {
         buckets.keep_all()?;
     }
-    let beside = buckets.read_beside(&walks);
-    let largest_pool = (buckets.largest_pool(&walks) - beside, beside);
+    let largest_pool = buckets.largest_pool(&walks);
     let pools = PoolReader::new(buckets)?;
     Ok(State { executor, pools, memory: plan, largest_pool })
 }

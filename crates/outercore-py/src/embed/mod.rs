@@ -1,6 +1,7 @@
 //! Orders of partitions and what they cost.
 
 mod executor;
+mod placement;
 mod rows;
 mod sources;
 
@@ -25,6 +26,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reverse_order, module)?)?;
     module.add_function(wrap_pyfunction!(iteration_order, module)?)?;
     module.add_function(wrap_pyfunction!(plan_order, module)?)?;
+    placement::register(module)?;
     module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
     module.add_class::<executor::PartitionExecutor>()?;
     module.add_class::<sources::GraphLinks>()?;

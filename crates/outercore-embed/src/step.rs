@@ -1,3 +1,5 @@
+//! Steps of an epoch: what is trained at a time, in which partitions.
+
 use std::collections::VecDeque;
 
 use crate::order::{Bucket, SwapMode};
@@ -47,7 +49,7 @@ pub struct Resident {
 
 /// A step of a buffer state before its partitions are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub number: u64,
     pub visits: Vec<Visit>,
     /// Whether the swap to the next state is under way meanwhile.
@@ -58,7 +60,7 @@ pub(super) struct Part {
 /// The steps of a buffer state, the epoch's state `index`. Swapping in place, what needs the
 /// partition that leaves comes before the swap and the rest while it is under way; in turn, and with
 /// a spare slot, it is one.
-pub(super) fn parts(visits: Visits, index: usize, mode: SwapMode) -> VecDeque<Part> {
+pub(crate) fn parts(visits: Visits, index: usize, mode: SwapMode) -> VecDeque<Part> {
     let Visits { mut before_swap, mut during_swap } = visits;
     if mode == SwapMode::SpareSlot {
         before_swap.append(&mut during_swap);

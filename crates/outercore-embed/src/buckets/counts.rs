@@ -1,0 +1,115 @@
+//! How many triples every bucket has, and what room their pools need.
+
+use std::cmp::Reverse;
+
+use outercore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::order::Bucket;
+use crate::plan::BucketEdges;
+use crate::step::pools;
+use crate::walk::{Visit, Walks};
+
+/// Triples of buckets that are read together where parts of them are wanted: small buckets then
+/// wait for the device together.
+pub const READ_TOGETHER: u64 = 1 << 16;
+
+/// Triples of the largest pool, and of what is read beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pools {
+    /// Of the largest pool.
+    pub most: u64,
+    /// Of buckets that are read whole where pools have parts of them.
+    pub beside: u64,
+}
+
+/// How many triples every bucket of a table has.
+///
+/// # Example
+/// ```
+/// use outercore_embed::BucketCounts;
+/// let counts = BucketCounts::new(2, vec![5, 1, 2, 7])?;
+/// assert_eq!(counts.most_among(1, 1), 7);
+/// assert_eq!(counts.most_among(2, 1), 15);
+/// # Ok::<(), outercore_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketCounts {
+    partitions: usize,
+    /// Of bucket `(source, target)` at `source * partitions + target`.
+    triples: Vec<u64>,
+}
+
+impl BucketCounts {
+    /// Counts by bucket, those of the first source first.
+    ///
+    /// # Errors
+    /// `Invalid`: not one for every bucket.
+    pub fn new(partitions: usize, triples: Vec<u64>) -> Result<Self> {
+        let expected = partitions.pow(2);
+        if triples.len() != expected {
+            return Err(Error::invalid(format!(
+                "{} counts of buckets, expected {expected} of {partitions} partitions",
+                triples.len()
+            )));
+        }
+        Ok(Self::of_table(partitions, triples))
+    }
+
+    /// Counts that are known to be complete.
+    pub(super) fn of_table(partitions: usize, triples: Vec<u64>) -> Self {
+        Self { partitions, triples }
+    }
+
+    /// As a plan of an order takes them.
+    pub fn edges(self) -> BucketEdges {
+        BucketEdges::Counted(self.triples)
+    }
+
+    /// Room for the triples of any pool of any epoch, and for what is read beside it where pools
+    /// have parts of buckets.
+    pub fn pools(&self, walks: &Walks) -> Pools {
+        let config = walks.config();
+        if config.keeps_buckets_whole() {
+            let of = |bucket: Bucket| self.triples[bucket.source * self.partitions + bucket.target];
+            let size = |visits: Vec<Visit>| visits.iter().map(|&(bucket, _)| of(bucket)).sum();
+            let mut walks = walks.clone();
+            let all = [0, 1].map(|epoch| pools(&mut walks, epoch));
+            return Pools {
+                most: all.into_iter().flatten().map(size).max().unwrap_or(0),
+                beside: 0,
+            };
+        }
+        let there = walks.order(0).states.first().map_or(0, |state| state.resident.len());
+        let most = self.most_among(there * config.group(), config.sweeps);
+        Pools { most, beside: self.read_beside() }
+    }
+
+    /// Triples of buckets that are read whole, of which a pool has parts: some of them at a time,
+    /// or the largest one.
+    pub(crate) fn read_beside(&self) -> u64 {
+        let largest = self.triples.iter().max().copied().unwrap_or(0);
+        largest.max(READ_TOGETHER.min(self.triples.iter().sum()))
+    }
+
+    /// Upper bound of the triples between any `resident` partitions, when a pool has one of
+    /// `parts` of every bucket at most.
+    pub fn most_among(&self, resident: usize, parts: u32) -> u64 {
+        let count = |source: usize, target: usize| {
+            self.triples[source * self.partitions + target].div_ceil(u64::from(parts))
+        };
+        // Twice what a partition has with itself and with the others that it has most with, each
+        // of which brings half of it.
+        let mut most: Vec<u64> = (0..self.partitions)
+            .map(|one| {
+                let others = (0..self.partitions).filter(|&other| other != one);
+                let mut with: Vec<u64> =
+                    others.map(|other| count(one, other) + count(other, one)).collect();
+                with.sort_unstable_by_key(|&triples| Reverse(triples));
+                2 * count(one, one) + with.iter().take(resident.saturating_sub(1)).sum::<u64>()
+            })
+            .collect();
+        most.sort_unstable_by_key(|&triples| Reverse(triples));
+        most.iter().take(resident).sum::<u64>().div_ceil(2)
+    }
+}
