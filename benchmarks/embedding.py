@@ -1,12 +1,11 @@
-"""Embeddings in memory: what a chunk costs beside autograd, and what a recipe reaches.
+"""Embeddings in memory: what a batch costs, and what a recipe reaches.
 
-    python benchmarks/embedding.py gradients [--rows N] [--negatives N] [--dim D] [--threads T]
+    python benchmarks/embedding.py batches [--rows N] [--negatives N] [--dim D] [--threads T]
     python benchmarks/embedding.py train DIRECTORY NAME [--epochs N] [--seed S] [--threads T]
 
-`gradients` compares the processor time of one chunk's loss and gradients by hand with that of
-PyTorch's operations alone and of the same formulas under autograd; the least of several calls
-counts, so that a busy machine disturbs little. Triples a second are those of one core, both sides.
-Where the work is a matrix product, its share of the rate of a large one is told.
+`batches` compares whole batches by the core with those by PyTorch, which a GPU takes: scores,
+loss, gradients and steps. Triples a second of processor time; the fastest of several epochs counts,
+so that a busy machine disturbs little.
 
 `train` reads `DIRECTORY/NAME/{train,valid,test}.txt.xz` (head, relation, tail a line), prints the
 loss and the speed of each epoch, the validation figure every few, and in the end the figures of
@@ -19,20 +18,14 @@ import argparse
 import lzma
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from outercore.embedding import reference
-from outercore.embedding.config import EmbedConfig, LossConfig, ModelConfig
+from outercore.embedding.config import EmbedConfig
 from outercore.embedding.evaluate import Evaluation, evaluate
-from outercore.embedding.kernels import Workspace
-from outercore.embedding.losses import build_loss
-from outercore.embedding.models import Chunk, Model, build_model
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.store import MemoryStore
 from outercore.embedding.trainer import Trainer, table_layout
@@ -75,125 +68,67 @@ RECIPES: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    gradients = verbs.add_parser("gradients")
-    gradients.add_argument("--rows", type=int, default=1000)
-    gradients.add_argument("--negatives", type=int, default=1000)
-    gradients.add_argument("--dim", type=int, default=100)
+    batches = verbs.add_parser("batches")
+    batches.add_argument("--rows", type=int, default=1000)
+    batches.add_argument("--negatives", type=int, default=1000)
+    batches.add_argument("--dim", type=int, default=100)
     train = verbs.add_parser("train")
     train.add_argument("directory", type=Path)
     train.add_argument("name", choices=list(RECIPES))
     train.add_argument("--epochs", type=int)
     train.add_argument("--seed", type=int, default=0)
-    for verb in (gradients, train):
+    for verb in (batches, train):
         verb.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    if options.verb == "gradients":
-        compare_gradients(options.rows, options.negatives, options.dim)
+    if options.verb == "batches":
+        compare_batches(options.rows, options.negatives, options.dim)
     else:
         train_recipe(options.directory, options.name, options.seed, options.epochs)
 
 
-def compare_gradients(rows: int, negatives: int, dim: int) -> None:
-    """One line for each model: milliseconds of processor time, and their ratios."""
-    adversarial = LossConfig(kind="self-adversarial", margin=9.0)
-    cases = [
-        (ModelConfig(kind="complex", dim=dim), LossConfig()),
-        (ModelConfig(kind="distmult", dim=dim), LossConfig()),
-        (ModelConfig(kind="transe", dim=dim, norm=2), LossConfig()),
-        (ModelConfig(kind="transe", dim=dim, norm=1), adversarial),
-        (ModelConfig(kind="rotate", dim=dim), adversarial),
+def compare_batches(rows: int, negatives: int, dim: int) -> None:
+    """One line for each model: triples a second of processor time, by the core and by PyTorch."""
+    adversarial = {"kind": "self-adversarial", "margin": 9.0}
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"kind": "complex"}, {}),
+        ({"kind": "distmult"}, {}),
+        ({"kind": "transe", "norm": 2}, {}),
+        ({"kind": "transe", "norm": 1}, adversarial),
+        ({"kind": "rotate"}, adversarial),
     ]
-    peak = _product_rate()
-    say(f"a product of matrices of 2,000 x 2,000: {peak / 1e9:.0f} GFLOP/s of processor time")
-    for config, objective in cases:
-        model, loss = build_model(config), build_loss(objective)
-        chunk = _chunk(model, rows, negatives, dim)
-        to_candidates = torch.zeros_like(chunk.candidates)
-        by_hand, by_pytorch = (
-            _least(partial(model.gradients, chunk, loss, to_candidates, Workspace(native=native)))
-            for native in (True, False)
-        )
-        by_autograd = _least(partial(_autograd, config, objective, chunk))
-        share = ""
-        if config.kind != "rotate" and not (config.kind == "transe" and config.norm == 1):
-            # Scores, gradients of queries, gradients of candidates.
-            work = 3 * 2.0 * rows * negatives * dim
-            share = f", {100 * work / peak / (1e-3 * by_hand):.0f} % of that rate"
-        name = f"{config.kind}-l{config.norm}" if config.kind == "transe" else config.kind
-        say(
-            f"{name}, {objective.kind}: by hand {by_hand:.1f} ms ({rows / 2e-3 / by_hand:,.0f} "
-            f"triples/s{share}), PyTorch alone {by_pytorch:.1f} ms, autograd {by_autograd:.1f} ms: "
-            f"{by_pytorch / by_hand:.1f} and {by_autograd / by_hand:.1f} times"
-        )
-
-
-def _product_rate() -> float:
-    """Operations a second of processor time in a large product of matrices."""
-    first, second = torch.ones(2000, 2000), torch.ones(2000, 2000)
-    out = torch.empty(2000, 2000)
-    return 2 * 2000.0**3 / (1e-3 * _least(partial(torch.mm, first, second, out=out)))
-
-
-def _chunk(model: Model, rows: int, negatives: int, dim: int) -> Chunk:
     random = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> Tensor:
-        return 0.1 * torch.randn(*shape, generator=random)
-
-    return Chunk(
-        side="tail",
-        anchors=normal(rows, dim),
-        relations=normal(rows, model.relation_width(dim)),
-        targets=normal(rows, dim),
-        candidates=normal(negatives, dim),
-        weights=torch.full((rows,), 1.0 / rows),
-        masked=None,
-        bias=None,
-    )
-
-
-def _autograd(config: ModelConfig, objective: LossConfig, chunk: Chunk) -> None:
-    """As one writes it with autograd in mind: a query, one product, `logsumexp`."""
-    leaves = [
-        rows.detach().requires_grad_(True)
-        for rows in (chunk.anchors, chunk.relations, chunk.targets, chunk.candidates)
-    ]
-    anchors, relations, targets, candidates = leaves
-    match config.kind:
-        case "rotate":
-            positives = reference.score(config, anchors, relations, targets)
-            negatives = reference.score(config, anchors[:, None], relations[:, None], candidates)
-        case "transe":
-            queries = anchors + relations
-            positives = -(queries - targets).norm(p=config.norm, dim=1)
-            negatives = -torch.cdist(queries, candidates, p=float(config.norm))
-        case _:
-            queries = anchors * relations
-            if config.kind == "complex":
-                real, imaginary = anchors.chunk(2, dim=1)
-                other_real, other_imaginary = relations.chunk(2, dim=1)
-                queries = torch.cat(
-                    [
-                        real * other_real - imaginary * other_imaginary,
-                        imaginary * other_real + real * other_imaginary,
-                    ],
-                    dim=1,
-                )
-            positives = (queries * targets).sum(dim=1)
-            negatives = queries @ candidates.t()
-    value = reference.loss(objective, positives, negatives, chunk.weights)
-    torch.autograd.grad(value, leaves)
+    counts = (20_000, 50, 20_000)
+    triples = torch.stack([torch.randint(n, (8 * rows,), generator=random) for n in counts], dim=1)
+    for model, loss in cases:
+        config = EmbedConfig.from_dict(
+            {
+                "model": {**model, "dim": dim},
+                "loss": loss,
+                "negatives": {"count": negatives},
+                "optimiser": {"batch_size": rows, "chunk_size": rows},
+            }
+        )
+        core, by_pytorch = (_rate(config, triples, native=native) for native in (True, False))
+        name = f"transe-l{config.model.norm}" if config.model.kind == "transe" else model["kind"]
+        say(
+            f"{name}, {config.loss.kind}: core {core:,.0f} triples/s, PyTorch {by_pytorch:,.0f}: "
+            f"{core / by_pytorch:.1f} times"
+        )
 
 
-def _least(call: Callable[[], object], calls: int = 8) -> float:
-    call()
+def _rate(config: EmbedConfig, triples: Tensor, *, native: bool) -> float:
+    """Triples a second of processor time in the fastest of some epochs."""
+    store = MemoryStore(triples, 20_000, 50)
+    trainer = Trainer(store, config, native=native)
+    layout = table_layout(config, trainer.model, 50)
+    store.allocate(layout, config.run.seed, torch.device("cpu"))
     times = []
-    for _ in range(calls):
+    for epoch in range(5):
         started = time.process_time()
-        call()
+        trainer.train_epoch(epoch)
         times.append(time.process_time() - started)
-    return 1e3 * min(times)
+    return len(triples) / min(times)
 
 
 def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> None:

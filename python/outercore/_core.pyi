@@ -214,7 +214,7 @@ class FarConnection:
     def read_complete(self, thread: int, ticket: int) -> NDArray[np.uint8]: ...
     def close(self) -> None: ...
 
-_Loss = tuple[str, float, float]
+LossOptions = tuple[str, float, float]
 _Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -255,7 +255,7 @@ class BatchTrainer:
     def __new__(
         cls,
         model: str,
-        objective: _Loss,
+        objective: LossOptions,
         size: str | None,
         strengths: tuple[float, float],
         reverse: int | None,
@@ -263,6 +263,8 @@ class BatchTrainer:
         *,
         hides_own: bool,
     ) -> BatchTrainer: ...
+    def know(self, triples: NDArray[np.int64], undirected: bool, threads: int) -> None: ...
+    def forget(self) -> None: ...
     def train(
         self,
         entities: _Rows,
@@ -278,50 +280,10 @@ class BatchTrainer:
     ) -> float | None: ...
 
 def count_pieces(count: int, size: int) -> int: ...
-def kernel_distance_gradients(
-    name: str,
-    objective: _Loss,
-    queries: NDArray[np.float32],
-    candidates: NDArray[np.float32],
-    positives: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    masked: _Pairs | None,
-    bias: NDArray[np.float32] | None,
-    to_queries: NDArray[np.float32],
-    to_positives: NDArray[np.float32],
-    to_candidates: NDArray[np.float32],
-    threads: int,
-) -> float: ...
 def kernel_distance_scores(
     name: str,
     queries: NDArray[np.float32],
     candidates: NDArray[np.float32],
     out: NDArray[np.float32],
-    threads: int,
-) -> None: ...
-def kernel_loss_rows(
-    objective: _Loss,
-    positives: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    scores: NDArray[np.float32],
-    to_positives: NDArray[np.float32],
-    threads: int,
-) -> float: ...
-def kernel_gather_rows(
-    table: NDArray[np.float32],
-    numbers: NDArray[np.int64],
-    out: NDArray[np.float32],
-    threads: int,
-) -> None: ...
-def kernel_sum_rows(
-    pieces: list[tuple[NDArray[np.int64], NDArray[np.float32]]], threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
-def kernel_step_rows(
-    name: str,
-    table: NDArray[np.float32],
-    state: NDArray[np.float32],
-    numbers: NDArray[np.int64],
-    gradients: NDArray[np.float32],
-    rate: float,
     threads: int,
 ) -> None: ...

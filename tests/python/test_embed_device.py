@@ -60,7 +60,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is the core's on the CPU either, so that the bits are the same."""
-    monkeypatch.setattr("outercore.embedding.native.fits", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.batches.fits_core", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.kernels.fits_core", lambda *tensors: False)
 
 
 @contextmanager

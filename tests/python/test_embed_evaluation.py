@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import embed_reference as reference
 from outercore.embedding import evaluate as evaluation
-from outercore.embedding import negatives, ranks, reference
+from outercore.embedding import negatives, ranks
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.evaluate import (
     Asked,

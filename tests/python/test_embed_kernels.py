@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import embed_reference as reference
 from outercore import _core
-from outercore.embedding import reference
 from outercore.embedding.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
 from outercore.embedding.kernels import Masked, Workspace, pair_scores
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import Chunk, CustomModel, Model, RotatE, Side, TransE, build_model
-from outercore.embedding.native import gather_rows
-from outercore.embedding.optimizers import Optimiser, build_optimiser
 from outercore.embedding.touched import summed
 from outercore.errors import InvalidError
 
@@ -176,45 +174,6 @@ def in_single(chunk: Chunk) -> Chunk:
     )
 
 
-def assert_near(actual: Tensor, expected: Tensor) -> None:
-    """Equal to the rounding of float32 sums."""
-    scale = float(expected.abs().max()) if expected.numel() else 1.0
-    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=2e-5 * max(scale, 1e-3))
-
-
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda config: config.kind)
-@pytest.mark.parametrize("config", MODELS, ids=lambda config: f"{config.kind}{config.norm}")
-def test_the_core_gives_the_gradients_that_pytorch_gives(
-    config: ModelConfig, loss: LossConfig, side: Side
-) -> None:
-    model = build_model(config)
-    for seed, (rows, negatives) in enumerate([(7, 11), (1, 1), (300, 37)]):
-        chunk = in_single(a_chunk(model, side, rows, negatives, seed=seed, dim=config.dim))
-        actual = by_hand(model, loss, chunk, Workspace())
-        expected = by_hand(model, loss, chunk, Workspace(native=False))
-        assert_near(actual[0], expected[0])
-        for mine, theirs in zip(actual[1], expected[1], strict=True):
-            assert_near(mine, theirs)
-
-
-@pytest.mark.parametrize("model", [TransE(1), RotatE()], ids=lambda model: model.name)
-def test_distances_have_the_same_bits_with_every_number_of_threads(model: Model) -> None:
-    chunk = in_single(a_chunk(model, "tail", 600, 50, seed=4, dim=14))
-    loss = LossConfig(kind="self-adversarial", margin=3.0)
-    before = torch.get_num_threads()
-    found = []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            value, gradients = by_hand(model, loss, chunk)
-            found.append([value, *gradients])
-    finally:
-        torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(map(torch.equal, found[0], other))
-
-
 @pytest.mark.parametrize("model", [TransE(1), RotatE()], ids=lambda model: model.name)
 def test_scores_of_pairs_by_the_core_are_within_their_rounding(model: TransE | RotatE) -> None:
     chunk = in_single(a_chunk(model, "tail", 70, 70, seed=5, dim=1000))
@@ -236,15 +195,14 @@ def test_scores_far_apart_leave_the_gradients_finite() -> None:
 
 def test_the_core_refuses_a_matrix_by_columns_instead_of_mixing_its_rows() -> None:
     table = np.arange(12, dtype=np.float32).reshape(4, 3)
-    by_columns, rows = np.asfortranarray(table), np.array([2, 0])
-    out = np.zeros((2, 3), np.float32)
+    out = np.zeros((4, 4), np.float32)
     with pytest.raises(InvalidError, match=r"array \[4, 3\]: expected rows one after the other"):
-        _core.kernel_gather_rows(by_columns, rows, out, 1)
-    with pytest.raises(InvalidError, match=r"array \[2, 3\]: expected rows one after the other"):
-        _core.kernel_gather_rows(table, rows, np.asfortranarray(out), 1)
+        _core.kernel_distance_scores("manhattan", np.asfortranarray(table), table, out, 1)
+    with pytest.raises(InvalidError, match=r"array \[4, 4\]: expected rows one after the other"):
+        _core.kernel_distance_scores("manhattan", table, table, np.asfortranarray(out), 1)
     assert not out.any()
-    _core.kernel_gather_rows(table, rows, out, 1)
-    assert out.tolist() == table[rows].tolist()
+    _core.kernel_distance_scores("manhattan", table, table, out, 1)
+    assert out[:, 0].tolist() == [0, -9, -18, -27]
 
 
 def test_gradients_of_equal_rows_are_added_up() -> None:
@@ -257,29 +215,3 @@ def test_gradients_of_equal_rows_are_added_up() -> None:
     by_pytorch = summed([(rows, gradients.double()) for rows, gradients in pieces])
     assert torch.equal(rows, by_pytorch[0])
     torch.testing.assert_close(sums, by_pytorch[1].float())
-
-
-def test_copies_of_rows_are_those_of_the_table() -> None:
-    table = torch.randn(50, 7, generator=torch.Generator().manual_seed(8))
-    rows = torch.tensor([3, 49, 0, 3])
-    for given in (table, table.double(), table[:, :5], table[:, :0]):
-        assert torch.equal(gather_rows(given, rows), given[rows])
-    with pytest.raises(InvalidError, match="row 50"):
-        gather_rows(table, torch.tensor([1, 50]))
-
-
-@pytest.mark.parametrize("name", ["adagrad", "row-adagrad"])
-def test_steps_of_rows_by_the_core_are_those_of_pytorch(
-    name: Literal["adagrad", "row-adagrad"],
-) -> None:
-    optimiser: Optimiser = build_optimiser(name)
-    random = torch.Generator().manual_seed(9)
-    rows = torch.randperm(500, generator=random)[:300].sort().values
-    single = [torch.randn(500, 11, generator=random), torch.zeros(500, optimiser.state_width(11))]
-    double = [part.double() for part in single]
-    for _ in range(3):
-        gradients = torch.randn(300, 11, generator=random)
-        optimiser.step(single[0], single[1], rows, gradients.clone(), 0.1)
-        optimiser.step(double[0], double[1], rows, gradients.double(), 0.1)
-    for mine, theirs in zip(single, double, strict=True):
-        torch.testing.assert_close(mine, theirs.float())

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import torch
 
-from outercore.embedding import reference
+import embed_reference as reference
 from outercore.embedding.config import (
     BuiltInModel,
     EmbedConfig,

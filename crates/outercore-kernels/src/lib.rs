@@ -13,6 +13,7 @@ mod distance;
 mod divide;
 mod draw;
 mod euclidean;
+mod known;
 mod lanes;
 mod loss;
 mod model;
@@ -25,12 +26,11 @@ mod uses;
 pub use alike::{Alike, Groups, alike};
 pub use batch::{Batch, Chunk, Objective, Questions, Table, Workspace, train_batch};
 pub use compare::{Anchors, Asked, Comparisons, Shared};
-pub use distance::{
-    Distance, DistanceChunk, DistanceGradients, distance_gradients, distance_scores,
-};
+pub use distance::{Distance, distance_scores};
 pub use divide::{Askers, divide};
 pub use draw::{Drawn, Occasion, Population, draw};
-pub use loss::{Loss, loss_rows};
+pub use known::Known;
+pub use loss::Loss;
 pub use model::{Model, Norm, Size};
 pub use parallel::in_pool;
-pub use rows::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};
+pub use rows::{Step, step_rows};

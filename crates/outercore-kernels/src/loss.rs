@@ -1,13 +1,8 @@
 //! Losses of a positive score against negative ones: value and gradient in place, row by row.
 
-use outercore_core::{Error, Result};
-
-use crate::lanes::{Kernel, Lanes, dispatch};
-use crate::parallel::for_each;
+use crate::lanes::Lanes;
 use crate::scalar::{exponential, softplus, softplus_one};
 
-/// Rows that one thread takes at a time.
-const ROWS_AT_ONCE: usize = 64;
 /// The smallest derivative of a score that is not taken for zero.
 const LEAST: f32 = 1e-30;
 
@@ -47,85 +42,9 @@ pub struct RowLoss {
     pub positive: f32,
 }
 
-/// Turns scores into derivatives with respect to them, and returns the loss.
-///
-/// A score of minus infinity does not count; its derivative is zero.
-///
-/// # Shapes
-/// `positives`, `weights` and `to_positives` are `[rows]`, `scores` is `[rows, negatives]`.
-///
-/// # Errors
-/// Invalid: slices that do not fit each other.
-pub fn loss_rows(
-    loss: Loss,
-    positives: &[f32],
-    weights: &[f32],
-    scores: &mut [f32],
-    to_positives: &mut [f32],
-    threads: usize,
-) -> Result<f32> {
-    let rows = positives.len();
-    if rows == 0 {
-        return Ok(0.0);
-    }
-    let fits = weights.len() == rows && to_positives.len() == rows;
-    if !fits || scores.is_empty() || !scores.len().is_multiple_of(rows) {
-        return Err(Error::invalid(format!(
-            "loss: expected {rows} rows of scores and {rows} weights, found {} scores and {} \
-             weights",
-            scores.len(),
-            weights.len()
-        )));
-    }
-    let negatives = scores.len() / rows;
-    let mut values = vec![0.0_f32; rows];
-    let pieces: Vec<_> = positives
-        .chunks(ROWS_AT_ONCE)
-        .zip(weights.chunks(ROWS_AT_ONCE))
-        .zip(scores.chunks_mut(ROWS_AT_ONCE * negatives))
-        .zip(to_positives.chunks_mut(ROWS_AT_ONCE))
-        .zip(values.chunks_mut(ROWS_AT_ONCE))
-        .map(|((((positives, weights), scores), to_positives), values)| Rows {
-            loss,
-            negatives,
-            positives,
-            weights,
-            scores,
-            to_positives,
-            values,
-        })
-        .collect();
-    for_each(pieces, threads, dispatch);
-    Ok(total(&values))
-}
-
 /// The sum, added up in double precision from first to last.
 pub fn total(values: &[f32]) -> f32 {
     values.iter().map(|&value| f64::from(value)).sum::<f64>() as f32
-}
-
-struct Rows<'a> {
-    loss: Loss,
-    negatives: usize,
-    positives: &'a [f32],
-    weights: &'a [f32],
-    scores: &'a mut [f32],
-    to_positives: &'a mut [f32],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Rows<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (row, scores) in self.scores.chunks_mut(self.negatives).enumerate() {
-            let (positive, weight) = (self.positives[row], self.weights[row]);
-            let found = row_loss(lanes, self.loss, positive, weight, scores, self.negatives);
-            self.values[row] = found.value;
-            self.to_positives[row] = found.positive;
-        }
-    }
 }
 
 /// The loss of one row. `count` of its scores are negatives; the others are minus infinity.

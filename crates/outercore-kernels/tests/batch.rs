@@ -2,7 +2,7 @@
 
 use outercore_core::Stream;
 use outercore_kernels::{
-    Batch, Chunk, Loss, Model, Norm, Objective, Questions, Size, Step, Table, Workspace,
+    Batch, Chunk, Known, Loss, Model, Norm, Objective, Questions, Size, Step, Table, Workspace,
     train_batch,
 };
 
@@ -24,6 +24,14 @@ struct Case {
     candidates: [Vec<i64>; 2],
     bias: [Vec<f32>; 2],
     kinds: [Vec<i64>; 2],
+    /// Whether known triples do not count as negatives: as they are, or their reverses as well.
+    known: Option<Direction>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Direction {
+    Directed,
+    Undirected,
 }
 
 /// Ways in which the candidates of a chunk are weighed.
@@ -84,13 +92,15 @@ impl Case {
             candidates,
             bias,
             kinds,
+            known: None,
         }
     }
 
-    fn batch(&self) -> Batch<'_> {
+    fn batch<'a>(&'a self, known: Option<&'a Known>) -> Batch<'a> {
         Batch {
             triples: &self.triples,
             weights: Some(&self.weights),
+            known,
             unit: 0.25,
             questions: [0, 1].map(|side| Questions {
                 places: &self.places[side],
@@ -109,11 +119,14 @@ impl Case {
         let mut states = [vec![STATE; entities.len()], vec![STATE; relations.len()]];
         let [entity_state, relation_state] = &mut states;
         let width = self.objective.model.relation_width(self.width);
+        let known = self.known.map(|direction| {
+            Known::new(&self.triples, direction == Direction::Undirected, threads).unwrap()
+        });
         let loss = train_batch(
             &self.objective,
             Table { rows: &mut entities, state: entity_state, width: self.width },
             Table { rows: &mut relations, state: relation_state, width },
-            &self.batch(),
+            &self.batch(known.as_ref()),
             &mut Workspace::default(),
             threads,
         );
@@ -196,6 +209,9 @@ impl Case {
                         if self.objective.hides_own && instead[end] == triple[end] {
                             continue;
                         }
+                        if self.hides([number, side, other]) {
+                            continue;
+                        }
                         let bias = f64::from(bias[other - before]);
                         negatives.push((
                             self.score(entities, relations, instead) + bias,
@@ -210,6 +226,19 @@ impl Case {
             }
         }
         loss
+    }
+
+    /// Whether a candidate makes a known triple of one asked about on a side.
+    fn hides(&self, [triple, side, other]: [usize; 3]) -> bool {
+        let mut found: [i64; 3] = self.triples[3 * triple..][..3].try_into().unwrap();
+        found[2 - 2 * side] = self.candidates[side][other];
+        let [head, relation, tail] = found;
+        let is_known = |one: [i64; 3]| self.triples.chunks_exact(3).any(|other| other == one);
+        match self.known {
+            None => false,
+            Some(Direction::Directed) => is_known(found),
+            Some(Direction::Undirected) => is_known(found) || is_known([tail, relation, head]),
+        }
     }
 
     fn sizes(&self, entities: &[f64], relations: &[f64], [h, r, t]: [i64; 3]) -> f64 {
@@ -367,6 +396,34 @@ fn every_loss_is_the_one_of_the_definition() {
 }
 
 #[test]
+fn known_triples_are_no_negatives() {
+    let few = Sizes { entities: 9, width: 6, triples: 33, chunk: 9, negatives: 6 };
+    // More answers to a question than candidates.
+    let hub = Sizes { entities: 30, width: 6, triples: 90, chunk: 30, negatives: 5 };
+    for model in [Model::DistMult, Model::ComplEx, EUCLIDEAN, MANHATTAN, Model::RotatE] {
+        for (sizes, reverse) in [(&few, false), (&few, true), (&hub, false)] {
+            for known in [Direction::Directed, Direction::Undirected] {
+                let mut case = Case::new(objective(model, None, reverse), sizes, 5);
+                case.objective.hides_own = false;
+                case.known = Some(known);
+                // So many triples make gradients, and their rounding, as large as a few do.
+                case.weights.iter_mut().for_each(|weight| *weight *= 0.1);
+                if sizes.triples == hub.triples {
+                    for triple in case.triples.chunks_exact_mut(3) {
+                        (triple[0], triple[1]) = (3, 0);
+                    }
+                }
+                assert!((0..2).any(|side| {
+                    (0..sizes.triples)
+                        .any(|t| (0..sizes.negatives).any(|other| case.hides([t, side, other])))
+                }));
+                compare(&case, &format!("{model:?}, reverse {reverse}, {known:?}"));
+            }
+        }
+    }
+}
+
+#[test]
 fn groups_of_triples_have_the_gradients_of_all() {
     // Three groups, of which the last is smaller and ends within a block.
     let sizes = Sizes { entities: 9, width: 6, triples: 402, chunk: 400, negatives: 18 };
@@ -515,7 +572,7 @@ fn unmoved(case: &Case, state: f32, threads: usize, what: &str) {
         &case.objective,
         Table { rows: &mut entities, state: entity_state, width: case.width },
         Table { rows: &mut relations, state: relation_state, width },
-        &case.batch(),
+        &case.batch(None),
         &mut Workspace::default(),
         threads,
     );
@@ -540,7 +597,7 @@ fn sizes_and_rows_that_do_not_fit_are_refused() {
             &case.objective,
             Table { rows: &mut entities, state: entity_state, width: case.width },
             Table { rows: &mut relations, state: relation_state, width: case.width },
-            &case.batch(),
+            &case.batch(None),
             &mut Workspace::default(),
             1,
         );

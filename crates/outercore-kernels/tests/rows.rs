@@ -1,8 +1,6 @@
-//! Rows that are copied, summed up and moved, against the naive way.
+//! Rows that are moved, against the naive way.
 
-use std::collections::BTreeMap;
-
-use outercore_kernels::{Piece, Step, Summed, gather_rows, step_rows, sum_rows};
+use outercore_kernels::{Step, step_rows};
 use proptest::prelude::*;
 
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
@@ -16,36 +14,6 @@ fn numbers(count: usize, seed: u32) -> Vec<f32> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn gradients_of_equal_rows_are_added_up_in_order(
-        lists in prop::collection::vec(prop::collection::vec(0_i64..40, 0..700), 1..4),
-        width in 1_usize..20,
-        threads in 1_usize..4,
-    ) {
-        let gradients: Vec<Vec<f32>> = lists
-            .iter()
-            .enumerate()
-            .map(|(seed, rows)| numbers(rows.len() * width, seed as u32))
-            .collect();
-        let pieces: Vec<Piece<'_>> = lists
-            .iter()
-            .zip(&gradients)
-            .map(|(rows, gradients)| Piece { rows, gradients })
-            .collect();
-        let mut expected: BTreeMap<i64, Vec<f32>> = BTreeMap::new();
-        for piece in &pieces {
-            for (&row, gradient) in piece.rows.iter().zip(piece.gradients.chunks(width)) {
-                let sum = expected.entry(row).or_insert_with(|| vec![0.0; width]);
-                sum.iter_mut().zip(gradient).for_each(|(sum, value)| *sum += value);
-            }
-        }
-        let expected = Summed {
-            rows: expected.keys().copied().collect(),
-            sums: expected.into_values().flatten().collect(),
-        };
-        prop_assert_eq!(sum_rows(&pieces, width, threads).expect("sizes that fit"), expected);
-    }
 
     #[test]
     fn steps_move_the_rows_that_are_named_and_no_other(
@@ -87,20 +55,6 @@ proptest! {
                     prop_assert!((f64::from(now[place]) - moved).abs() < 1e-6);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn copies_are_the_rows_that_were_asked_for(
-        rows in prop::collection::vec(0_i64..50, 0..700),
-        width in 1_usize..20,
-        threads in 1_usize..4,
-    ) {
-        let table = numbers(50 * width, 3);
-        let mut out = vec![7.0; rows.len() * width];
-        gather_rows(&table, width, &rows, &mut out, threads).expect("sizes that fit");
-        for (&row, copy) in rows.iter().zip(out.chunks(width)) {
-            prop_assert_eq!(copy, &table[row as usize * width..][..width]);
         }
     }
 }
@@ -147,14 +101,6 @@ fn doubles(numbers: &[f32]) -> Vec<f64> {
 
 #[test]
 fn rows_that_do_not_exist_are_refused() {
-    let table = numbers(12, 1);
-    assert!(gather_rows(&table, 3, &[4], &mut [0.0; 3], 1).is_err());
-    assert!(gather_rows(&table, 3, &[-1], &mut [0.0; 3], 1).is_err());
-    assert!(gather_rows(&table, 5, &[0], &mut [0.0; 5], 1).is_err());
-    assert!(gather_rows(&table, 3, &[0], &mut [0.0; 4], 1).is_err());
-    let piece = Piece { rows: &[-1], gradients: &[0.0] };
-    assert!(sum_rows(&[piece], 1, 1).is_err());
-    assert!(sum_rows(&[Piece { rows: &[1], ..piece }], 2, 1).is_err());
     let step = |rows: &[i64]| {
         let (mut table, mut state) = (numbers(12, 1), vec![0.0; 12]);
         let gradients = vec![1.0; rows.len() * 3];

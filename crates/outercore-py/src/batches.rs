@@ -6,8 +6,8 @@ use numpy::{
 };
 use outercore_core::{Error, Result, count_pieces};
 use outercore_kernels::{
-    Anchors, Askers, Batch, Comparisons, Model, Norm, Objective, Occasion, Population, Shared,
-    Size, Table, Workspace, alike, in_pool, train_batch,
+    Anchors, Askers, Batch, Comparisons, Known, Model, Norm, Objective, Occasion, Population,
+    Shared, Size, Table, Workspace, alike, in_pool, train_batch,
 };
 use pyo3::prelude::*;
 
@@ -235,6 +235,8 @@ fn occasion((seed, epoch, pool, batch): At) -> Occasion {
 pub struct BatchTrainer {
     objective: Objective,
     workspace: Workspace,
+    /// Of the pool that is trained, where what is known does not count.
+    known: Option<Known>,
 }
 
 #[pymethods]
@@ -261,7 +263,29 @@ impl BatchTrainer {
                 steps: (step(steps.0)?, step(steps.1)?),
             })
         };
-        Ok(Self { objective: objective().map_err(to_python)?, workspace: Workspace::default() })
+        let objective = objective().map_err(to_python)?;
+        Ok(Self { objective, workspace: Workspace::default(), known: None })
+    }
+
+    /// From now on candidates do not count that make one of `triples`, those of the next pool.
+    fn know(
+        &mut self,
+        py: Python<'_>,
+        triples: PyReadonlyArray2<'_, i64>,
+        undirected: bool,
+        threads: usize,
+    ) -> PyResult<()> {
+        // Before there are others.
+        self.known = None;
+        let triples = of_triples(&triples)?;
+        let known = py.detach(|| in_pool(threads, || Known::new(triples, undirected, threads)));
+        self.known = Some(known.map_err(to_python)?);
+        Ok(())
+    }
+
+    /// Lets go of what `know` has made.
+    fn forget(&mut self) {
+        self.known = None;
     }
 
     /// The loss of a batch, the triples at `places`, whose rows have moved; `None` where something
@@ -289,12 +313,13 @@ impl BatchTrainer {
         let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
         let places = places.as_slice()?;
         let (entities, relations) = (table(&mut entities)?, table(&mut relations)?);
-        let (objective, workspace) = (&self.objective, &mut self.workspace);
+        let Self { objective, workspace, known } = self;
+        let known = known.as_ref();
         comparisons.with(py, |comparisons| {
             let step = || {
                 let asked = comparisons.ask(triples, places, occasion(at), threads)?;
                 let questions = [asked[0].questions(), asked[1].questions()];
-                let batch = Batch { triples, weights, unit, questions, rates };
+                let batch = Batch { triples, weights, known, unit, questions, rates };
                 train_batch(objective, entities, relations, &batch, workspace, threads)
             };
             py.detach(|| in_pool(threads, step)).map_err(to_python)

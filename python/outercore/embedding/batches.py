@@ -10,10 +10,15 @@ import torch
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding import native
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.kernels import Euclidean, Manhattan
-from outercore.embedding.losses import Loss
+from outercore.embedding.kernels import Euclidean, Manhattan, fits_core
+from outercore.embedding.losses import (
+    LogisticLoss,
+    Loss,
+    MarginLoss,
+    SelfAdversarialLoss,
+    SoftmaxLoss,
+)
 from outercore.embedding.models import ComplEx, DistMult, Dot, Model, RotatE, SimplE, TransE
 from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.store import Pool, Store
@@ -27,7 +32,7 @@ class CoreBatches:
     """The core's training of a run's batches."""
 
     def __init__(self, config: EmbedConfig, model: Model, loss: Loss, relation_count: int) -> None:
-        options, name = native.loss_options(loss), _name(model)
+        options, name = _loss_options(loss), _name(model)
         assert options is not None
         assert name is not None
         regulariser = config.regulariser
@@ -55,16 +60,27 @@ class CoreBatches:
         config: EmbedConfig, model: Model, loss: Loss, relation_count: int
     ) -> CoreBatches | None:
         """The core's training, where the core knows all that the run is made of."""
-        if _name(model) is None or config.negatives.filter == "known":
+        if _name(model) is None:
             return None
-        if native.loss_options(loss) is None:
+        if _loss_options(loss) is None:
             return None
         return CoreBatches(config, model, loss, relation_count)
 
     @staticmethod
     def fit(pool: Pool, store: Store) -> bool:
         """Whether the core can work on these tables."""
-        return native.fits(pool.entities, pool.entity_state, store.relations, store.relation_state)
+        return fits_core(pool.entities, pool.entity_state, store.relations, store.relation_state)
+
+    def know(self, triples: Tensor, *, undirected: bool) -> None:
+        """From now on candidates do not count that make one of `triples`, those of a pool.
+
+        Cost: 8 bytes a triple.
+        """
+        self._core.know(triples.numpy(), undirected, torch.get_num_threads())
+
+    def forget(self) -> None:
+        """Lets go of known triples."""
+        self._core.forget()
 
     def train(
         self,
@@ -103,3 +119,17 @@ def _name(model: Model) -> str | None:
     if type(model) is TransE:
         return _TRANSE.get(type(model.similarity))
     return model.name if type(model) in _MODELS else None
+
+
+def _loss_options(loss: Loss) -> _core.LossOptions | None:
+    """The loss as the core knows it, name, margin and temperature; `None` for any other."""
+    match loss:
+        case SoftmaxLoss(contrastive):
+            return ("contrastive" if contrastive else "softmax", 0.0, 1.0)
+        case LogisticLoss(margin):
+            return ("logistic", margin, 1.0)
+        case MarginLoss(margin):
+            return ("margin", margin, 1.0)
+        case SelfAdversarialLoss(margin, temperature):
+            return ("self-adversarial", margin, temperature)
+    return None

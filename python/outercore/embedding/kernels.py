@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from outercore.embedding import native
+from outercore import _core
 from outercore.embedding.losses import Loss, SoftmaxLoss
 
 WIDEST_FUSED = 256
@@ -27,12 +27,10 @@ WIDEST_FUSED = 256
 class Workspace:
     """Buffers that are used again by the next chunk: fresh memory costs more than the work in it.
 
-    One thread at a time. A buffer is valid until the same name is taken again. Without `native`
-    PyTorch does all the work that is done with this workspace: the definition, to compare with.
+    One thread at a time. A buffer is valid until the same name is taken again.
     """
 
-    def __init__(self, *, native: bool = True) -> None:
-        self.native = native
+    def __init__(self) -> None:
         self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -191,8 +189,8 @@ class Euclidean:
 class Manhattan:
     """Minus the sum of absolute differences.
 
-    No matrix product does it: the core does, and elsewhere PyTorch's own kernels of that distance,
-    forward and backward.
+    No matrix product does it. PyTorch has kernels for that distance, forward and backward; in
+    ranking the core computes it.
     """
 
     distance: str | None = "manhattan"
@@ -238,9 +236,9 @@ class Manhattan:
 class Modulus:
     """Minus the sum of the moduli of complex differences; a row is real parts, then imaginary.
 
-    The core does it in registers. PyTorch makes several passes over rows x candidates x width
-    numbers: blocks of rows keep them in the cache, and the differences and moduli of a block are
-    kept from its scores to its gradient.
+    In ranking the core computes it, in registers. PyTorch makes several passes over rows x
+    candidates x width numbers: blocks of rows keep them in the cache, and the differences and
+    moduli of a block are kept from its scores to its gradient.
     """
 
     distance: str | None = "modulus"
@@ -377,25 +375,6 @@ def query_gradients(
     Source: Legend 6.
     """
     positives = similarity.paired(queries, targets)
-    options = None
-    if workspace.native and native.fits(queries, candidates, weights, to_candidates):
-        options = native.loss_options(loss)
-    if options is not None and similarity.distance is not None:
-        value, to_queries, to_positives = native.distance_gradients(
-            similarity.distance,
-            options,
-            queries,
-            candidates,
-            positives,
-            weights,
-            None if masked is None else masked.pairs(),
-            bias,
-            to_candidates,
-        )
-        own_queries, to_targets = similarity.paired_backward(
-            queries, targets, positives, to_positives
-        )
-        return ChunkGradients(value, to_queries.add_(own_queries), to_targets)
     to_queries = torch.zeros_like(queries)
     to_positives = torch.empty_like(positives)
     value = positives.new_zeros(())
@@ -408,11 +387,8 @@ def query_gradients(
             scores.add_(bias)
         if masked is not None:
             masked.between(start, stop).hide(scores)
-        if options is None:
-            work = workspace.take("work", shape, queries)
-            found = loss.gradients(positives[rows], scores, weights[rows], work)
-        else:
-            found = native.loss_gradients(options, positives[rows], scores, weights[rows])
+        work = workspace.take("work", shape, queries)
+        found = loss.gradients(positives[rows], scores, weights[rows], work)
         value += found.value
         to_positives[rows] = found.positives
         similarity.pairs_backward(
@@ -434,11 +410,28 @@ def fuses(similarity: Similarity, loss: Loss, rows: Tensor) -> bool:
     )
 
 
+def fits_core(*tensors: Tensor) -> bool:
+    """Whether the core can work on these: float32, in this machine's memory, without gaps."""
+    return all(
+        tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and not tensor.requires_grad
+        for tensor in tensors
+    )
+
+
 def pair_scores(similarity: Similarity, queries: Tensor, candidates: Tensor) -> Tensor:
     """The scores of all pairs, [queries, candidates]."""
     scores, workspace = queries.new_empty(queries.size(0), candidates.size(0)), Workspace()
-    if similarity.distance is not None and native.fits(queries, candidates):
-        native.distance_scores(similarity.distance, queries, candidates, scores)
+    if similarity.distance is not None and fits_core(queries, candidates):
+        _core.kernel_distance_scores(
+            similarity.distance,
+            queries.numpy(),
+            candidates.numpy(),
+            scores.numpy(),
+            torch.get_num_threads(),
+        )
         return scores
     for start, stop in _blocks(similarity, queries, candidates):
         similarity.pairs(queries[start:stop], candidates, scores[start:stop], workspace)

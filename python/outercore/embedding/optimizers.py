@@ -12,7 +12,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from outercore.embedding import native
 from outercore.embedding.config import OptimiserName
 
 _EPSILON = 1e-10
@@ -46,8 +45,6 @@ class Adagrad:
         self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
-        if rows is not None and native.step_rows("adagrad", table, state, rows, gradients, rate):
-            return
         sums = state if rows is None else state.index_select(0, rows)
         sums.addcmul_(gradients, gradients)
         if rows is None:
@@ -71,10 +68,6 @@ class RowAdagrad:
         self, table: Tensor, state: Tensor, rows: Tensor | None, gradients: Tensor, rate: float
     ) -> None:
         """See `Optimiser`."""
-        if rows is not None and native.step_rows(
-            "row-adagrad", table, state, rows, gradients, rate
-        ):
-            return
         mean = torch.linalg.vecdot(gradients, gradients).div_(gradients.size(1)).unsqueeze_(1)
         if rows is None:
             sums = state.add_(mean)

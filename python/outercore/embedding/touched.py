@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from outercore.embedding import native
-
 
 class Touched:
     """Rows that a batch touches, with a gradient for each time that it does."""
@@ -37,8 +35,6 @@ def summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
     Shapes: each piece is int64 [rows] and [rows, width].
     """
-    if native.fits(*(gradients for _, gradients in pieces)):
-        return native.sum_rows(pieces)
     rows, places = torch.unique(torch.cat([rows for rows, _ in pieces]), return_inverse=True)
     first = pieces[0][1]
     sums = first.new_zeros(len(rows), first.size(1))

@@ -17,7 +17,6 @@ from outercore.embedding.diverged import DivergedError
 from outercore.embedding.kernels import Masked, MaskMatrix, Workspace
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import Chunk, Model, RowGradients, Side, build_model
-from outercore.embedding.native import gather_rows
 from outercore.embedding.negatives import KnownTargets, Negatives, occurrences
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.optimizers import build_optimiser
@@ -78,7 +77,7 @@ class Trainer:
 
     With a `model` of one's own, `config.model` gives its dimension only. With `undirected` a triple
     means its reverse, too, and is stored once. Without `native` PyTorch does all the work of a
-    batch but the steps: the definition, to compare with.
+    batch, as on a GPU: the definition, to compare with.
 
     Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
     that moved the tables.
@@ -101,7 +100,7 @@ class Trainer:
         self._entity_steps = build_optimiser(config.optimiser.kind)
         self._relation_steps = build_optimiser(config.optimiser.relations)
         self._regulariser = build_regulariser(config.regulariser)
-        self._workspace = Workspace(native=native)
+        self._workspace = Workspace()
         self._core = (
             CoreBatches.for_run(config, self.model, self._loss, store.relation_count)
             if native
@@ -176,14 +175,21 @@ class Trainer:
         )
         made = self._known_of is not None and self._known_of() is pool.triples
         if self.config.negatives.filter == "known" and not made:
-            # Before the new ones are made: they are as large as the triples.
-            self._known = known = {}
-            heads, relations, tails = pool.triples.unbind(1)
-            known["tail"] = KnownTargets(heads, relations, tails)
-            known["head"] = KnownTargets(tails, relations, heads)
-            # They go with the triples: ranking has their memory.
-            self._known_of = weakref.ref(pool.triples, lambda _: known.clear())
+            self._known_of = weakref.ref(pool.triples, self._know(pool))
         return _PoolContext(pool, negatives, self._known)
+
+    def _know(self, pool: Pool) -> Callable[[object], None]:
+        """Learns which triples a pool has; returns what forgets them when they are gone, since
+        ranking has their memory."""
+        # Before the new ones are made: they are as large as the triples.
+        self._known_of, self._known = None, (known := {})
+        if (core := self._core) is not None and core.fit(pool, self.store):
+            core.know(pool.triples, undirected=self._undirected)
+            return lambda _: core.forget()
+        heads, relations, tails = pool.triples.unbind(1)
+        known["tail"] = KnownTargets(heads, relations, tails)
+        known["head"] = KnownTargets(tails, relations, heads)
+        return lambda _: known.clear()
 
     def _batches(self, pool: Pool, epoch: int) -> Iterator[tuple[int, Tensor]]:
         random = generator(self.config.run.seed, Purpose.ORDER, epoch, pool.number)
@@ -260,10 +266,10 @@ class Trainer:
         )
         chunk = Chunk(
             side=question.side,
-            anchors=gather_rows(pool.entities, anchors),
-            relations=gather_rows(self.store.relations, relations),
-            targets=gather_rows(pool.entities, targets),
-            candidates=gather_rows(pool.entities, candidates),
+            anchors=pool.entities[anchors],
+            relations=self.store.relations[relations],
+            targets=pool.entities[targets],
+            candidates=pool.entities[candidates],
             weights=weights,
             masked=None if fused else self._masked(context, side, triples, question, negatives),
             bias=None if negatives.bias is None else negatives.bias.to(device),
@@ -340,7 +346,7 @@ def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:
     Shapes: `state` [all, state width], `rows` int64 [touched], `gradients` [touched, width].
     """
     squares = torch.linalg.vecdot(gradients, gradients)
-    return bool(squares.add_(gather_rows(state, rows).sum(1)).isfinite().all())
+    return bool(squares.add_(state[rows].sum(1)).isfinite().all())
 
 
 def _diverged(at: tuple[int, int, int], found: str) -> DivergedError:

@@ -1,9 +1,10 @@
 //! A block of triples on its way through query, scores, loss and gradient.
 
 use super::passes::{Job, first_mut};
-use super::{RowsOf, SideSpace, Tables};
+use super::{Batch, RowsOf, SideSpace, Tables};
 use crate::distance::{Columns, Distance};
 use crate::euclidean::{distances, scale_by, squared_distance};
+use crate::known::run;
 use crate::lanes::{Kernel, Lanes, dispatch};
 use crate::loss::row_loss;
 use crate::model::{Side, Similarity, dot};
@@ -77,6 +78,9 @@ impl<'a> Remains<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Scored<'a> {
     pub from: &'a Tables<'a>,
+    pub batch: &'a Batch<'a>,
+    /// Which of the batch's questions the chunk is of.
+    pub side_number: usize,
     pub side: Side,
     pub candidates: &'a [i64],
     /// `[kinds, candidates]`
@@ -225,7 +229,8 @@ impl Kernel for Lose<'_, '_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let block = self.0;
-        let Scored { from, candidates, bias, packed, .. } = block.chunk;
+        let Scored { from, batch, side_number: side, candidates, bias, packed, .. } = block.chunk;
+        let questions = &batch.questions[side];
         let (count, width) = (candidates.len(), from.entities.width);
         let squares = match packed {
             Packed::Panels { squares, .. } => squares,
@@ -247,12 +252,13 @@ impl Kernel for Lose<'_, '_> {
                 }
             }
             if from.objective.hides_own {
-                let own = i64::from(block.of.targets[of]);
-                let mut hidden = candidates.partition_point(|&row| row < own);
-                while hidden < count && candidates[hidden] == own {
+                for hidden in run(candidates, i64::from(block.of.targets[of])) {
                     scores[hidden] = f32::NEG_INFINITY;
-                    hidden += 1;
                 }
+            }
+            if let Some(known) = batch.known {
+                let place = questions.places[of] as usize;
+                known.hide(batch.triples, side, place, candidates, scores);
             }
             let (positive, weight) = (block.to_positives[place], block.of.weights[of]);
             let found = row_loss(lanes, from.objective.loss, positive, weight, scores, count);

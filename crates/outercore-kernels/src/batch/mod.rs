@@ -13,6 +13,7 @@ use outercore_core::{Error, Result};
 use self::passes::{Space, jobs};
 use self::sums::{entity_uses, relation_uses, sum};
 use crate::distance::{Columns, Distance};
+use crate::known::Known;
 use crate::loss::Loss;
 use crate::model::{Model, Similarity, Size};
 use crate::parallel::{both, in_pool};
@@ -84,6 +85,8 @@ pub struct Batch<'a> {
     pub triples: &'a [i64],
     /// How much each triple counts; `None`: 1.
     pub weights: Option<&'a [f32]>,
+    /// Of all triples, where what completes a question to one of them does not count.
+    pub known: Option<&'a Known>,
     /// What each counts besides, for each side.
     pub unit: f32,
     /// For the tails, and for the heads.

@@ -232,6 +232,8 @@ impl Space<'_> {
             };
             let chunk = Scored {
                 from: group.from,
+                batch: group.batch,
+                side_number: job.side,
                 side: if tails { Side::Tail } else { Side::Head },
                 candidates: group.candidates(job),
                 bias: questions.bias.map(|bias| &bias[job.biases.clone()]),
