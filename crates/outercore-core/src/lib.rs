@@ -7,6 +7,7 @@ mod bytes;
 mod counters;
 mod error;
 mod lanes;
+mod parse_bytes;
 mod pieces;
 mod random;
 

@@ -1,19 +1,16 @@
 //! The client's end: opens queues, and remembers what it was granted.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_far::{Arrivals, PlaneClient, PlaneControl, Queue, RegionKey};
-use outercore_io::{Arena, Lease};
 
-use crate::blob::{Grant, Offer};
-use crate::ffi;
+use crate::blob::Offer;
 use crate::library::{Info, Library, Side};
-use crate::objects::{CompletionQueue, Domain, Endpoint, Event, EventQueue, Fabric, Registration};
+use crate::near::{Grants, Near};
+use crate::objects::{CompletionQueue, Endpoint, Event, EventQueue, Fabric};
 use crate::queue::{Connected, FabricQueue};
 use crate::wake::sleep;
 
@@ -38,7 +35,7 @@ impl FabricClient {
         timeout: Duration,
         control: Arc<dyn PlaneControl>,
     ) -> Self {
-        let grants = Arc::new(Grants { control, known: Mutex::default() });
+        let grants = Arc::new(Grants::new(control));
         Self { library, host, server, timeout, grants, near: Mutex::default() }
     }
 
@@ -128,91 +125,5 @@ impl PlaneClient for FabricClient {
 impl fmt::Debug for FabricClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FabricClient({})", self.server)
-    }
-}
-
-/// Grants by region, shared by all queues of a connection.
-pub(crate) struct Grants {
-    control: Arc<dyn PlaneControl>,
-    known: Mutex<HashMap<RegionKey, Grant>>,
-}
-
-impl Grants {
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<RegionKey, Grant>> {
-        // Each change is one insertion or removal.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The grant of a region; asks the server where it is not known.
-    pub(crate) fn of(&self, key: RegionKey) -> Result<Grant> {
-        if let Some(grant) = self.known().get(&key) {
-            return Ok(*grant);
-        }
-        let grant = Grant::from_bytes(&self.control.grant(key)?)?;
-        self.known().insert(key, grant);
-        Ok(grant)
-    }
-}
-
-/// Our own end of every connection: one domain, and the memory registered in it.
-pub(crate) struct Near {
-    provider: String,
-    /// Arenas that some queue uses.
-    arenas: Mutex<Vec<Weak<RegisteredArena>>>,
-    /// Keys are drawn here where the provider does not; nobody needs to know them.
-    next_key: AtomicU64,
-    domain: Arc<Domain>,
-    fabric: Arc<Fabric>,
-}
-
-/// An arena that transfers may read and write; alive as long as its registration.
-pub(crate) struct RegisteredArena {
-    registration: Registration,
-    arena: Arena,
-}
-
-impl RegisteredArena {
-    pub(crate) fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
-    pub(crate) fn owns(&self, lease: &Lease) -> bool {
-        self.arena.owns(lease)
-    }
-}
-
-impl Near {
-    fn open(library: &Arc<Library>, info: &Arc<Info>) -> Result<Self> {
-        let fabric = Fabric::open(library, info)?;
-        let domain = Domain::open(&fabric, info)?;
-        Ok(Self {
-            provider: info.provider(),
-            arenas: Mutex::default(),
-            next_key: AtomicU64::new(1),
-            domain,
-            fabric,
-        })
-    }
-
-    /// The registered arena of a lease; registers it where no queue has used it yet.
-    pub(crate) fn arena_of(&self, lease: &Lease) -> Result<Arc<RegisteredArena>> {
-        let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
-        arenas.retain(|arena| arena.strong_count() > 0);
-        if let Some(found) = arenas.iter().filter_map(Weak::upgrade).find(|arena| arena.owns(lease))
-        {
-            return Ok(found);
-        }
-        let arena = lease.arena();
-        let range = arena.address_range();
-        let len = range.end.addr() - range.start.addr();
-        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let access = ffi::FI_READ | ffi::FI_WRITE;
-        // SAFETY: `RegisteredArena` keeps the memory mapped until the registration is closed; who
-        // may touch which bytes is decided by the leases.
-        let registration =
-            unsafe { self.domain.register(range.start.cast_mut(), len, access, key) };
-        let registered = Arc::new(RegisteredArena { registration: registration?, arena });
-        arenas.push(Arc::downgrade(&registered));
-        Ok(registered)
     }
 }

@@ -31,7 +31,7 @@
 //! trusted.
 //!
 //! Layer 3, beside the store. `unsafe` is what a foreign library takes: `ffi` declares it, `library`
-//! and `objects` wrap it; `server`, `client` and `queue` answer for the memory that a network card
+//! and `objects` wrap it; `server`, `near` and `queue` answer for the memory that a network card
 //! reads and writes, `mapping` makes it, `signals` keeps our handlers.
 
 mod blob;
@@ -39,6 +39,7 @@ mod client;
 mod ffi;
 mod library;
 mod mapping;
+mod near;
 mod objects;
 mod plane;
 mod queue;

@@ -13,7 +13,7 @@ use outercore_far::queue::refuse;
 use outercore_far::{Arrivals, Queue, Transfer, Transferred};
 
 use crate::blob::Grant;
-use crate::client::{Grants, Near, RegisteredArena};
+use crate::near::{Grants, Near, RegisteredArena};
 use crate::objects::{Completion, CompletionQueue, Endpoint, Event, EventQueue, Piece, Posted};
 use crate::wake::{Wake, sleep};
 

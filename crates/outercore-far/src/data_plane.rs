@@ -26,7 +26,7 @@ use outercore_core::{Bytes, Result};
 
 use crate::options::FarAddress;
 use crate::queue::{Arrivals, Queue};
-use crate::remote::RegionKey;
+use crate::region::RegionKey;
 
 /// Longest offer or grant, in bytes; both ends refuse a longer one.
 pub const MAX_BLOB: usize = 1024;

@@ -13,7 +13,8 @@ use crate::client::Connection;
 use crate::data_plane::DataPlane;
 use crate::options::FarOptions;
 use crate::queue::{Arrivals, Queue, Transfer, Transferred};
-use crate::remote::{Region, Remote, ServerStatus};
+use crate::region::Region;
+use crate::remote::{Remote, ServerStatus};
 
 /// Most threads of one connection, each with a queue of its own.
 const MOST_THREADS: usize = 64;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use outercore_core::Bytes;
 
-use crate::remote::{Region, RegionKey};
+use crate::region::{Region, RegionKey};
 
 /// What is placed begins at multiples of this, and ends there or at the end of the file: whatever
 /// direct I/O would read can then be read from far memory.

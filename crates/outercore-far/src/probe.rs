@@ -7,7 +7,8 @@ use outercore_io::Arena;
 use serde::{Deserialize, Serialize};
 
 use crate::queue::{Arrivals, Queue, Transfer, Transferred};
-use crate::remote::{Region, Remote};
+use crate::region::Region;
+use crate::remote::Remote;
 
 /// Share of the highest rate that makes a chunk good enough; smaller chunks need less memory.
 const GOOD_ENOUGH: f64 = 0.95;
@@ -304,7 +305,8 @@ mod tests {
 
     use super::*;
     use crate::queue::refuse;
-    use crate::remote::{RegionKey, ServerStatus};
+    use crate::region::RegionKey;
+    use crate::remote::ServerStatus;
 
     /// Memory of this process, which counts its regions and may refuse reads.
     #[derive(Debug, Default)]

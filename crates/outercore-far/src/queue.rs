@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use outercore_core::{Bytes, Error, Result};
 use outercore_io::Lease;
 
-use crate::remote::Region;
+use crate::region::Region;
 
 /// One transfer: the first `len` bytes of `lease` to or from `region` at `offset`.
 #[derive(Debug)]

@@ -2,40 +2,11 @@
 
 use std::fmt;
 
-use outercore_core::{Bytes, Error, Result};
+use outercore_core::{Bytes, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::queue::{Arrivals, Queue};
-
-/// The key by which a region is read and written (`rkey`, Fargraph+ 6.1): drawn by the server, not
-/// to be guessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RegionKey(pub u64);
-
-/// A region of far memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Region {
-    /// Its key.
-    pub key: RegionKey,
-    /// Its length.
-    pub len: Bytes,
-}
-
-impl Region {
-    /// Checks that `len` bytes at `offset` lie within it.
-    ///
-    /// # Errors
-    /// `Invalid`: they do not, or are none.
-    pub fn check_range(&self, offset: u64, len: usize) -> Result<()> {
-        match offset.checked_add(len as u64) {
-            Some(end) if end <= self.len.0 && len > 0 => Ok(()),
-            _ => Err(Error::invalid(format!(
-                "{len} bytes at {offset} of a region of {} bytes, expected at least 1 within it",
-                self.len.0
-            ))),
-        }
-    }
-}
+use crate::region::Region;
 
 /// A region as the server lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

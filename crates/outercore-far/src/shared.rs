@@ -24,7 +24,7 @@ use crate::protocol::{
     self, DataReply, DataRequest, MAX_TEXT, Operation, REPLY_HEADER, Role, decode_error,
 };
 use crate::queue::{Arrivals, Queue, Transfer, Transferred, refuse};
-use crate::remote::{Region, RegionKey};
+use crate::region::{Region, RegionKey};
 use crate::socket::Socket;
 use crate::tcp::{SocketQueue, check};
 

@@ -8,6 +8,7 @@ mod endpoint;
 mod events;
 mod fabric;
 mod listener;
+mod waiting;
 
 use std::ffi::c_int;
 use std::fmt;

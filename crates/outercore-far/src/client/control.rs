@@ -10,7 +10,7 @@ use outercore_core::{Context, Error, ErrorKind, Result};
 use super::greet::Door;
 use crate::data_plane::{MAX_BLOB, PlaneControl};
 use crate::protocol::{self, ALLOCATION_STEP, MessageHeader, Reply, Request, Role, decode_error};
-use crate::remote::RegionKey;
+use crate::region::RegionKey;
 use crate::socket::Socket;
 
 /// The control connection.

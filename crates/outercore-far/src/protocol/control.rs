@@ -7,7 +7,8 @@ use super::fields::{u16_at, u32_at, u64_at};
 use super::names::name_too_long;
 use super::status::{OK, WORKING, encode_error};
 use super::{MAX_MESSAGE, MAX_NAME};
-use crate::remote::{Region, RegionKey, ServerStatus};
+use crate::region::{Region, RegionKey};
+use crate::remote::ServerStatus;
 
 pub(crate) const MESSAGE_HEADER: usize = 16;
 

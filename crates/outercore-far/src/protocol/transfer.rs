@@ -4,7 +4,7 @@ use outercore_core::{Error, Result};
 
 use super::MAX_TRANSFER;
 use super::fields::{u16_at, u32_at, u64_at};
-use crate::remote::RegionKey;
+use crate::region::RegionKey;
 
 pub(crate) const REQUEST_HEADER: usize = 32;
 pub(crate) const REPLY_HEADER: usize = 16;

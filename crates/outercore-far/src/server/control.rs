@@ -8,7 +8,7 @@ use super::Server;
 use super::session::Session;
 use crate::data_plane::{Access, MAX_BLOB};
 use crate::protocol::{self, MessageHeader, Reply, Request, StatusPage};
-use crate::remote::{Region, RegionKey};
+use crate::region::{Region, RegionKey};
 use crate::socket::Socket;
 
 /// Bytes of a status message that list regions; the rest is for everything else.

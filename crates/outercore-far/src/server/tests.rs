@@ -11,7 +11,7 @@ use crate::protocol::{
     self, DataReply, DataRequest, MAX_MESSAGE, MAX_TRANSFER, MESSAGE_HEADER, MessageHeader,
     Operation, REPLY_HEADER, Request, Role,
 };
-use crate::remote::RegionKey;
+use crate::region::RegionKey;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

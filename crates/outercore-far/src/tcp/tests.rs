@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::{self, DataReply, DataRequest, MAX_TEXT, REQUEST_HEADER};
 use crate::queue::Transferred;
-use crate::remote::{Region, RegionKey};
+use crate::region::{Region, RegionKey};
 
 const CHUNK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);

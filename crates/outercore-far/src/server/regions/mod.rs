@@ -19,7 +19,8 @@ use self::region::sealed;
 pub(super) use self::room::Room;
 use crate::auth::random_number;
 use crate::protocol::{MAX_NAME, check_name};
-use crate::remote::{RegionInfo, RegionKey};
+use crate::region::RegionKey;
+use crate::remote::RegionInfo;
 
 /// Memory is lent in pages.
 const PAGE: u64 = 4096;

@@ -10,7 +10,7 @@ use outercore_core::{Context, Error, ErrorKind, Result};
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
 
 use super::room::Room;
-use crate::remote::RegionKey;
+use crate::region::RegionKey;
 
 /// A piece of memory.
 #[derive(Debug)]

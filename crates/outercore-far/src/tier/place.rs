@@ -11,7 +11,8 @@ use outercore_io::{Arena, Engine, FileId, Lease, PlannedRead};
 
 use crate::placement::{self, Extent, LONGEST_REGION, OVERLAP, PAGE};
 use crate::queue::{Arrivals, Queue, Transfer, Transferred};
-use crate::remote::{Region, Remote};
+use crate::region::Region;
+use crate::remote::Remote;
 use crate::tier::{Contents, Shared, Stamp};
 
 #[cfg(test)]

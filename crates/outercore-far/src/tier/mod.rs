@@ -1,5 +1,8 @@
 //! Far memory under the I/O engine: what of which file lies on the server.
 
+mod place;
+mod reader;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -16,11 +19,14 @@ use crate::client::Connection;
 use crate::counters::FarCounters;
 use crate::data_plane::DataPlane;
 use crate::options::FarOptions;
-use crate::place::{self, Failure, OnProgress};
 use crate::placement::{self, Extent, Placement};
 use crate::queue::Arrivals;
-use crate::reader::FarReader;
-use crate::remote::{Region, RegionKey, Remote};
+use crate::region::{Region, RegionKey};
+use crate::remote::Remote;
+
+use place::Failure;
+pub use place::OnProgress;
+use reader::FarReader;
 
 /// What came of copying to far memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

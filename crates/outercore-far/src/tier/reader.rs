@@ -11,7 +11,7 @@ use outercore_io::{Completion, FileId, Lease, ReadRequest, Reader};
 
 use crate::disk::Disk;
 use crate::queue::{Arrivals, Queue, Transfer, Transferred};
-use crate::remote::RegionKey;
+use crate::region::RegionKey;
 use crate::tier::{FarFile, Shared, Stamp};
 
 /// Serves reads that lie wholly in what is placed from far memory, all others from the disk.
