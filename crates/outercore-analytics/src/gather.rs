@@ -7,8 +7,8 @@ use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_grid::{Arcs, GridShape, Order};
 use serde::{Deserialize, Serialize};
 
-use crate::algorithms::{add_degrees, all, degrees_table};
 use crate::output::{ResultTable, SpillNeed, Working};
+use crate::partitions::{add_degrees, all, degrees_table};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic};
 

@@ -8,8 +8,9 @@ use outercore_grid::{Arcs, GridShape, Order, PIECE_EDGES, SHORT, Side, length_gr
 
 use crate::checkpoint::Checkpoints;
 use crate::program::{Degree, EdgeProgram, Passes, Selection};
-use crate::schedule::{Task, sides};
+use crate::schedule::sides;
 use crate::state::Spill;
+use crate::task::Task;
 
 /// A grid in memory and passes on the calling thread, piece after piece in file order.
 pub struct MemoryRun {

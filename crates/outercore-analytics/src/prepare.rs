@@ -15,10 +15,10 @@ use outercore_store::dataset::DataSet;
 use serde_json::Value;
 
 use crate::algorithm::Algorithm;
-use crate::algorithms;
 use crate::algorithms::pagerank::Teleport;
 use crate::checkpoint::{self, Checkpoints};
 use crate::config::{CheckpointConfig, RunConfig};
+use crate::dispatch;
 use crate::far;
 use crate::output::Need;
 use crate::plan::{CheckpointPlan, FarShare, PlanInput, RunPlan};
@@ -36,7 +36,7 @@ pub(crate) fn need(
     personalized: u64,
     config: &RunConfig,
 ) -> Need {
-    let mut need = algorithms::need(algorithm, grid, personalized);
+    let mut need = dispatch::need(algorithm, grid, personalized);
     need.fixed.0 += config.checkpoint.as_ref().map_or(0, |_| checkpoint::MEMORY.0);
     need
 }

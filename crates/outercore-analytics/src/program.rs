@@ -6,8 +6,8 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape};
 
 use crate::checkpoint::Checkpoints;
-use crate::schedule::Task;
 use crate::state::Spill;
+use crate::task::Task;
 
 /// What happens along an arc. Called for one piece and one direction at a time.
 ///

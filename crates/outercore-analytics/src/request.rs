@@ -9,8 +9,8 @@ use outercore_store::dataset::DataSet;
 
 use crate::algorithm::Algorithm;
 use crate::algorithms::pagerank::Teleport;
-use crate::algorithms::{self, Found};
 use crate::config::RunConfig;
+use crate::dispatch::{self, Found};
 use crate::output::{Counters, Need, Values};
 use crate::plan::RunPlan;
 use crate::prepare::{Purpose, checkpoints, divide, need, open, planned, scratch};
@@ -124,7 +124,7 @@ pub fn run_through(
     if let Some(checkpoints) = checkpoints {
         run.leave_checkpoints(checkpoints);
     }
-    let found = algorithms::compute(&mut run, algorithm, &teleport)?;
+    let found = dispatch::compute(&mut run, algorithm, &teleport)?;
     run.release();
     let file = plan.result_window.map(|window| (scratch(&data_set, config), window));
     let Found { values, facts } = found.deliver(&mut run, algorithm, &teleport, file)?;

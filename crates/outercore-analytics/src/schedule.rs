@@ -10,6 +10,7 @@ use std::sync::Arc;
 use outercore_grid::{Piece, Side};
 
 use crate::program::{Flow, Selection};
+use crate::task::Task;
 
 /// The directions in which a piece is visited, in their order.
 pub fn sides(symmetric: bool, is_loop: bool, flow: Flow) -> &'static [Side] {
@@ -28,27 +29,6 @@ pub fn sides(symmetric: bool, is_loop: bool, flow: Flow) -> &'static [Side] {
 pub fn ends(piece: &Piece, side: Side) -> (usize, usize) {
     let (row, column) = (piece.row_part as usize, piece.col_part as usize);
     side.ends(row, column)
-}
-
-/// A piece and a side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Task(u32);
-
-impl Task {
-    /// A piece by number, seen from a side.
-    pub fn new(piece: usize, side: Side) -> Self {
-        Self(2 * piece as u32 + u32::from(side == Side::ToColumns))
-    }
-
-    /// The number of the piece.
-    pub fn piece(self) -> usize {
-        self.0 as usize / 2
-    }
-
-    /// Which side its values come from.
-    pub fn side(self) -> Side {
-        if self.0 & 1 == 0 { Side::ToRows } else { Side::ToColumns }
-    }
 }
 
 /// The tasks of a pass, by target partition, each list in file order.

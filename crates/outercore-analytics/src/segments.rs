@@ -6,7 +6,7 @@ use outercore_core::Bytes;
 use outercore_grid::Piece;
 use outercore_io::Engine;
 
-use crate::schedule::Task;
+use crate::task::Task;
 
 /// A segment is closed before it passes this; a single longer piece is one on its own.
 pub const SEGMENT_BYTES: u64 = 256 << 10;

@@ -14,7 +14,6 @@ mod manifest;
 mod npy;
 mod timestamp;
 mod update;
-mod validate;
 mod widen;
 
 pub use checksum::Checksum;

@@ -1,12 +1,14 @@
 use std::collections::BTreeMap;
 
+mod validate;
+
 use crate::Checksum;
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     DATA_OFFSET, DType, FORMAT_NAME, FORMAT_VERSION, LIVE_GRAPHS_VERSION, LIVE_VERSION,
-    NEWEST_VERSION, keys, npy, validate,
+    NEWEST_VERSION, keys, npy,
 };
 
 /// `graph.json`: the only truth about what a data set holds.

@@ -1,5 +1,9 @@
 //! Which back end reads: named by the user or chosen by what the kernel offers.
 
+mod mmap;
+mod threads;
+mod uring;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -7,10 +11,11 @@ use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::arena::Arena;
-use crate::mmap::MmapReader;
 use crate::reader::Reader;
-use crate::threads::ThreadsReader;
-use crate::uring::{self, UringReader};
+
+pub use mmap::MmapReader;
+pub use threads::ThreadsReader;
+pub use uring::UringReader;
 
 /// How files are read. Results never depend on it, only speed does.
 ///

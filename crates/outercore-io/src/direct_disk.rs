@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use outercore_core::{Context, Result};
 
+use crate::disk::Unnamed;
 use crate::disk::{Disk, WriteFile};
 use crate::open::PAGE;
 use crate::real_disk::RealDisk;
-use crate::unnamed::Unnamed;
 
 /// The operating system's file system, written directly where that is possible: whole pages from
 /// page-aligned memory to page-aligned offsets. Everything else goes through the page cache.

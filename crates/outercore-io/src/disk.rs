@@ -1,11 +1,14 @@
 //! The write side: everything that changes a data set, a checkpoint or a journal goes through
 //! [`Disk`], so that a test can crash it at every single operation.
 
+mod unnamed;
+
 use std::path::Path;
 
 use outercore_core::Result;
 
-use crate::unnamed::{Unnamed, create_passing};
+pub use unnamed::{Unnamed, path_of};
+pub(crate) use unnamed::{create_passing, open_unnamed};
 
 /// Changes to a directory tree. The real one is [`crate::RealDisk`]; [`crate::FaultDisk`] crashes,
 /// fills up or fails at the n-th operation.

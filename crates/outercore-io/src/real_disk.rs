@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use outercore_core::{Context, Result};
 
 use crate::disk::{Disk, WriteFile};
-use crate::unnamed::{Unnamed, create_passing, open_unnamed};
+use crate::disk::{Unnamed, create_passing, open_unnamed};
 
 /// The operating system's file system.
 ///

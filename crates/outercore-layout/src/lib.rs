@@ -16,7 +16,9 @@ mod precision;
 mod scales;
 mod verify;
 
-pub use build::{BuildOptions, BuildSummary, OnProgress, build, remove};
+use outercore_core::Result;
+
+pub use build::{BuildOptions, BuildSummary, build, remove};
 pub use choose::{Chosen, choose};
 pub use header::{LAYOUT_VERSION, LayoutHeader};
 pub use open::Layout;
@@ -25,3 +27,7 @@ pub use places::Places;
 pub use precision::Precision;
 pub use scales::Scales;
 pub use verify::verify;
+
+/// Told what a build does, how far it has come, how far it has to go, and in which unit. An error
+/// stops it.
+pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;

@@ -5,7 +5,8 @@ use outercore_store::check::Problem;
 use outercore_store::dataset::{ArrayRef, DataSet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::build::{OnProgress, each_chunk};
+use crate::OnProgress;
+use crate::build::each_chunk;
 use crate::keys;
 use crate::{Layout, Places};
 

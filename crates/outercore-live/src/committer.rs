@@ -13,7 +13,7 @@ use outercore_store::paged::PagedTopology;
 
 use crate::fold::{KeepGoing, enable, fold};
 use crate::log::{self, LogWriter};
-use crate::open::{base_topology, replay};
+use crate::replay::{base_topology, replay};
 use crate::watch::Commit;
 
 /// `NEW_NODE + k` in an update stands for the k-th node that the same record adds, those of graphs

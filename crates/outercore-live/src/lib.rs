@@ -11,6 +11,7 @@ mod graph;
 mod layouts;
 mod log;
 mod open;
+mod replay;
 mod watch;
 
 pub use committer::{Ack, Committer, NEW_NODE, Snapshot, resolve};

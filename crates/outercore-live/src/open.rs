@@ -4,29 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outercore_core::{Bytes, Context, Error, Result};
-use outercore_format::log::Record;
-use outercore_io::{CostModel, Disk, EngineConfig, FileLock, RealDisk};
-use outercore_store::Topology;
+use outercore_core::{Bytes, Context, Result};
+use outercore_io::{Disk, FileLock, RealDisk};
 use outercore_store::dataset::DataSet;
-use outercore_store::delta::Delta;
-use outercore_store::paged::PagedTopology;
 
 use crate::committer::Committer;
 use crate::fold::KeepGoing;
-use crate::log::{self, Recovered};
-
-/// Read buffers for lists that are copied.
-const STAGING: Bytes = Bytes::kib(512);
-
-/// Memory for looking up lists that are copied.
-const WORKING: Bytes = Bytes::mib(1);
+use crate::log::{self};
+use crate::replay::{STAGING, WORKING};
 
 /// Memory that a writer takes besides the changes.
 pub const WRITER_MEMORY: Bytes = Bytes(STAGING.0 + WORKING.0);
-
-/// Records whose lists are copied together.
-const TOGETHER: usize = 1024;
 
 /// Between two looks whether a request was answered.
 const WAIT: Duration = Duration::from_millis(20);
@@ -126,45 +114,6 @@ pub(crate) fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
         // Its reader may have gone.
         let _ = disk.remove_file(request);
     }
-}
-
-/// The topology in the arrays, as lists are copied from it.
-///
-/// # Errors
-/// As [`PagedTopology::open`].
-pub(crate) fn base_topology(data_set: &DataSet) -> Result<PagedTopology> {
-    let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
-    let topology = PagedTopology::open(data_set, reading, CostModel::default(), false)?;
-    Ok(topology.with_working_memory(WORKING))
-}
-
-/// The delta that the log makes of the arrays, and where the log ends.
-///
-/// # Errors
-/// As [`log::recover`]; `Corrupt` for a record that cannot be applied.
-pub(crate) fn replay(data_set: &DataSet, base: &dyn Topology) -> Result<(Delta, Recovered)> {
-    let live = data_set.manifest().live.as_ref();
-    let live = live.ok_or_else(|| Error::internal("a data set without a log is replayed"))?;
-    let mut delta = Delta::new(data_set)?;
-    let mut together = Vec::new();
-    let recovered = log::recover(data_set.root(), live, &mut |record| {
-        together.push(record);
-        if together.len() < TOGETHER { Ok(()) } else { apply(&mut delta, &mut together, base) }
-    })?;
-    apply(&mut delta, &mut together, base)?;
-    Ok((delta, recovered))
-}
-
-fn apply(delta: &mut Delta, records: &mut Vec<Record>, base: &dyn Topology) -> Result<()> {
-    let updates = records.iter().flat_map(|record| &record.updates);
-    let touched: Vec<u64> = updates.flat_map(|update| delta.touched(update)).collect();
-    delta.adopt(&touched, base)?;
-    for record in records.drain(..) {
-        delta.apply(record.lsn, &record.updates, base).map_err(|error| {
-            Error::corrupt(format!("update {} of the log cannot be applied: {error}", record.lsn))
-        })?;
-    }
-    Ok(())
 }
 
 /// Folds what the log holds into the arrays of the data set in `root`, which `lock` holds.

@@ -12,7 +12,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::group::Group;
+use crate::group::{Group, RowsOf};
 
 /// Rows of a resident array that one task copies.
 const COPY_ROWS: usize = 4096;
@@ -26,15 +26,6 @@ const WORKING: Bytes = Bytes::mib(4);
 
 /// Parts of the budget from which read buffers and scratch take one each.
 const SHARE: u64 = 32;
-
-/// What the rows of an array belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowsOf {
-    /// A row for every node.
-    Nodes,
-    /// A row for every imported edge, by edge id.
-    Edges,
-}
 
 /// An array of a data set whose rows go into batches.
 #[derive(Clone, Debug)]

@@ -4,33 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use outercore_core::{Bytes, Context, Result};
-use outercore_far::{FarTier, OnProgress, Placed};
+use outercore_far::{FarTier, OnProgress};
 use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
 use outercore_io::{Engine, EngineConfig};
 use outercore_store::dataset::{ArrayRef, DataSet};
-use serde::{Deserialize, Serialize};
 
 use crate::config::LoaderConfig;
 use crate::features::RowSource;
-use crate::plan::TopologyPlan;
-
-/// What of the loader's files is in far memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FarPlan {
-    /// Found on the server under their content names.
-    pub found: Bytes,
-    /// Copied there for this loader.
-    pub placed: Bytes,
-    /// Left to the disk, because the server has no room.
-    pub refused: Bytes,
-}
-
-impl FarPlan {
-    fn add(&mut self, placed: Placed) {
-        self.placed.0 += placed.bytes + placed.already;
-        self.refused.0 += placed.refused;
-    }
-}
+use crate::plan::{FarPlan, TopologyPlan};
 
 /// A file that the loader reads during epochs.
 struct Wanted {

@@ -6,10 +6,17 @@ use outercore_sample::SampledBatch;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::arrays::RowsOf;
-
 /// Index of a row that is not among those of its group.
 pub const ELSEWHERE: u32 = u32::MAX;
+
+/// What the rows of an array belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsOf {
+    /// A row for every node.
+    Nodes,
+    /// A row for every imported edge, by edge id.
+    Edges,
+}
 
 /// Sampled batches with the distinct rows that they need.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 
 mod arrays;
 mod config;
+mod counters;
 mod degrees;
 mod far;
 mod features;
@@ -28,11 +29,11 @@ mod timeline;
 
 pub use arrays::ArraysPlan;
 pub use config::{Hotness, LoaderConfig, TopologyMode};
-pub use far::FarPlan;
+pub use counters::Counters;
 pub use features::RowSource;
-pub use loader::{Advance, Batch, Counters, Epoch, Loader};
+pub use loader::{Advance, Batch, Epoch, Loader};
 pub use outercore_layout::Precision;
-pub use plan::{MemoryPlan, PlanInput, Split};
+pub use plan::{FarPlan, MemoryPlan, PlanInput, Split};
 pub use requests::{
     Ask, Degrees, Features, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,
 };

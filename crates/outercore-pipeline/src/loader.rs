@@ -1,24 +1,22 @@
 //! The loader: epochs of batches, with sampling and fetching running ahead on their own threads.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use outercore_core::{
-    CacheCounters, Context, Error, NodeId, ReadCounters, Result, StageClock, StageCounters,
-};
+use outercore_core::{Context, Error, NodeId, ReadCounters, Result, StageClock};
 use outercore_fabric::FabricPlane;
 use outercore_far::{FarCounters, FarTier, OnProgress};
 use outercore_format::DType;
 use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::MemoryPlan;
 use crate::arrays::{Arrays, BatchArray};
 use crate::config::LoaderConfig;
+use crate::counters::{Counters, Shared, SharedState, lock};
 use crate::features::feature_source;
 use crate::fetch::Fetcher;
 use crate::fetch::Ready;
@@ -32,45 +30,6 @@ use crate::timeline::{Span, Stage, Timeline};
 
 /// Rows gathered by one task when a batch is assembled.
 const GATHER_ROWS: usize = 1024;
-
-/// What happened since the counters were last taken.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Groups that left the pipeline.
-    pub groups: u64,
-    /// The sampling stage.
-    pub sample: StageCounters,
-    /// The fetching stage.
-    pub fetch: StageCounters,
-    /// Assembly in the consumer's thread; `starved_s` is the time the consumer waited for a batch.
-    pub assemble: StageCounters,
-    /// Feature reads.
-    pub feature_reads: ReadCounters,
-    /// Topology reads.
-    pub topology_reads: ReadCounters,
-    /// Where the rows came from.
-    pub cache: CacheCounters,
-    /// What far memory served, where there is a server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<FarCounters>,
-}
-
-/// Counters and timeline, written by all stages.
-#[derive(Debug)]
-pub struct Shared {
-    /// Counters since the last take.
-    pub counters: Counters,
-    /// Spans since the last take.
-    pub timeline: Timeline,
-}
-
-/// State shared between the stages of one loader.
-pub type SharedState = Arc<Mutex<Shared>>;
-
-/// Locks the shared state; a poisoned lock still holds valid counters.
-pub fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Delivers the mini-batches of a data set under a memory budget.
 ///

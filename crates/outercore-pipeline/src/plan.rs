@@ -8,9 +8,10 @@ use outercore_io::{CostModel, RowLayout, plan_rows};
 use outercore_layout::Places;
 use serde::{Deserialize, Serialize};
 
+use outercore_far::Placed;
+
 use crate::arrays::ArraysPlan;
 use crate::config::TopologyMode;
-use crate::far::FarPlan;
 
 /// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
 /// fetched, one being consumed.
@@ -37,6 +38,24 @@ const MOST_GUESSES: u32 = 100;
 
 /// Largest number of batches fetched together.
 pub const MAX_GROUP: u32 = 32;
+
+/// What of the loader's files is in far memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarPlan {
+    /// Found on the server under their content names.
+    pub found: Bytes,
+    /// Copied there for this loader.
+    pub placed: Bytes,
+    /// Left to the disk, because the server has no room.
+    pub refused: Bytes,
+}
+
+impl FarPlan {
+    pub(crate) fn add(&mut self, placed: Placed) {
+        self.placed.0 += placed.bytes + placed.already;
+        self.refused.0 += placed.refused;
+    }
+}
 
 /// Where the topology lives and what that takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

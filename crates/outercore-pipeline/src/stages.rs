@@ -13,9 +13,9 @@ use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters};
 use rayon::{Scope, ThreadPool};
 
 use crate::arrays::Arrays;
+use crate::counters::{SharedState, lock};
 use crate::fetch::{Announced, Fetcher, Ready};
 use crate::group::{Group, Part};
-use crate::loader::{SharedState, lock};
 use crate::sampling::Sampling;
 use crate::timeline::Stage;
 

@@ -16,7 +16,8 @@ use serde::Deserialize;
 
 use crate::dataset::{open_current, parse};
 use crate::errors::{interrupted, to_python};
-use crate::loader::{node_ids, to_json};
+use crate::ids::node_ids;
+use crate::loader::to_json;
 use crate::progress::Callback;
 
 /// Ids and weights of a piece on their way to Python.

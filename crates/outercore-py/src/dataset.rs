@@ -7,7 +7,7 @@ use outercore_store::dataset::DataSet as CoreDataSet;
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
-use crate::loader::node_ids;
+use crate::ids::node_ids;
 use crate::progress::Callback;
 
 /// An opened data set; `outercore.Graph` is its public face.

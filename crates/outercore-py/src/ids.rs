@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use numpy::ndarray::{ArrayViewMut, Dimension, IntoDimension};
-use numpy::{Element, PyArray, PyArray1, PyArray2};
-use outercore_core::Error;
+use numpy::{Element, PyArray, PyArray1, PyArray2, PyReadonlyArray1};
+use outercore_core::{Error, Result};
 use outercore_pipeline::SpareIds;
 use outercore_sample::Shelf;
 use pyo3::PyClass;
@@ -150,4 +150,17 @@ where
     // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
     // looks at it until then: it has no methods, and nothing else refers to it.
     Ok(unsafe { PyArray::borrow_from_array(&view, owner.clone().into_any()) })
+}
+
+/// Node ids from Python, refusing negative ones.
+pub fn node_ids(ids: &PyReadonlyArray1<'_, i64>) -> Result<Vec<u64>> {
+    ids.as_array()
+        .iter()
+        .enumerate()
+        .map(|(place, &id)| {
+            u64::try_from(id).map_err(|_| {
+                Error::invalid(format!("node id {id} at place {place}, expected 0 or more"))
+            })
+        })
+        .collect()
 }

@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::dataset::numpy_array;
 use crate::errors::to_python;
+use crate::ids::node_ids;
 use crate::ids::{Id, handed_over, matrix, vector};
 use crate::process::OfProcess;
 use crate::row_arrays::row_array;
@@ -324,19 +325,6 @@ fn signed<'py>(
 
 fn no_batch() -> PyErr {
     to_python(Error::invalid("there is no current batch"))
-}
-
-/// Node ids from Python, refusing negative ones.
-pub fn node_ids(ids: &PyReadonlyArray1<'_, i64>) -> Result<Vec<u64>> {
-    ids.as_array()
-        .iter()
-        .enumerate()
-        .map(|(place, &id)| {
-            u64::try_from(id).map_err(|_| {
-                Error::invalid(format!("node id {id} at place {place}, expected 0 or more"))
-            })
-        })
-        .collect()
 }
 
 /// JSON of a record; our records have no keys that JSON cannot hold.

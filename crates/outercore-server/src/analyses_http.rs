@@ -17,8 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use crate::analyses::{Analyses, Analysis};
-use crate::http::read_body;
-use crate::openapi::{AnyRefusal, BodyRefusal, Failure, WorkRefusal};
+use crate::api_types::{AnyRefusal, BodyRefusal, Failure, WorkRefusal};
+use crate::body::read_body;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 

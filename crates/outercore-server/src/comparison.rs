@@ -6,10 +6,10 @@ use outercore_core::{Error, NodeId, Result};
 use outercore_infer::{Answer, Model};
 use outercore_pipeline::{Ask, Features, RequestConfig, Requests};
 
+use crate::asked::Asked;
 use crate::compute::{Frontier, compute};
 use crate::graph::View;
 use crate::loss::Loss;
-use crate::protocol::Asked;
 use crate::sample::{Sample, Source};
 
 /// Seed of the sampler.

@@ -7,7 +7,8 @@ use outercore_core::{Error, NodeId, Result};
 use outercore_infer::{Answer, Forward, Model, Subgraph};
 use outercore_pipeline::Neighbourhood;
 
-use crate::protocol::{Asked, Output};
+use crate::asked::Asked;
+use crate::output::Output;
 use crate::states::{NewState, States};
 
 /// Names of the outputs.

@@ -8,9 +8,10 @@ use outercore_live::{LiveConfig, LiveGraph, LiveStatus, Snapshot, WRITER_MEMORY}
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{Delta, Graphs, Replaced, removed_nodes};
 
+use crate::asked::Asked;
 use crate::config::ServerConfig;
 use crate::live_metrics::LiveMetrics;
-use crate::protocol::{Asked, Question};
+use crate::question::Question;
 use crate::refusal::Refusal;
 
 /// Part of the budget for changes of the graph.

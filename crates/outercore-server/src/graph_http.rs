@@ -11,8 +11,8 @@ use outercore_store::delta::Graphs;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::read_body;
-use crate::openapi::{AnyRefusal, BodyRefusal, UpdateRefusal, WorkRefusal};
+use crate::api_types::{AnyRefusal, BodyRefusal, UpdateRefusal, WorkRefusal};
+use crate::body::read_body;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::updates::{UpdateAnswer, UpdateRequest};

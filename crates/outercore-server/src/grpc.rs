@@ -21,11 +21,11 @@ use self::messages::model_metadata_response::TensorMetadata;
 use self::messages::repository_index_response::ModelIndex;
 use self::messages::*;
 use crate::access::Access;
-use crate::http::require_loopback;
 use crate::metrics::{Counted, GRPC};
 use crate::protocol::InferRequest;
 use crate::refusal::Refusal;
 use crate::repository::{self, Indexed};
+use crate::routes::require_loopback;
 use crate::shared::Shared;
 use crate::tensors;
 
@@ -373,7 +373,7 @@ fn shape(value: &Value) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Scope, Subject};
+    use crate::asked::{Scope, Subject};
 
     #[test]
     fn the_deadline_of_a_call_is_read_in_every_unit() {

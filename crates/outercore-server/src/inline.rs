@@ -15,7 +15,7 @@ use outercore_store::delta::{ArrayShape, Delta};
 use outercore_store::{Extent, Topology};
 use serde_json::Value;
 
-use crate::protocol::{Asked, Input, Question, Scope, Subject, cut, flatten};
+use crate::asked::{Asked, Input, Scope, Subject, cut, flatten};
 use crate::refusal::Refusal;
 use crate::updates::encode;
 
@@ -155,7 +155,7 @@ impl Inline {
         }
     }
 
-    /// A copy of `delta` with the inline nodes, edges and graphs; `question` gets their ids.
+    /// A copy of `delta` with the inline nodes, edges and graphs; what is asked gets their ids.
     ///
     /// The ids are those that updates would give. So the answer equals the one after these updates.
     ///
@@ -169,7 +169,7 @@ impl Inline {
         delta: &Delta,
         base: &dyn Topology,
         features: Option<&str>,
-        question: &mut Question,
+        (nodes, asked): (&mut [NodeId], &mut Asked),
     ) -> Result<Delta> {
         let first = delta.num_nodes();
         let mut updates = self.updates(delta, features);
@@ -178,13 +178,13 @@ impl Inline {
         let touched: Vec<NodeId> = updates.iter().flat_map(|update| with.touched(update)).collect();
         check_copied(&touched, delta, base)?;
         with.apply(delta.lsn() + 1, &updates, &WithoutIds(base))?;
-        for node in &mut question.nodes {
+        for node in &mut *nodes {
             if let Some(new) = node.checked_sub(NEW_NODE) {
                 *node = first + new;
             }
         }
-        question.nodes.iter().try_for_each(|&node| with.require(node))?;
-        if let Asked::Graphs { sizes, .. } = &mut question.asked {
+        nodes.iter().try_for_each(|&node| with.require(node))?;
+        if let Asked::Graphs { sizes, .. } = asked {
             sizes.clone_from(&self.sizes);
         }
         Ok(with)

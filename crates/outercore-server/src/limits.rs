@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::metrics::Level;
+use crate::gauges::Level;
 use crate::patient::Patient;
-use crate::tls::Tls;
+use crate::tls::{Protocol, Tls};
 
 /// Most connections, where the process may open that many files twice.
 const MOST_CONNECTIONS: usize = 4096;
@@ -57,25 +57,6 @@ impl Default for Limits {
             body: Duration::from_secs(10),
             stalled: Duration::from_secs(10),
             drain: Duration::from_secs(5),
-        }
-    }
-}
-
-/// What is spoken on a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2, as gRPC uses it.
-    Http2,
-}
-
-impl Protocol {
-    /// Its name in a TLS handshake (ALPN).
-    pub fn name(self) -> &'static [u8] {
-        match self {
-            Self::Http1 => b"http/1.1",
-            Self::Http2 => b"h2",
         }
     }
 }
@@ -201,7 +182,7 @@ mod tests {
     use axum::routing::{get, post};
 
     use super::*;
-    use crate::http::read_body;
+    use crate::body::read_body;
 
     const SHORT: Duration = Duration::from_millis(200);
     const LIMITS: Limits =

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::metrics::{Level, counts, seconds};
+use crate::gauges::{Level, counts, seconds};
 
 /// Metrics of a graph that takes updates; all copies count together.
 #[derive(Clone)]

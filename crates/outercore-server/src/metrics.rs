@@ -11,18 +11,16 @@ use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::gauges::{Level, counts, seconds};
 use crate::graph::View;
 use crate::live_metrics::LiveMetrics;
 use crate::loss::Loss;
 
 /// How the text is to be announced.
 pub use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
-
-/// A number that goes up and down.
-pub type Level = Gauge<u64, AtomicU64>;
 
 /// By which protocol a request came, which one it was, and how it ended.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -280,14 +278,4 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.metrics.requests.get_or_create(&self.outcome).inc();
     }
-}
-
-/// Times from a tenth of a millisecond to a minute.
-pub fn seconds() -> Histogram {
-    Histogram::new(exponential_buckets(1e-4, 2.0, 20))
-}
-
-/// Counts to 4096.
-pub fn counts() -> Histogram {
-    Histogram::new(exponential_buckets(1.0, 2.0, 13))
 }

@@ -10,10 +10,12 @@ use outercore_pipeline::Ask;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::arrays::{OpenArrays, Opened};
+use crate::asked::Asked;
 use crate::compute::{Frontier, Prediction, predict};
 use crate::graph::{Graph, View};
 use crate::metrics::{Metrics, Stage};
-use crate::protocol::{Asked, Output, Question};
+use crate::output::Output;
+use crate::question::Question;
 use crate::refusal::Refusal;
 use crate::served::{Served, Versioned};
 use crate::states::States;
@@ -251,7 +253,8 @@ impl Work {
             .changes()
             .and_then(|delta| {
                 let (base, features) = (requests.topology(), features.as_deref());
-                inline.enter(delta, base, features, &mut question)
+                let Question { nodes, asked, .. } = &mut question;
+                inline.enter(delta, base, features, (nodes, asked))
             })
             .map_err(|error| match error.kind() {
                 ErrorKind::Invalid | ErrorKind::NotFound => Refusal::of_lookup(&error),

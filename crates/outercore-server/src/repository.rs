@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::http::read_body;
-use crate::openapi::{AnyRefusal, BodyRefusal, LoadRefusal, Model, ModelRefusal, WorkRefusal};
+use crate::api_types::{AnyRefusal, BodyRefusal, LoadRefusal, Model, ModelRefusal, WorkRefusal};
+use crate::body::read_body;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 

@@ -8,8 +8,9 @@ use outercore_infer::{Manifest, TaskKind};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::Graphs;
 
+use crate::asked::{Asked, Subject};
 use crate::graph::View;
-use crate::protocol::{Asked, Question, Subject};
+use crate::question::Question;
 
 /// Nodes, pairs or graphs.
 const MOST: u64 = 1000;

@@ -20,20 +20,21 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use crate::access::Tokens;
 use crate::analyses::Analyst;
 use crate::arrays::Opened;
+use crate::asked::Subject;
 use crate::comparison::Comparison;
 use crate::config::ServerConfig;
 use crate::graph::{Graph, View};
 use crate::grpc;
-use crate::http;
-use crate::limits::{Connections, Limits, Protocol};
+use crate::limits::{Connections, Limits};
 use crate::live_metrics::LiveMetrics;
 use crate::loss::Loss;
 use crate::metrics::Metrics;
 use crate::predictor::{Predictor, Queue};
-use crate::protocol::Subject;
+use crate::routes;
 use crate::sample::Source;
 use crate::served::{Served, Versioned};
 use crate::shared::Shared;
+use crate::tls::Protocol;
 use crate::tls::Tls;
 
 /// New connections that may wait to be accepted: many clients that come at once are not refused.
@@ -371,7 +372,7 @@ fn listen(
     shared: &Arc<Shared>,
     accepting: &Connections,
 ) {
-    let http_routes = http::router(Arc::clone(shared));
+    let http_routes = routes::router(Arc::clone(shared));
     let grpc_routes = grpc::router(Arc::clone(shared));
     runtime.block_on(async {
         let http = accepting.serve(http, &http_routes, Protocol::Http1);

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 use crate::access::{Access, Tokens};
 use crate::analyses::Analyses;
+use crate::asked::{Scope, Subject};
 use crate::compute::{PREDICTION, PROBABILITY, SCORE};
 use crate::graph::Graph;
 use crate::inline::{self, most_edges};
@@ -18,7 +19,7 @@ use crate::limits::Limits;
 use crate::loss::Loss;
 use crate::metrics::{Metrics, Stage};
 use crate::predictor::{Failures, Queue};
-use crate::protocol::{self, InferRequest, Scope, Subject};
+use crate::protocol::{self, InferRequest};
 use crate::refusal::Refusal;
 use crate::served::Served;
 

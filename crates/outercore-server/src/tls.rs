@@ -9,7 +9,24 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-use crate::limits::Protocol;
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, as gRPC uses it.
+    Http2,
+}
+
+impl Protocol {
+    /// Its name in a TLS handshake (ALPN).
+    pub fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
 
 /// The certificate of a server, and its private key. TLS 1.2 and 1.3 are spoken.
 #[derive(Clone)]

@@ -13,13 +13,13 @@ mod destination;
 pub mod editor;
 pub mod generate;
 mod hold;
+mod ids;
 pub mod import;
 mod linked;
 pub mod npy;
 mod offsets;
 pub mod paged;
-pub mod resident;
 pub mod topology;
 
 pub use linked::LinkedDataSet;
-pub use topology::{Extent, Topology};
+pub use topology::{Extent, Topology, resident};

@@ -5,7 +5,7 @@ use outercore_format::keys::OFFSETS;
 use outercore_io::Engine;
 
 use crate::dataset::ArrayRef;
-use crate::resident::{Ids, corrupt, decreasing, load, no_such_node, reserve};
+use crate::ids::{Ids, corrupt, decreasing, load, no_such_node, reserve};
 use crate::topology::Extent;
 
 /// Offsets read at once on their way to 4 bytes: 1 MiB.

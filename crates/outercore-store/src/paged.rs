@@ -8,11 +8,11 @@ use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
 use outercore_io::{CostModel, Engine, EngineConfig, FileId, PlannedRead, RowLayout, plan_rows};
 
 use crate::dataset::{ArrayRef, DataSet};
-use crate::offsets::Offsets;
-use crate::resident::{
+use crate::ids::{
     beyond_the_edges, corrupt, decreasing, identity, no_such_node, no_such_position,
     no_such_source, not_ids,
 };
+use crate::offsets::Offsets;
 use crate::topology::{Extent, Topology};
 
 /// Bytes of scratch for each row of an array that a piece of a request touches: its number, its

@@ -2,7 +2,9 @@
 
 use outercore_core::{EdgeId, NodeId, ReadCounters, Result};
 
-use crate::resident::ResidentTopology;
+pub mod resident;
+
+use resident::ResidentTopology;
 
 /// The in-edges of one node in CSC order: positions `start .. start + degree`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

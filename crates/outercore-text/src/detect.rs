@@ -5,12 +5,14 @@ use std::path::Path;
 use outercore_core::{Bytes, Context, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Dialect, Format, Gaps, Position, Separator};
-use crate::fields::{Fields, shown, without_quotes};
+use crate::dialect::{Dialect, Format, Gaps, Position};
+use crate::fields::{Fields, without_quotes};
 use crate::header::{First, Seen, Verdict, Words, judge};
 use crate::kind::Kind;
+use crate::notation::Separator;
 use crate::sample::{Line, Sample};
 use crate::separator::{Fit, quotes};
+use crate::shown::shown;
 use crate::words::Names;
 use crate::{dimacs, market, ntriples};
 
@@ -640,7 +642,7 @@ mod tests {
 
     #[test]
     fn quotes_enclose_fields_between_tabs_and_blanks_where_all_lines_agree() {
-        use crate::dialect::Quotes::{Enclosing, Plain};
+        use crate::notation::Quotes::{Enclosing, Plain};
         use Purpose::{Edges, NamedEdges, Triples};
         for (text, purpose, quotes, columns) in [
             ("\"alice\"\t\"bob\"\n\"bob\"\t\"carol\"\n", NamedEdges, Enclosing, 2),

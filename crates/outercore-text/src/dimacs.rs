@@ -6,8 +6,9 @@
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Quotes, Separator};
-use crate::fields::{Fields, shown};
+use crate::fields::Fields;
+use crate::notation::{Quotes, Separator};
+use crate::shown::shown;
 
 /// What a DIMACS file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

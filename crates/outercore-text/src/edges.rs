@@ -7,31 +7,11 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-use crate::dialect::{Dialect, Mirror, Position};
+use crate::dialect::Position;
+use crate::layout::EdgeLayout;
+use crate::notation::Mirror;
 use crate::parse::{self, Counts};
 use crate::stream::{ByteStream, LineBlocks};
-
-/// Which columns of a text are the ends of an edge.
-#[derive(Clone, Debug)]
-pub struct EdgeLayout {
-    /// How the text is written.
-    pub dialect: Dialect,
-    /// The column of the source.
-    pub source: usize,
-    /// The column of the target.
-    pub target: usize,
-    /// Nodes of the graph, where known; larger ids are refused.
-    pub num_nodes: Option<u64>,
-    /// Whether an entry of a symmetric matrix also gives its reverse, as the next edge.
-    pub mirrored: bool,
-}
-
-impl EdgeLayout {
-    /// Source and target in the first two columns, any number of nodes.
-    pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, source: 0, target: 1, num_nodes: None, mirrored: true }
-    }
-}
 
 /// The means for reading edges.
 #[derive(Clone, Copy, Debug)]
@@ -192,8 +172,9 @@ fn parse_block(lines: Lines, layout: &EdgeLayout) -> Result<Parsed, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::Dialect;
 
-    use crate::dialect::Separator;
+    use crate::notation::Separator;
 
     const SETTINGS: EdgeSettings = EdgeSettings { block: 256, threads: 2, memory: Bytes::mib(16) };
 

@@ -1,7 +1,7 @@
 use outercore_core::{Error, Result};
 
-use crate::dialect::{Dialect, Format, Quotes, Separator};
-use crate::ntriples;
+use crate::notation::{Quotes, Separator};
+use crate::shown::shown;
 
 /// Where one field lies, in the line or in the text without quotes.
 #[derive(Clone, Copy, Debug)]
@@ -34,31 +34,6 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Finds the fields of a line without its end, and counts them. Blanks around a field do not
-    /// belong to it.
-    ///
-    /// # Errors
-    /// `Invalid`: quotes that do not close, or a line that is no N-Triples statement.
-    pub fn cut(&mut self, line: &[u8], dialect: &Dialect) -> Result<usize> {
-        match dialect.format {
-            Format::Delimited | Format::MatrixMarket(_) => {
-                self.split(line, dialect.separator, dialect.quotes)
-            }
-            Format::Dimacs(dimacs) => {
-                self.split(line, dialect.separator, dialect.quotes)?;
-                if dimacs.has_letter(self.places.first().map(|at| &line[at.start..at.end])) {
-                    self.places.remove(0);
-                }
-                Ok(self.places.len())
-            }
-            Format::NTriples => {
-                self.clear();
-                ntriples::cut(line, self)?;
-                Ok(self.places.len())
-            }
-        }
-    }
-
     /// The field at `place` of the line that was cut last.
     ///
     /// # Panics
@@ -74,7 +49,7 @@ impl Fields {
         self.places[place].quoted
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.places.clear();
         self.unquoted.clear();
         self.is_unquoted = false;
@@ -209,29 +184,6 @@ pub(crate) fn without_quotes(field: &[u8]) -> &[u8] {
         [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
         other => other,
     }
-}
-
-/// A line or field, short enough for a message and on one line.
-///
-/// # Example
-/// ```
-/// assert_eq!(outercore_text::shown(b"a\tb\r\n"), "a\\tb");
-/// ```
-pub fn shown(text: &[u8]) -> String {
-    const MOST: usize = 80;
-    let text = text.trim_ascii();
-    let text = String::from_utf8_lossy(&text[..text.len().min(4 * MOST + 4)]);
-    let cut: String = text.chars().take(MOST).collect();
-    let more = if text.chars().nth(MOST).is_some() { "…" } else { "" };
-    let plain: String = cut
-        .chars()
-        .map(|letter| match letter {
-            '\t' => "\\t".to_owned(),
-            other if other.is_control() => other.escape_default().to_string(),
-            other => other.to_string(),
-        })
-        .collect();
-    format!("{plain}{more}")
 }
 
 #[cfg(test)]

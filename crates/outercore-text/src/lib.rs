@@ -6,6 +6,7 @@
 //! [`Dialect`]; a line that does not fit it is an error that names the line.
 #![forbid(unsafe_code)]
 
+mod cut;
 mod detect;
 mod dialect;
 mod dimacs;
@@ -13,23 +14,29 @@ mod edges;
 mod fields;
 mod header;
 mod kind;
+mod layout;
 mod market;
+mod notation;
 mod ntriples;
 mod parse;
 mod sample;
 mod separator;
+mod shown;
 mod stream;
 mod table;
 mod words;
 
 pub use detect::{Convention, Purpose, TextOptions, detect};
-pub use dialect::{Dialect, Format, Gaps, Mirror, Position, Quotes, Separator};
+pub use dialect::{Dialect, Format, Gaps, Position};
 pub use dimacs::Dimacs;
-pub use edges::{EdgeBlock, EdgeLayout, EdgeSettings, read_edges};
-pub use fields::{Fields, shown};
+pub use edges::{EdgeBlock, EdgeSettings, read_edges};
+pub use fields::Fields;
 pub use kind::Kind;
+pub use layout::EdgeLayout;
 pub use market::Market;
+pub use notation::{Mirror, Quotes, Separator};
 pub use parse::out_of_range;
+pub use shown::shown;
 pub use stream::{ByteStream, LineBlocks};
 pub use table::{Cells, Column, Rows, Table, Texts, is_changed};
 

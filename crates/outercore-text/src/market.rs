@@ -3,8 +3,9 @@
 use outercore_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dialect::{Mirror, Quotes, Separator};
-use crate::fields::{Fields, shown};
+use crate::fields::Fields;
+use crate::notation::{Mirror, Quotes, Separator};
+use crate::shown::shown;
 
 /// What the entries of a matrix are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

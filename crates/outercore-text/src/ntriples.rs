@@ -5,7 +5,8 @@
 
 use outercore_core::{Error, Result};
 
-use crate::fields::{Fields, Place, shown};
+use crate::fields::{Fields, Place};
+use crate::shown::shown;
 
 /// Finds subject, predicate and object.
 pub(crate) fn cut(line: &[u8], fields: &mut Fields) -> Result<()> {

@@ -1,9 +1,11 @@
 use outercore_core::Error;
 
 use crate::MAX_NODES;
-use crate::dialect::{Dialect, Format, Mirror, Quotes};
-use crate::edges::EdgeLayout;
-use crate::fields::{Fields, shown, without_quotes};
+use crate::dialect::{Dialect, Format};
+use crate::fields::{Fields, without_quotes};
+use crate::layout::EdgeLayout;
+use crate::notation::{Mirror, Quotes};
+use crate::shown::shown;
 
 /// A line that is no edge.
 #[derive(Debug)]
@@ -338,7 +340,7 @@ pub fn out_of_range(place: &str, id: u64, nodes: u64, first: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::Separator;
+    use crate::notation::Separator;
 
     fn layout(separator: Separator, columns: usize) -> EdgeLayout {
         EdgeLayout::new(Dialect::plain(separator, columns))

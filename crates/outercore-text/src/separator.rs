@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::dialect::{Quotes, Separator};
 use crate::fields::{Fields, without_quotes};
 use crate::kind::Kind;
+use crate::notation::{Quotes, Separator};
 use crate::sample::Line;
 
 /// What quotes mean in lines that are cut at tabs or blanks.

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use outercore_core::{Bytes, Context, Error, Result};
 
 use crate::dialect::{Dialect, Gap, Position, blank_among_rows};
-use crate::fields::{Fields, shown, without_quotes};
+use crate::fields::{Fields, without_quotes};
 use crate::kind::{Kind, boolean, is_integer, is_missing};
 use crate::parse::require_columns;
+use crate::shown::shown;
 use crate::stream::{ByteStream, LineBlocks};
 
 /// What the chosen columns are read as.

@@ -9,8 +9,8 @@ use outercore_grid::{Arcs, GridShape};
 use self::counts::{Count, Counts};
 use self::weighted::Distances;
 
-use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::{all, each_partition};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Parts;
 

@@ -4,8 +4,8 @@ use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
-use super::{add_degrees, degrees_table};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
+use crate::partitions::{add_degrees, degrees_table};
 use crate::program::{Degree, Flow, Passes};
 use crate::state::{PerNode, Table, Traffic};
 

@@ -4,9 +4,9 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_grid::GridShape;
 use serde::{Deserialize, Serialize};
 
-use super::all;
 use super::pagerank::Spread;
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::all;
 use crate::program::{Flow, Passes, Selection};
 use crate::state::Parts;
 

@@ -6,10 +6,10 @@ use outercore_grid::GridShape;
 use crate::output::{Isolated, Need, Raw};
 use crate::program::{Flow, Passes};
 
-use super::all;
 use crate::gather::{
     Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
+use crate::partitions::all;
 
 /// What [`kcore`] takes; `largest`: the most arcs of a partition, in and out taken together.
 pub fn need(shape: &GridShape, largest: u64) -> Need {

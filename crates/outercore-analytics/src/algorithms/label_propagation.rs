@@ -3,11 +3,12 @@
 use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
 
-use super::{all, beyond};
+use super::beyond;
 use crate::gather::{
     Adjacency, At, Gathered, Numbers, SPILL, neighbour_counts, results, tables_of, working,
 };
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::all;
 use crate::program::{Flow, Passes};
 use crate::state::Table;
 

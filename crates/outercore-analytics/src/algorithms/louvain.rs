@@ -6,9 +6,9 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_grid::{Arcs, GridShape};
 
 use self::level::Level;
-use super::all;
 use crate::gather::neighbour_counts;
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::all;
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Parts;
 

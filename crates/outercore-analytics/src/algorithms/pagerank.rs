@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::teleport::Teleport;
 use self::teleport::isolated_shares;
-use super::{all, beyond, degrees_here};
+use super::beyond;
 use crate::checkpoint::FloatBits;
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
+use crate::partitions::{all, degrees_here};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection, fetch};
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 

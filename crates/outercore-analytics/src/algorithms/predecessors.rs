@@ -3,9 +3,9 @@
 use outercore_core::Result;
 use outercore_grid::Arcs;
 
-use super::all;
 use super::starts::Starts;
 use crate::output::{Isolated, Raw};
+use crate::partitions::all;
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Bits, Parts};
 

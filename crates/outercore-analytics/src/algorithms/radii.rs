@@ -3,8 +3,8 @@
 use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::{all, each_partition, is_everywhere};
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::{all, each_partition, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Parts;
 

@@ -3,8 +3,8 @@
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 
-use super::{all, each_partition};
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::{all, each_partition};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::Parts;
 

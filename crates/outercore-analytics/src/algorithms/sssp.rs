@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::predecessors::{self, predecessors};
 use super::starts::Starts;
-use super::{all, is_everywhere};
 use crate::output::{Isolated, Need, Raw, ResultTable, SpillNeed};
+use crate::partitions::{all, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 

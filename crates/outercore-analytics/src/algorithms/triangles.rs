@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape, Side};
 
-use super::{all, each_partition};
 use crate::gather::neighbour_counts;
 use crate::output::{Isolated, Need, Raw, Working};
+use crate::partitions::{all, each_partition};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Parts;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use outercore_core::{Bytes, Result};
 use outercore_grid::{Arcs, GridShape};
 
-use super::all;
 use crate::output::{Isolated, Need, Raw};
+use crate::partitions::all;
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Parts;
 

@@ -9,11 +9,12 @@ use super::{PlanInput, RunPlan, STAGING, WINDOW, buffers, local, result_file, to
 use crate::output::{ResultTable, SpillNeed, Working};
 use crate::pins::choose;
 use crate::program::Selection;
-use crate::schedule::{Task, ends, tasks};
+use crate::schedule::{ends, tasks};
 use crate::segments::{Segment, segment_of, wanted};
 use crate::state::spill::BUFFERS;
 use crate::state::steps::{Cached, plan_group};
 use crate::state::{PerNode, Slots};
+use crate::task::Task;
 
 /// A result is put together for so many bytes at a time at least.
 pub(super) const LEAST_WINDOW: u64 = 64 << 10;

@@ -11,9 +11,11 @@ pub mod steps;
 pub mod stored;
 mod sweep;
 mod table;
+mod traffic;
 
 pub use parts::Parts;
 pub use spill::{Slots, Spill, SpillCounters};
 pub use stored::{Bits, PerNode, Stored};
-pub use sweep::{Closed, Step, Tables, Traffic};
+pub use sweep::{Closed, Step, Tables};
 pub use table::Table;
+pub use traffic::Traffic;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::schedule::Task;
+use crate::task::Task;
 
 /// What is loaded next, and what can be done then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

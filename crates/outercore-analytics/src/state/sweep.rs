@@ -8,26 +8,11 @@ use serde::de::DeserializeOwned;
 use super::steps::{Cached, StepPlan, plan_group};
 use super::stored::Stored;
 use super::table::{Away, Table};
-use crate::algorithms::each_partition;
+use super::traffic::Traffic;
 use crate::checkpoint::{Checkpoints, Saved, WriteTo};
+use crate::partitions::each_partition;
 use crate::program::{EdgeProgram, Passes, Selection};
-use crate::schedule::Task;
-
-/// What of a partition's state a step looks at. The rest is not read from scratch files; it is then
-/// a blank value, whose columns are zeros (`shown`, `own`) or which holds nothing at all (`fixed`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// What the partition shows, when it is opened.
-    pub open_shown: bool,
-    /// What is fixed, when it is opened.
-    pub open_fixed: bool,
-    /// What is its own. Without, a sweep makes it anew.
-    pub open_own: bool,
-    /// What the partition has shown so far, when it is closed.
-    pub close_shown: bool,
-    /// What is fixed, when it is closed.
-    pub close_fixed: bool,
-}
+use crate::task::Task;
 
 /// What closing a partition has come to.
 #[derive(Clone, Copy, Debug)]

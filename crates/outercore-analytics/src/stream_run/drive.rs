@@ -9,8 +9,8 @@ use super::StreamRun;
 use super::work::Hands;
 use crate::checkpoint::Checkpoints;
 use crate::output::PassCounters;
-use crate::schedule::Task;
 use crate::state::SpillCounters;
+use crate::task::Task;
 
 /// Below so many arcs, all in memory, threads cost more than they bring: passes over road networks
 /// are tiny, and there are thousands.

@@ -8,8 +8,8 @@ use outercore_grid::Grid;
 use outercore_io::{Engine, FileId, Kept, KeptRead, PlannedRead, Slots};
 use outercore_store::dataset::ArrayRef;
 
-use crate::schedule::Task;
 use crate::segments::{Segment, longest, slot_bytes, wanted};
+use crate::task::Task;
 
 /// The grid of a run, cut into segments, and where its arrays are.
 pub(super) struct Layout {

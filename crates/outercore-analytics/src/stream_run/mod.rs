@@ -33,9 +33,9 @@ use crate::output::{Counters, PassCounters};
 use crate::pins::choose;
 use crate::plan::RunPlan;
 use crate::profile::Profile;
-use crate::schedule::Task;
 use crate::segments::{segment_of, segments};
 use crate::state::{Spill, SpillCounters};
+use crate::task::Task;
 
 /// Told what a run does, how far it has come, how far it has to go (0: not known), and in which
 /// unit. An error stops the run.

@@ -13,8 +13,9 @@ use super::{Phase, StreamRun};
 use crate::checkpoint::Checkpoints;
 use crate::output::PassCounters;
 use crate::program::{Degree, EdgeProgram, Passes, Selection};
-use crate::schedule::{Task, ends, tasks};
+use crate::schedule::{ends, tasks};
 use crate::state::Spill;
+use crate::task::Task;
 
 impl Passes for StreamRun<'_> {
     fn shape(&self) -> &GridShape {

@@ -8,7 +8,8 @@ use outercore_core::{Error, Result, StageCounters};
 
 use super::layout::{Layout, Part, ReadList};
 use super::loaded::Loaded;
-use crate::schedule::{Schedule, Task};
+use crate::schedule::Schedule;
+use crate::task::Task;
 
 /// How long anybody waits before looking around: for the wish to stop, and for the clock.
 pub(super) const LOOK_AROUND: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use outercore_grid::{Arcs, Decoder};
 
 use super::loaded::Loaded;
 use super::shared::{LOOK_AROUND, Shared};
-use crate::schedule::Task;
+use crate::task::Task;
 
 /// Who applies the tasks of a pass.
 pub(super) enum Hands<'h> {

@@ -1,6 +1,6 @@
 //! A block of triples on its way through query, scores, loss and gradient.
 
-use super::passes::{Job, first_mut};
+use super::job::{Job, first_mut};
 use super::{Batch, RowsOf, SideSpace, Tables};
 use crate::distance::{Columns, Distance};
 use crate::euclidean::{distances, scale_by, squared_distance};

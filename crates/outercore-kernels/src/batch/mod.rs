@@ -5,6 +5,7 @@
 //! are the same for every number of threads.
 
 mod blocks;
+mod job;
 mod passes;
 mod sums;
 

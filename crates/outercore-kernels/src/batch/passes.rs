@@ -1,10 +1,8 @@
 //! Passes over the chunks of a batch: candidates in panels, blocks of triples, gradients of
 //! candidates.
 
-use std::mem::take;
-use std::ops::Range;
-
 use super::blocks::{Block, Packed, ROWS_AT_ONCE, Remains, Scored};
+use super::job::{Job, first_mut};
 use super::{Batch, RowsOf, SideSpace, Tables, grow};
 use crate::distance::{Columns, LINE, group_rows};
 use crate::lanes::{Kernel, Lanes, dispatch};
@@ -20,23 +18,6 @@ const COLUMNS_AT_ONCE: usize = 16;
 const QUERIES_AT_ONCE: usize = 128;
 /// Scores that are in memory at once, unless those of one chunk are more.
 const SCORES: usize = 1 << 20;
-
-/// A chunk of a side.
-#[derive(Clone, Debug)]
-pub(super) struct Job {
-    pub side: usize,
-    pub triples: Range<usize>,
-    pub candidates: Range<usize>,
-    pub biases: Range<usize>,
-    /// Numbers of a row of scores.
-    pub width: usize,
-}
-
-impl Job {
-    fn scores(&self) -> usize {
-        self.triples.len() * self.width
-    }
-}
 
 /// All chunks, in groups whose scores are in memory together.
 pub(super) fn jobs(from: &Tables<'_>, batch: &Batch<'_>) -> Vec<Vec<Job>> {
@@ -365,13 +346,6 @@ fn subtract_own(
 /// The first numbers of a slice, which keeps the rest.
 fn first<'a>(of: &mut &'a [f32], count: usize) -> &'a [f32] {
     let (taken, rest) = of.split_at(count);
-    *of = rest;
-    taken
-}
-
-/// The first numbers of a slice, which keeps the rest.
-pub(super) fn first_mut<'a, T>(of: &mut &'a mut [T], count: usize) -> &'a mut [T] {
-    let (taken, rest) = take(of).split_at_mut(count);
     *of = rest;
     taken
 }

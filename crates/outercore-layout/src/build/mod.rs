@@ -24,14 +24,11 @@ pub(crate) use self::measure::each_chunk;
 use self::measure::measure;
 pub(crate) use self::rows::Steps;
 use self::rows::{RowWriter, STAGING, Source};
+use crate::OnProgress;
 use crate::header::LayoutHeader;
 use crate::keys::{self, Part};
 use crate::order::{Method, Order};
 use crate::{Layout, Places, Precision, Scales};
-
-/// Told what a build does, how far it has come, how far it has to go, and in which unit. An error
-/// stops it.
-pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 
 /// Buffers of readers and writers: those of reads, and a chunk each to read, to convert and to write.
 const BUFFERS: Bytes = Bytes(STAGING.0 + (4 << 20));

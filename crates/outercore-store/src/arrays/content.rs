@@ -5,6 +5,7 @@ use outercore_format::DType;
 
 use super::labels::Labels;
 use super::number::{Number, convert, float, has_non_finite, number};
+use super::refusal::Refusal;
 use super::{ArraySummary, Duplicates, NonFinite};
 use crate::npy::grouped;
 
@@ -293,16 +294,5 @@ pub(crate) fn node_id(number: Number, nodes: u64) -> std::result::Result<u64, St
     match u64::try_from(value) {
         Ok(id) if id < nodes => Ok(id),
         _ => Err(format!("node {value}, the graph has nodes 0 to {}", nodes as i128 - 1)),
-    }
-}
-
-pub(super) struct Refusal {
-    pub what: String,
-    pub hint: &'static str,
-}
-
-impl Refusal {
-    pub fn error(&self) -> Error {
-        Error::invalid(self.what.as_str()).hint(self.hint)
     }
 }

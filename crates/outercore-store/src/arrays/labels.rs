@@ -6,8 +6,8 @@ use outercore_core::{Error, Result};
 use outercore_format::DType;
 use serde::{Deserialize, Serialize};
 
-use super::content::Refusal;
 use super::number::{Number, number};
+use super::refusal::Refusal;
 
 /// A label above this is an id, a hash or a mistake.
 const MAX_LABEL: i128 = i32::MAX as i128;

@@ -5,6 +5,7 @@ mod builder;
 mod content;
 mod labels;
 mod number;
+mod refusal;
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::{ArrayEntry, DType, Manifest, keys};

@@ -3,7 +3,8 @@
 use outercore_core::{EdgeId, NodeId, ReadCounters, Result};
 
 use super::{CHANGED, Delta, INDEX_BITS};
-use crate::resident::{ResidentTopology, no_such_node, no_such_position};
+use crate::ids::{no_such_node, no_such_position};
+use crate::topology::resident::ResidentTopology;
 use crate::topology::{Extent, Topology};
 
 /// The topology of a snapshot: unchanged lists from the arrays, changed ones from the delta.

@@ -3,15 +3,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
 use outercore_core::{Bytes, Error, Result};
-use outercore_format::{ArrayEntry, EdgeType, keys};
+use outercore_format::{ArrayEntry, keys};
 use outercore_io::Disk;
-use outercore_text::{Dialect, Purpose, TextOptions, detect};
-use serde::{Deserialize, Serialize};
+use outercore_text::{Purpose, TextOptions, detect};
 
 use super::arc::{Narrow, Wide};
+use super::artifacts::{EdgeArtifacts, EdgeText};
 use super::csc::{CscFiles, CscState, CscWriter, create_directories};
+use super::input_file::InputFile;
 use super::intake::Intake;
-use super::journal::{Identity, InputFile, Journal, Source, Stage, TextSource};
+use super::journal::{Identity, Journal, Source, Stage, TextSource};
 use super::npy::read_layout;
 use super::options::{EdgeImportOptions, SelfLoops, Tuning};
 use super::partition::{Partition, PartitionState};
@@ -19,57 +20,6 @@ use super::plan::{BucketLimits, Plan};
 use super::progress::OnProgress;
 use super::sort::{Sort, SortState};
 use crate::destination::{Destination, Request};
-
-/// The edges of a data set: arrays that are complete on disk, and what became of the input.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EdgeArtifacts {
-    /// Nodes of the graph.
-    pub num_nodes: u64,
-    /// Arcs of the CSC.
-    pub num_edges: u64,
-    /// Edges of the input.
-    pub input_edges: u64,
-    /// Whether every input edge gave an arc in either direction.
-    pub undirected: bool,
-    /// All edge ids are below this.
-    pub edge_rows: u64,
-    /// Self-loops of the input that were left out.
-    pub loops_dropped: u64,
-    /// Self-loops that were added.
-    pub loops_added: u64,
-    /// Arcs left out because another one has the same source and target.
-    pub duplicates_dropped: u64,
-    /// Comment lines that texts of edges hold.
-    #[serde(default)]
-    pub comment_lines: u64,
-    /// The manifest's entries by key.
-    pub arrays: BTreeMap<String, ArrayEntry>,
-}
-
-impl EdgeArtifacts {
-    /// The manifest's entry for the edge type.
-    pub fn edge_type(&self) -> EdgeType {
-        EdgeType {
-            source: keys::NODE.to_owned(),
-            target: keys::NODE.to_owned(),
-            count: self.num_edges,
-            undirected: self.undirected,
-            rows: Some(self.edge_rows),
-        }
-    }
-}
-
-/// Where the ends of an edge are in a text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EdgeText {
-    /// How the text is written.
-    pub dialect: Dialect,
-    /// The column of the source.
-    pub source: usize,
-    /// The column of the target.
-    pub target: usize,
-}
 
 /// Turns edge lists of any size into the CSC arrays of a data set, within a memory budget.
 ///

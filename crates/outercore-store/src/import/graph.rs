@@ -8,8 +8,9 @@ use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, Manifest, Provenance, keys,
 use outercore_io::Disk;
 use serde::{Deserialize, Serialize};
 
-use super::edges::{EdgeArtifacts, EdgeImport};
-use super::journal::InputFile;
+use super::artifacts::EdgeArtifacts;
+use super::edges::EdgeImport;
+use super::input_file::InputFile;
 use super::options::EdgeImportOptions;
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use crate::arrays::{

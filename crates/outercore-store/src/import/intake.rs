@@ -7,7 +7,7 @@ use outercore_core::{Error, Result};
 use outercore_io::Disk;
 use outercore_text::{EdgeLayout, EdgeSettings, Mirror, Position, out_of_range, read_edges};
 
-use super::edges::EdgeText;
+use super::artifacts::EdgeText;
 use super::histogram::Histogram;
 use super::journal::{Journal, Source, SourceRecord, Stage, TextSource, other_count, other_source};
 use super::options::{EdgeImportOptions, MAX_NODES, Tuning};

@@ -7,10 +7,12 @@
 //! goes on from there.
 
 mod arc;
+mod artifacts;
 mod csc;
 mod edges;
 mod graph;
 mod histogram;
+mod input_file;
 mod intake;
 mod journal;
 mod merge;
@@ -25,8 +27,8 @@ mod sort;
 mod spill;
 mod triples;
 
-pub use edges::EdgeText;
-pub use edges::{EdgeArtifacts, EdgeImport};
+pub use artifacts::{EdgeArtifacts, EdgeText};
+pub use edges::EdgeImport;
 pub use graph::{GraphImport, GraphImportOptions};
 #[doc(hidden)]
 pub use options::Tuning;

@@ -1,7 +1,7 @@
 use outercore_core::{Context, Error, Result};
 use outercore_format::{DType, NpyHeader};
 
-use super::journal::InputFile;
+use super::input_file::InputFile;
 use super::segment::{Integer, Layout, Segment};
 use crate::npy::ArrayReader;
 

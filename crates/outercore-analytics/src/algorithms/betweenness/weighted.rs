@@ -6,7 +6,7 @@ use outercore_grid::Arcs;
 use super::counts::Count;
 use super::{Handed, Search, State};
 use crate::algorithms::sssp::{Reach, Relax};
-use crate::algorithms::{all, each_partition};
+use crate::partitions::{all, each_partition};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Bits;
 

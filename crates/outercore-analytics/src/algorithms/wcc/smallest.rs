@@ -4,8 +4,8 @@ use outercore_core::Result;
 use outercore_grid::Arcs;
 use serde::{Deserialize, Serialize};
 
-use super::super::{all, is_everywhere};
 use crate::output::{Isolated, Raw, ResultTable, SpillNeed};
+use crate::partitions::{all, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 

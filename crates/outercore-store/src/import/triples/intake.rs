@@ -18,7 +18,7 @@ use super::journal::{Chunk, Journal, Source, SourceRecord, Stage, other_count, o
 use super::line::{Named, triple};
 use super::options::{Part, TripleImportOptions, TripleTuning};
 use crate::destination::Destination;
-use crate::import::journal::InputFile;
+use crate::import::input_file::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 
 /// Head, relation and tail by their numbers in the chunk, and the bits of the weight.

@@ -13,7 +13,8 @@ use super::{PartSummary, TripleArtifacts};
 use crate::destination::DROP;
 use crate::hold::journal_path;
 use crate::import::Duplicates;
-use crate::import::journal::{InputFile, other_import};
+use crate::import::input_file::InputFile;
+use crate::import::journal::other_import;
 
 const VERSION: u32 = 2;
 const KIND: &str = "triples";

@@ -27,7 +27,7 @@ use outercore_io::Disk;
 use outercore_text::Dialect;
 use serde::{Deserialize, Serialize};
 
-use super::journal::InputFile;
+use super::input_file::InputFile;
 use super::progress::OnProgress;
 use crate::destination::{Destination, Request};
 use convert::Convert;

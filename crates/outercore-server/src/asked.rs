@@ -1,0 +1,194 @@
+//! What is asked of a model: the tensors of a request, and what they name.
+
+use std::collections::HashMap;
+
+use outercore_core::NodeId;
+use outercore_live::NEW_NODE;
+use outercore_store::delta::ArrayShape;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::refusal::Refusal;
+
+/// Characters of what a client wrote that an answer repeats.
+const MOST_ECHOED: usize = 80;
+
+/// Types of input that hold ids.
+const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
+
+/// What a model predicts something of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Nodes.
+    Nodes,
+    /// Pairs of nodes.
+    Edges,
+    /// Whole graphs of a data set of many.
+    Graphs,
+}
+
+impl Subject {
+    /// Name of the input of a request.
+    pub fn input(self) -> &'static str {
+        match self {
+            Self::Nodes => "node_ids",
+            Self::Edges => "edge_ids",
+            Self::Graphs => "graph_ids",
+        }
+    }
+
+    /// Its shape, -1 for how many are asked for.
+    pub fn shape(self) -> &'static [i64] {
+        match self {
+            Self::Edges => &[-1, 2],
+            Self::Nodes | Self::Graphs => &[-1],
+        }
+    }
+}
+
+/// What a question may be about.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// What the model predicts something of.
+    pub subject: Subject,
+    /// Nodes of the graph.
+    pub num_nodes: u64,
+    /// Graphs of a data set of many, unregistered ones included.
+    pub num_graphs: u64,
+    /// Most nodes of a request, or graphs.
+    pub most_nodes: u64,
+    /// Rows of the features that the model reads; `None` where it reads none.
+    pub features: Option<ArrayShape>,
+    /// Names of the outputs.
+    pub outputs: &'a [&'a str],
+}
+
+/// What is asked of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// A prediction for each.
+    #[default]
+    Nodes,
+    /// One for each pair, by their places among the nodes.
+    Edges(Vec<(u32, u32)>),
+    /// One for each graph.
+    Graphs {
+        /// Their ids.
+        graphs: Vec<u64>,
+        /// How many of the nodes each one has; entered with the nodes.
+        sizes: Vec<usize>,
+    },
+}
+
+/// A tensor of a request.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct Input {
+    /// What it is.
+    pub name: String,
+    datatype: String,
+    /// Its extents.
+    pub shape: Vec<i64>,
+    /// Its values, flat or as lists in lists.
+    #[schema(value_type = Vec<Value>)]
+    pub data: Value,
+}
+
+impl Input {
+    /// Checks that it is of a type that holds ids.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn require_ids(&self) -> Result<(), Refusal> {
+        if ID_TYPES.contains(&self.datatype.as_str()) {
+            return Ok(());
+        }
+        let (name, found) = (cut(&self.name), cut(&self.datatype));
+        Err(Refusal::wrong(format!("{name}: datatype {found}, expected INT64")))
+    }
+
+    /// The nodes to compute, and what is asked of them. In an inline request, ids below 0 are inline
+    /// nodes.
+    pub fn asked(
+        &self,
+        scope: &Scope<'_>,
+        is_inline: bool,
+    ) -> Result<(Vec<NodeId>, Asked), Refusal> {
+        self.require_ids()?;
+        let name = scope.subject.input();
+        let (what, below) = match scope.subject {
+            Subject::Nodes | Subject::Edges => ("a node", scope.num_nodes),
+            Subject::Graphs => ("a graph", scope.num_graphs),
+        };
+        let mut ids = Vec::new();
+        flatten(&self.data, &mut |value| {
+            let new = value.as_i64().filter(|&id| is_inline && id < 0);
+            let new = new.map(|id| NEW_NODE + (-1 - id) as u64);
+            let id = value.as_u64().filter(|&id| id < below).or(new).ok_or_else(|| {
+                let found = cut(&value.to_string());
+                Refusal::wrong(format!("{name}: {found}, expected {what} below {below}"))
+            })?;
+            ids.push(id);
+            Ok(())
+        })?;
+        self.check_shape(scope.subject, ids.len())?;
+        Ok(match scope.subject {
+            Subject::Nodes => (ids, Asked::Nodes),
+            Subject::Edges => {
+                let (nodes, pairs) = ends(&ids);
+                (nodes, Asked::Edges(pairs))
+            }
+            Subject::Graphs => (Vec::new(), Asked::Graphs { graphs: ids, sizes: Vec::new() }),
+        })
+    }
+
+    fn check_shape(&self, subject: Subject, values: usize) -> Result<(), Refusal> {
+        let said = self
+            .shape
+            .iter()
+            .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
+        let is_pairs = subject != Subject::Edges || matches!(self.shape[..], [_, 2]);
+        if !self.shape.is_empty() && said == Some(values as i64) && is_pairs {
+            return Ok(());
+        }
+        Err(Refusal::wrong(format!(
+            "{}: shape {} for {values} values{}",
+            subject.input(),
+            cut(&format!("{:?}", self.shape)),
+            if is_pairs { "" } else { ", expected [n, 2]" }
+        )))
+    }
+}
+
+/// The distinct nodes of pairs in the order of their first place, and the places of each pair: the
+/// mapping table from embeddings to predictions.
+///
+/// **Source** GLIST, algorithm 1.
+fn ends(ids: &[NodeId]) -> (Vec<NodeId>, Vec<(u32, u32)>) {
+    let (mut nodes, mut places) = (Vec::new(), HashMap::new());
+    let mut place = |node: NodeId| {
+        *places.entry(node).or_insert_with(|| {
+            nodes.push(node);
+            (nodes.len() - 1) as u32
+        })
+    };
+    let (pairs, _) = ids.as_chunks::<2>();
+    let pairs = pairs.iter().map(|&[source, target]| (place(source), place(target))).collect();
+    (nodes, pairs)
+}
+
+/// The beginning of what a client wrote.
+pub fn cut(text: &str) -> String {
+    text.chars().take(MOST_ECHOED).collect()
+}
+
+/// Tensors may be written flat, or as lists in lists.
+pub fn flatten(
+    data: &Value,
+    take: &mut impl FnMut(&Value) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    match data {
+        Value::Array(items) => items.iter().try_for_each(|item| flatten(item, take)),
+        value => take(value),
+    }
+}

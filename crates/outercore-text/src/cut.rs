@@ -1,0 +1,34 @@
+//! Lines cut into fields by the dialect of their text.
+
+use outercore_core::Result;
+
+use crate::dialect::{Dialect, Format};
+use crate::fields::Fields;
+use crate::ntriples;
+
+impl Fields {
+    /// Finds the fields of a line without its end, and counts them. Blanks around a field do not
+    /// belong to it.
+    ///
+    /// # Errors
+    /// `Invalid`: quotes that do not close, or a line that is no N-Triples statement.
+    pub fn cut(&mut self, line: &[u8], dialect: &Dialect) -> Result<usize> {
+        match dialect.format {
+            Format::Delimited | Format::MatrixMarket(_) => {
+                self.split(line, dialect.separator, dialect.quotes)
+            }
+            Format::Dimacs(dimacs) => {
+                self.split(line, dialect.separator, dialect.quotes)?;
+                if dimacs.has_letter(self.places.first().map(|at| &line[at.start..at.end])) {
+                    self.places.remove(0);
+                }
+                Ok(self.places.len())
+            }
+            Format::NTriples => {
+                self.clear();
+                ntriples::cut(line, self)?;
+                Ok(self.places.len())
+            }
+        }
+    }
+}
