@@ -64,3 +64,13 @@ def test_options_that_messages_name_exist() -> None:
         for flag in set(flags.findall(text)) - known
     }
     assert unknown == set()
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/benchmarks").glob("*.md")), ids=lambda p: p.stem
+)
+def test_a_benchmark_page_has_four_hundred_words_at_most(page: Path) -> None:
+    """Tables and commands do not count."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    lines = [line for line in text.splitlines() if not line.startswith("|")]
+    assert len(" ".join(lines).split()) <= 400
