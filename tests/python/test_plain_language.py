@@ -14,6 +14,7 @@ from outercore.cli import app
 
 ROOT = Path(__file__).parents[2]
 WORDS = re.compile(r"\b(told|of one's own|whoever|nobody)\b", re.IGNORECASE)
+MEASURED = sorted((ROOT / "docs/benchmarks").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "docs/options.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
 
 
