@@ -10,6 +10,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.directory import is_data_set, made_by
 
 if TYPE_CHECKING:
+    from outercore.analytics import Run
     from outercore.embedding.result import EmbedResult
 
 
@@ -36,16 +37,16 @@ def plan(job: str, data_set: str | Path, **options: Any) -> dict[str, Any]:
     return analytics.plan(job, data_set, **options)
 
 
-def resume(run: str | Path, **options: Any) -> dict[str, Any] | EmbedResult:
+def resume(run: str | Path, **options: Any) -> dict[str, Any] | EmbedResult | Run:
     """Continue a run from its last checkpoint, to the bits that it would have had uninterrupted.
 
     Args:
-        run: run directory of `oc.train` or `oc.embed`.
-        options: those of `outercore.training.resume` or `outercore.embedding.resume`; for example
-            `epochs=40` continues a finished embedding.
+        run: run directory of `oc.train`, `oc.embed`, or of an algorithm.
+        options: those of `resume` in `outercore.training`, `outercore.embedding` or
+            `outercore.analytics`; for example `epochs=40` continues a finished embedding.
 
     Returns:
-        What `oc.train` or `oc.embed` returned: the run record of a training, an `EmbedResult`.
+        What the job returned: the run record of a training, an `EmbedResult`, a `Run`.
 
     Raises:
         NotFoundError: no run there.
@@ -58,7 +59,9 @@ def resume(run: str | Path, **options: Any) -> dict[str, Any] | EmbedResult:
             return record
         case "embed":
             return embedding.resume(run, **options)
-    give = "hint: give a run directory of `outercore train` or `outercore embed`"
+        case "run":
+            return analytics.resume(run, **options)
+    give = "hint: give a run directory of `outercore train`, `embed` or `run`"
     if is_data_set(Path(run)):
         raise InvalidError(f"run `{run}`: this is a data set\n{give}")
     missing = "no `config.json` there" if Path(run).exists() else "no such directory"

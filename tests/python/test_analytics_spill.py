@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,14 +77,14 @@ def test_a_mapped_result_does_not_name_a_file_that_may_be_another_one(large: Pat
         assert again.tobytes() == array.tobytes()
 
 
-def test_a_refused_run_leaves_no_directory_for_checkpoints(
+def test_a_refused_run_leaves_no_directory(
     large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "kept" / "here"
-    arguments = ["run", "pagerank", str(large), "--checkpoint", str(directory), "--record", "none"]
+    arguments = ["run", "pagerank", str(large), "--record", str(directory)]
     assert command([*arguments, "--memory", "1KiB"]) == 1
     assert "the least that works is" in capsys.readouterr().err
-    assert not directory.parent.exists()
+    assert not directory.exists()
 
 
 def test_a_result_without_room_is_saved_and_shown(
@@ -112,25 +114,25 @@ def test_the_plan_of_the_command_line_is_that_of_the_run(
     weights[::3] = 2.0
     np.save(tmp_path / "teleport.npy", weights)
     own = ["run", "pagerank", str(large), "--max-iterations", "4", "--tolerance", "0"]
-    own += ["--threads", "2", "--json", "--record", "none", "--top", "0"]
+    own += ["--threads", "2", "--json", "--top", "0"]
     teleport = ["--personalization", str(tmp_path / "teleport.npy")]
-    kept = ["--checkpoint", str(tmp_path / "kept"), "--set", "checkpoint_every=0"]
+    kept = ["--set", "checkpoint_every=0"]
+    places = (str(tmp_path / f"run-{number}") for number in itertools.count())
 
     def said(*more: str) -> dict[str, Any]:
         assert command([*own, *more]) == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
-    plain = said("--plan")
+    plain = said("--plan", "--record", "none")
     # 16 bytes for each entry, and its part of the vector.
-    assert said(*teleport, "--plan")["state"] - plain["state"] == 16 * 200_000 + 8 * (
-        plain["state"] // 20
-    )
+    alone = said(*teleport, "--plan", "--record", "none")
+    assert alone["state"] - plain["state"] == 16 * 200_000 + 8 * (plain["state"] // 20)
     assert said(*kept, "--plan")["state"] - plain["state"] == 256 << 10
     for memory in (said(*teleport, *kept, "--plan")["least"], 1 << 30):
         options = [*teleport, *kept, "--memory", str(memory)]
         planned = said(*options, "--plan")
-        done = said(*options)
+        done = said(*options, "--record", next(places))
         counters = done["counters"]
         assert done["plan"] == planned
         assert counters["peak_state"] == planned["state"]
@@ -211,15 +213,17 @@ def test_a_killed_run_leaves_no_scratch_files(large: Path, tmp_path: Path) -> No
     assert not list(scratch.iterdir())
 
 
-def _started(large: Path, where: Path, *more: str) -> subprocess.Popen[str]:
-    arguments = ["run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0"]
-    arguments += ["--record", "none", "--out", "ranks.npy", "--checkpoint", "auto", *more]
+def _started(large: Path, where: Path, *words: str) -> subprocess.Popen[str]:
+    arguments = words or (
+        "run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0",
+        "--record", "run", "--out", "ranks.npy", "--set", "checkpoint_every=0",
+    )  # fmt: skip
     return subprocess.Popen(
         [sys.executable, "-m", "outercore", *arguments],
         cwd=where,
         text=True,
         stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
     )
 
 
@@ -235,59 +239,91 @@ def _wait_for(path: Path, wanted: Callable[[str], bool] = bool) -> None:
 
 
 def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -> None:
-    directory = tmp_path / "runs" / f"{large.name}-pagerank-checkpoint"
-    killed = _started(large, tmp_path, "--set", "checkpoint_every=0")
-    _wait_for(directory / "checkpoint.json")
+    record = tmp_path / "run/checkpoint/checkpoint.json"
+    killed = _started(large, tmp_path)
+    _wait_for(record)
     killed.kill()
     killed.communicate()
-    first = _iterations((directory / "checkpoint.json").read_text())
+    first = _iterations(record.read_text())
 
     again = _started(large, tmp_path)
-    assert again.wait(timeout=60) == 1
-    _, said = again.communicate()
-    assert "exists" in said
-    assert "--resume" in said
+    _, said = again.communicate(timeout=60)
+    assert again.returncode == 1
+    assert "run `run` exists already\nhint: `outercore run --resume run`" in said
 
-    stopped = _started(large, tmp_path, "--resume", "--set", "checkpoint_every=0")
-    _wait_for(directory / "checkpoint.json", lambda text: _iterations(text) > first)
+    stopped = _started(large, tmp_path, "run", "--resume", "run")
+    _wait_for(record, lambda text: _iterations(text) > first)
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=120)
     assert stopped.returncode == 130, said
-    assert "a checkpoint is in" in said
-    assert "hint: resume: " in said
-    second = _iterations((directory / "checkpoint.json").read_text())
+    assert "a checkpoint is in `run`\nhint: resume: outercore run --resume run" in said
+    second = _iterations(record.read_text())
     assert second > first
 
-    ends = ["run", "pagerank", str(large), "--max-iterations", "120", "--tolerance", "0"]
-    ends += ["--record", "none", "--checkpoint", str(directory), "--resume", "--json", "--top", "0"]
+    ends = ["run", "--resume", "run", "--json", "--memory", "2GiB"]
     done = subprocess.run(
-        [sys.executable, "-m", "outercore", *ends, "--out", "ranks.npy"],
+        [sys.executable, "-m", "outercore", *ends],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
     assert json.loads(done.stdout)["counters"]["passes"] == 120 - second
-    assert not directory.exists()
+    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert left == ["config.json", "record.json"]
     expected = oc.pagerank(large, max_iterations=120, tolerance=0.0)
     assert np.load(tmp_path / "ranks.npy").tobytes() == expected.tobytes()
+    with pytest.raises(oc.InvalidError, match="it has ended"):
+        oc.resume(tmp_path / "run")
 
 
-def test_checkpoints_of_something_else_are_refused(large: Path, tmp_path: Path) -> None:
-    with pytest.raises(oc.InvalidError, match="resume without a checkpoint"):
-        analytics.run("pagerank", large, resume=True)
-    with pytest.raises(oc.NotFoundError, match="does not exist"):
-        analytics.run("pagerank", large, checkpoint=tmp_path / "none", resume=True)
-    with pytest.raises(oc.UnsupportedError, match="scc leaves no checkpoints"):
-        analytics.run("scc", large, checkpoint=tmp_path / "none")
-    there = tmp_path / "there"
-    analytics.run(
-        "pagerank", large, checkpoint=there, checkpoint_every=0, keep_checkpoint=True, **RANKS
-    )
-    with pytest.raises(oc.InvalidError, match="exists"):
-        analytics.run("pagerank", large, checkpoint=there, **RANKS)
-    with pytest.raises(oc.InvalidError, match="expected"):
-        analytics.run("pagerank", large, checkpoint=there, resume=True, damping=0.5)
-    done = analytics.run("pagerank", large, checkpoint=there, resume=True, **RANKS)
-    assert done.values.tobytes() == oc.pagerank(large, **RANKS).tobytes()
-    assert not there.exists()
+def stopped_run(graph: Path, at: Path, passes: int, **options: Any) -> None:
+    """A run that is stopped after some passes, with a checkpoint of each."""
+
+    def stop(phase: str, done: int, _total: int, _unit: str) -> None:
+        if phase == "iteration" and done >= passes:
+            raise KeyboardInterrupt
+
+    with pytest.raises(oc.InterruptError, match="outercore run --resume"):
+        analytics.run(
+            "pagerank", graph, record=at, checkpoint_every=0, progress=stop, **RANKS, **options
+        )
+
+
+def test_a_run_is_resumed_from_python_to_the_same_bits(large: Path, tmp_path: Path) -> None:
+    graph = tmp_path / "graph"
+    shutil.copytree(large, graph)
+    teleports = {3: 2.0, 17: 1.0}
+    stopped_run(graph, tmp_path / "run", 3, personalization=teleports, save="rank")
+    # Arrays that the run does not read may come and go.
+    oc.wcc(graph, save="component")
+    done = oc.resume(tmp_path / "run", threads=1)
+    expected = oc.pagerank(large, personalization=teleports, **RANKS)
+    assert done.values.tobytes() == expected.tobytes()
+    assert done.counters["passes"] < 6
+    assert oc.open(graph).array("rank")[:].tobytes() == expected.tobytes()
+    assert json.loads((tmp_path / "run/record.json").read_text())["status"] == "finished"
+
+
+def test_a_run_keeps_its_options_and_its_edges(large: Path, tmp_path: Path) -> None:
+    graph = tmp_path / "graph"
+    shutil.copytree(large, graph)
+    stopped_run(graph, tmp_path / "run", 2)
+    with pytest.raises(oc.InvalidError, match="damping: no such option"):
+        oc.resume(tmp_path / "run", damping=0.5)
+    with pytest.raises(oc.InvalidError, match="profile: a run is resumed with its own options"):
+        oc.resume(tmp_path / "run", profile="p.json")
+    np.save(tmp_path / "other.npy", np.random.default_rng(1).integers(0, 600_000, (1_200_000, 2)))
+    words = ["import", str(tmp_path / "other.npy"), "--out", str(graph), "--overwrite"]
+    assert command(words) == 0
+    with pytest.raises(oc.InvalidError, match="array `edges/edge/sources` was changed"):
+        oc.resume(tmp_path / "run")
+
+
+def test_an_algorithm_of_few_passes_has_a_record_and_no_checkpoints(
+    large: Path, tmp_path: Path
+) -> None:
+    done = analytics.run("degrees", large, record=tmp_path / "run", checkpoint_every=0)
+    assert done.counters["checkpoints"] == 0
+    assert (tmp_path / "run/record.json").exists()
+    assert not (tmp_path / "run/checkpoint").exists()

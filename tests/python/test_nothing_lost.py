@@ -161,8 +161,7 @@ CASES = [
     ),
     Case(
         "run-checkpoint",
-        "run pagerank gridded --out rank.npy --overwrite --checkpoint state "
-        "--set checkpoint_every=0 --record none",
+        "run pagerank gridded --out rank.npy --overwrite --record run --set checkpoint_every=0",
         content("rank.npy"),
         ("rank.npy",),
     ),
@@ -422,11 +421,10 @@ RESUMED = {
     "run": (
         Case(
             "run",
-            "run pagerank gridded --out ranks.npy --checkpoint state --set checkpoint_every=0 "
-            "--record none",
+            "run pagerank gridded --out ranks.npy --record run --set checkpoint_every=0",
             content("ranks.npy"),
         ),
-        "state",
+        "run",
     ),
     "evaluate": (
         Case("evaluate", "evaluate trained --predictions found.csv", content("found.csv")),
@@ -454,7 +452,7 @@ def test_a_flipped_byte_of_what_a_command_left_is_refused_or_harmless(
     if verb != "evaluate":
         at = len(undisturbed.changes) * 2 // 3
         assert commands.run(command, stopped, Fault("kill", at)).status == -9
-        command = [*command, "--resume"] if verb == "run" else [verb[:5], "--resume", "run"]
+        command = [verb[:5], "--resume", "run"]
     found: Counter[str] = Counter()
     for file in sorted(files(stopped / left)):
         size = (stopped / left / file).stat().st_size

@@ -43,6 +43,9 @@ pub(crate) const MEMORY: Bytes = Bytes(CHUNK as u64);
 /// Of a run's time at most this share goes into checkpoints, however short the interval.
 const SHARE: u32 = 10;
 
+/// Between two checkpoints where there is no room for more.
+const NEVER: Duration = Duration::MAX;
+
 /// Takes the next bytes of a state.
 pub(crate) type WriteTo<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
@@ -179,7 +182,7 @@ impl Checkpoints {
         let wait = match self.interval {
             // After every pass, whatever it costs.
             Duration::ZERO => Duration::ZERO,
-            interval => interval.max(self.took * SHARE),
+            interval => interval.max(self.took.saturating_mul(SHARE)),
         };
         self.stopping.is_some() || self.last.elapsed() >= wait
     }
@@ -214,21 +217,18 @@ impl Checkpoints {
             let text = record.seal().map_err(|error| Error::internal(error.to_string()))?;
             disk.replace(&directory.join(RECORD), &text)
         };
-        let shown = self.held.directory.display().to_string();
-        write(self).map_err(|error| match error.kind() {
-            ErrorKind::NoSpace => {
-                let text = format!("checkpoint `{shown}`: no space left on the device");
-                // The new one may be complete although the error came after it.
-                Error::new(ErrorKind::NoSpace, text).hint(if self.held.has_record() {
-                    "free space, then go on with --resume"
-                } else {
-                    "free space, then run the same command again"
-                })
+        match write(self) {
+            Ok(()) => {
+                self.generation += 1;
+                self.written += 1;
             }
-            _ => error.context(format!("checkpoint `{shown}`")),
-        })?;
-        self.generation += 1;
-        self.written += 1;
+            // A full disk ends the checkpoints, not the run; the last whole one stays.
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.interval = NEVER,
+            Err(error) => {
+                let shown = self.held.directory.display();
+                return Err(error.context(format!("checkpoint `{shown}`")));
+            }
+        }
         self.took = began.elapsed();
         self.last = Instant::now();
         match self.stopping.take() {
@@ -455,57 +455,4 @@ impl FloatBits {
 }
 
 #[cfg(test)]
-mod tests {
-    use outercore_io::{FaultDisk, FaultKind, FaultPlan};
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_full_disk_says_to_resume_where_there_is_a_checkpoint_and_to_begin_anew_where_not() {
-        let mut said = Vec::new();
-        for at in 0.. {
-            let directory = tempfile::tempdir().unwrap();
-            let plan = FaultPlan { at, kind: FaultKind::NoSpace };
-            let disk = Arc::new(FaultDisk::new(directory.path(), plan));
-            let place = directory.path().join("state");
-            let opened = Checkpoints::open(disk, &place, json!({}), Duration::ZERO, false);
-            let Ok(mut checkpoints) = opened else { continue };
-            let mut write =
-                || checkpoints.write(Value::Null, &mut |into| into(&[1; 9])).and(Ok(()));
-            let Err(error) = write().and_then(|()| write()) else { break };
-            drop(checkpoints);
-            let is_there = place.join(RECORD).exists();
-            let hint = if is_there { "--resume" } else { "run the same command again" };
-            assert!(error.to_string().contains(hint), "{at}: {error}");
-            said.push(is_there);
-        }
-        assert!(said.contains(&true) && said.contains(&false), "{said:?}");
-    }
-
-    #[test]
-    fn how_far_a_run_was_to_go_is_nobodys_business_and_never_told() {
-        let told = |described: Value| json!({ "algorithm": described, "graph": "a" });
-        let with = |fingerprint| Record {
-            generation: 0,
-            fingerprint,
-            at: Value::Null,
-            bytes: 0,
-            checksum: String::new(),
-        };
-        let now = told(json!({ "algorithm": "pagerank", "damping": 0.85 }));
-        let earlier =
-            told(json!({ "algorithm": "pagerank", "damping": 0.85, "max_iterations": 0 }));
-        let other = told(json!({ "algorithm": "pagerank", "damping": 0.9, "max_iterations": 0 }));
-        for (found, expected) in [(&now, &now), (&earlier, &now), (&now, &earlier)] {
-            with(found.clone()).check(expected).unwrap();
-        }
-        for (found, expected) in [(&other, &now), (&now, &other)] {
-            let error = with(found.clone()).check(expected).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid);
-            let text = error.to_string();
-            assert!(text.contains("0.85") && text.contains("0.9"), "{text}");
-            assert!(!text.contains("max_iterations"), "{text}");
-        }
-    }
-}
+mod tests;

@@ -37,7 +37,9 @@ pub(crate) fn need(
     config: &RunConfig,
 ) -> Need {
     let mut need = dispatch::need(algorithm, grid, personalized);
-    need.fixed.0 += config.checkpoint.as_ref().map_or(0, |_| checkpoint::MEMORY.0);
+    if config.checkpoint.is_some() && algorithm.leaves_checkpoints() {
+        need.fixed.0 += checkpoint::MEMORY.0;
+    }
     need
 }
 
@@ -46,21 +48,20 @@ pub(crate) fn scratch<'c>(data_set: &'c DataSet, config: &'c RunConfig) -> &'c P
     config.scratch.as_deref().unwrap_or(data_set.root())
 }
 
-/// Whether an algorithm leaves checkpoints, and so often.
-fn check_checkpoints(algorithm: &Algorithm, wanted: &CheckpointConfig) -> Result<()> {
-    let name = algorithm.name();
-    if !algorithm.leaves_checkpoints() {
-        let text = format!("{name} leaves no checkpoints");
-        return Err(Error::new(ErrorKind::Unsupported, text)
-            .hint("pagerank, distances of bfs and sssp, wcc, kcore and label_propagation do"));
-    }
+/// The checkpoints that are wanted of an algorithm that leaves any.
+fn wanted_of<'c>(
+    algorithm: &Algorithm,
+    config: &'c RunConfig,
+) -> Result<Option<&'c CheckpointConfig>> {
+    let wanted = config.checkpoint.as_ref().filter(|_| algorithm.leaves_checkpoints());
+    let Some(wanted) = wanted else { return Ok(None) };
     if !(0.0..=1e9).contains(&wanted.seconds) {
         let seconds = wanted.seconds;
         return Err(Error::invalid(format!(
             "checkpoints {seconds} seconds apart, expected 0 to 1e9"
         )));
     }
-    Ok(())
+    Ok(Some(wanted))
 }
 
 /// An algorithm without what only says when to end: its state does not depend on that.
@@ -96,9 +97,8 @@ pub(crate) fn checkpoints(
     teleport: &Teleport,
     config: &RunConfig,
 ) -> Result<Option<Checkpoints>> {
-    let Some(wanted) = &config.checkpoint else { return Ok(None) };
+    let Some(wanted) = wanted_of(algorithm, config)? else { return Ok(None) };
     let name = algorithm.name();
-    check_checkpoints(algorithm, wanted)?;
     let fingerprint = fingerprint(algorithm, teleport, grid.header());
     let interval = Duration::from_secs_f64(wanted.seconds);
     let disk = Arc::new(RealDisk);
@@ -127,10 +127,8 @@ impl<'a> Purpose<'a> {
         grid: &Grid,
         config: &RunConfig,
     ) -> Result<Option<CheckpointPlan>> {
-        let (Some(algorithm), Some(wanted)) = (self.algorithm, &config.checkpoint) else {
-            return Ok(None);
-        };
-        check_checkpoints(algorithm, wanted)?;
+        let Some(algorithm) = self.algorithm else { return Ok(None) };
+        let Some(wanted) = wanted_of(algorithm, config)? else { return Ok(None) };
         // Components are found in a single pass where their state is in memory.
         if matches!(algorithm, Algorithm::Wcc {}) && plan.spill.is_none() {
             return Ok(None);

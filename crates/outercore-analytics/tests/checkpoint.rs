@@ -93,8 +93,16 @@ fn survives(kind: FaultKind, first_spilled: bool) {
             let stopped = open(disk, root, false).and_then(|checkpoints| {
                 compute(name, &mut grid(spilled(first_spilled)).with_checkpoints(checkpoints))
             });
-            let error = stopped.expect_err("the fault shows");
-            assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace), "{error}");
+            match stopped {
+                // A full disk ends the checkpoints, not the run.
+                Ok(found) => {
+                    assert_eq!(kind, FaultKind::NoSpace);
+                    assert!(found == expected, "{name} {kind:?} at {at}: other results");
+                }
+                Err(error) => {
+                    assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace), "{error}");
+                }
+            }
             let found = match open(Arc::new(RealDisk), root, true) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     open(Arc::new(RealDisk), root, false).unwrap()
@@ -352,6 +360,7 @@ fn checkpoints_of_something_else_are_refused() {
     }
     let error = execute(&pair, PAGERANK, &resumed, quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    let error = execute(&pair, r#"{"algorithm":"scc"}"#, &resumed, quiet).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    // An algorithm that leaves no checkpoints looks at none.
+    let found = execute(&pair, r#"{"algorithm":"scc"}"#, &resumed, quiet).unwrap();
+    assert_eq!(found.counters.checkpoints, 0);
 }

@@ -9,7 +9,7 @@ The grid is built when it is first needed and kept in the data set.
 
 from __future__ import annotations
 
-from outercore.analytics.by_name import ALGORITHMS, plan, run
+from outercore.analytics.by_name import ALGORITHMS, plan
 from outercore.analytics.centrality import betweenness, closeness, degrees, hits, pagerank
 from outercore.analytics.cohesion import (
     kcore,
@@ -21,14 +21,17 @@ from outercore.analytics.cohesion import (
     wcc,
 )
 from outercore.analytics.config import RunConfig
+from outercore.analytics.directory import AnalysisConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
+from outercore.analytics.recorded import resume, run, start
 from outercore.analytics.request import Direction, Personalization, Resources, Source
-from outercore.analytics.running import Run, forget_checkpoint
+from outercore.analytics.running import Run
 from outercore.config.common import Backend
 
 __all__ = [
     "ALGORITHMS",
+    "AnalysisConfig",
     "Backend",
     "Direction",
     "Personalization",
@@ -40,7 +43,6 @@ __all__ = [
     "bfs",
     "closeness",
     "degrees",
-    "forget_checkpoint",
     "grid",
     "hits",
     "kcore",
@@ -50,9 +52,11 @@ __all__ = [
     "pagerank",
     "plan",
     "radii",
+    "resume",
     "run",
     "scc",
     "sssp",
+    "start",
     "triangles",
     "wcc",
 ]

@@ -37,11 +37,9 @@ class RunConfig(Configuration):
         str | None,
         Option("Directory for what exceeds the memory; that of the data set by default."),
     ] = None
-    checkpoint: Annotated[
-        str | None,
-        Option("Directory for checkpoints; `auto` is one beside the records.", common=True),
-    ] = None
-    checkpoint_every: Annotated[float, Option("Seconds between two checkpoints.")] = 60.0
+    checkpoint_every: Annotated[
+        float, Option("Seconds between two checkpoints in the run's directory.")
+    ] = 60.0
 
     def __post_init__(self) -> None:
         parse_size(self.memory, "memory")

@@ -27,6 +27,8 @@ Source = Graph | str | os.PathLike[str]
 
 Direction = Literal["out", "in", "both"]
 Personalization = ArrayLike | Mapping[int, float]
+Teleports = tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]
+"""Nodes and weights of a teleport vector, [nodes with a weight]; `None` where all are alike."""
 
 
 class Resources(TypedDict, total=False):
@@ -50,16 +52,6 @@ class Resources(TypedDict, total=False):
     """Of an earlier run's profile, by which to choose what stays in memory."""
     scratch: str | os.PathLike[str] | None
     """Directory for what memory has no room for; that of the data set by default."""
-    checkpoint: str | os.PathLike[str] | None
-    """Leave checkpoints in this directory, between passes, for ``resume``; it is removed when the
-    run has come to its end. Ctrl-C ends after the pass that is on, with a checkpoint; a second one
-    at once."""
-    checkpoint_every: float
-    """Seconds from one to the next, more where they would take a tenth of the time; 60 by
-    default."""
-    resume: bool
-    """Go on from the checkpoint that is there; the result has the same bits. Memory and threads
-    may be others."""
     save: str | None
     """Keep the result in the data set as a node array of this name."""
     progress: Progress | None
@@ -80,10 +72,10 @@ def divided(given: Mapping[str, Any]) -> tuple[Resources, dict[str, Any]]:
     return cast("Resources", used), options
 
 
-def config_of(root: Path, used: Resources) -> dict[str, Any]:
+def config_of(root: Path, used: Mapping[str, Any]) -> dict[str, Any]:
     """What a run may use, as the core takes it.
 
-    Errors: `InvalidError` for a value out of its range, or for going on without a checkpoint.
+    Errors: `InvalidError` for a value out of its range.
     """
     config: dict[str, Any] = {
         "memory": parse_size(used.get("memory", "1GiB")),
@@ -104,15 +96,6 @@ def config_of(root: Path, used: Resources) -> dict[str, Any]:
     if reads_by_segment is not None:
         config["reads_by_segment"] = [int(reads) for reads in reads_by_segment]
     config |= {} if scratch is None else {"scratch": os.fspath(scratch)}
-    checkpoint, resume = used.get("checkpoint"), used.get("resume", False)
-    if checkpoint is not None:
-        config["checkpoint"] = {
-            "directory": str(Path(checkpoint).resolve()),
-            "seconds": _plain("checkpoint_every", float(used.get("checkpoint_every", 60.0))),
-            "resume": resume,
-        }
-    elif resume:
-        raise InvalidError("resume without a checkpoint\nhint: say where it is: `checkpoint`")
     return config
 
 
@@ -164,9 +147,7 @@ def _plain(what: str, value: Any) -> Any:
     return value
 
 
-def teleports(
-    wanted: Personalization | None, nodes: int
-) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
+def teleports(wanted: Personalization | None, nodes: int) -> Teleports:
     """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
 
     Errors: `InvalidError` for another number of weights than `nodes`.
@@ -185,9 +166,9 @@ def teleports(
     return ids.astype(np.int64), weights[ids]
 
 
-def described(request: Mapping[str, Any]) -> str:
-    """The run in one line, for the provenance."""
-    chosen = dict(request["algorithm"])
+def described(algorithm: Mapping[str, Any]) -> str:
+    """An algorithm with its options in one line, for the provenance."""
+    chosen = dict(algorithm)
     name = chosen.pop("algorithm")
     words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
     return " ".join(["outercore run", name, *words])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,8 +12,8 @@ from outercore import _native
 from outercore._native import Progress
 from outercore.analytics.request import (
     Personalization,
-    Resources,
     Source,
+    Teleports,
     algorithm_of,
     config_of,
     described,
@@ -47,6 +44,10 @@ class Run:
     """Passes, reads, seconds; ``far`` where there was a memory server."""
     profile: dict[str, Any] | None = None
     """What was held, group by group, and the reads of each segment, where they were counted."""
+    note: str = ""
+    """Why no record of it was kept, where none was asked for and none could be."""
+    described: str = ""
+    """The algorithm with its options, for the provenance of what is saved."""
 
 
 def carry_out(
@@ -54,30 +55,47 @@ def carry_out(
     graph: Source,
     *,
     personalization: Personalization | None = None,
-    keep_checkpoint: bool = False,
     save: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     **given: Any,
 ) -> Run:
     """Runs an algorithm; see `outercore.analytics.run`."""
-    root, request, used = _asked(function, graph, given)
-    opened = graph if isinstance(graph, Graph) else Graph(root)
+    used, options = divided(given)
+    algorithm = algorithm_of(function, options)
+    opened = graph if isinstance(graph, Graph) else Graph(graph)
     if save is not None:
         opened.check_free(save, overwrite=overwrite)
-        check_directory(root)
-    ids, scales = teleports(personalization, opened.num_nodes)
-    values, outcome = steady(
-        root, lambda: _native.run_algorithm(root, request, ids, scales, progress)
-    )
-    if isinstance(graph, Graph):
-        graph.reload()
+        check_directory(opened.root)
+    vector = teleports(personalization, opened.num_nodes)
+    done = compute(function, opened, algorithm, used, vector, progress=progress)
     if save is not None:
-        opened.reload()
-        opened.add_node_array(save, values, overwrite=overwrite, origin=described(request))
-    checkpoint = used.get("checkpoint")
-    if checkpoint is not None and not keep_checkpoint:
-        forget_checkpoint(checkpoint)
+        opened.add_node_array(save, done.values, overwrite=overwrite, origin=done.described)
+    return done
+
+
+def compute(
+    function: Algorithm,
+    graph: Graph,
+    algorithm: dict[str, Any],
+    used: Mapping[str, Any],
+    teleports: Teleports,
+    *,
+    checkpoint: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Runs an algorithm with all its options; `checkpoint` says where checkpoints go, how often,
+    and whether the one that is there is gone on from."""
+    config = config_of(graph.root, used)
+    if checkpoint is not None:
+        config["checkpoint"] = checkpoint
+    request = {"algorithm": algorithm, "config": config}
+    values, outcome = steady(
+        graph.root,
+        lambda: _native.run_algorithm(graph.root, request, *teleports, progress),
+    )
+    # The grid may have been built.
+    graph.reload()
     return Run(
         function.__name__,
         values,
@@ -85,6 +103,7 @@ def carry_out(
         outcome["plan"],
         outcome["counters"],
         outcome.get("profile"),
+        described=described(algorithm),
     )
 
 
@@ -93,32 +112,18 @@ def plan_of(
     graph: Source,
     *,
     personalization: Personalization | None = None,
+    checkpoint: dict[str, Any] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
     """How `carry_out` would divide the budget; see `outercore.analytics.plan`."""
-    root, request, _ = _asked(function, graph, given)
-    ids, scales = None, None
-    if personalization is not None:
-        opened = graph if isinstance(graph, Graph) else Graph(root)
-        ids, scales = teleports(personalization, opened.num_nodes)
-    return steady(root, lambda: _native.plan_algorithm(root, request, ids, scales))
-
-
-def _asked(
-    function: Algorithm, graph: Source, given: dict[str, Any]
-) -> tuple[Path, dict[str, Any], Resources]:
-    """The data set's directory, what the core is asked, and the resources among what was given."""
     root = root_of(graph)
     used, options = divided(given)
     config = config_of(root, used)
-    return root, {"algorithm": algorithm_of(function, options), "config": config}, used
-
-
-def forget_checkpoint(directory: str | os.PathLike[str]) -> None:
-    """Removes a checkpoint, whose run has come to its end, and nothing else."""
-    directory = Path(directory)
-    names = ("checkpoint.json", "checkpoint.tmp", "state-0.bin", "state-1.bin", "checkpoint.lock")
-    for name in names:
-        (directory / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        directory.rmdir()
+    if checkpoint is not None:
+        config["checkpoint"] = checkpoint
+    request = {"algorithm": algorithm_of(function, options), "config": config}
+    vector: Teleports = (None, None)
+    if personalization is not None:
+        opened = graph if isinstance(graph, Graph) else Graph(root)
+        vector = teleports(personalization, opened.num_nodes)
+    return steady(root, lambda: _native.plan_algorithm(root, request, *vector))

@@ -42,8 +42,8 @@ _ClickException: Any = _UsageError.__base__
 
 _STOPPED_EARLY = (
     "before the end\nhint: run the same command again: imports and jobs go on where they stopped; "
-    "`train`, `embed` and `run --checkpoint` go on with `--resume`; everything else begins anew "
-    "and has changed nothing"
+    "`train`, `embed` and `run` go on with `--resume RUN`; everything else begins anew and has "
+    "changed nothing"
 )
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 

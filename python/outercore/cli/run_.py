@@ -5,18 +5,52 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from outercore.analytics.config import RunConfig
 from outercore.cli import config_options, options
-from outercore.cli.run_job import SHARED, carry_out, job_of
+from outercore.cli.run_job import SHARED, carry_on, carry_out, job_of
 from outercore.cli.run_nodes import Nodes, teleport
+from outercore.errors import InvalidError
 
 algorithms = typer.Typer(
-    help="Run a graph algorithm out of core.", no_args_is_help=True, rich_markup_mode="markdown"
+    invoke_without_command=True, no_args_is_help=True, rich_markup_mode="markdown"
 )
+
+
+@algorithms.callback()
+def run(
+    context: typer.Context,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="Directory of a run to continue from its checkpoint."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="With `--resume`: another budget; the result is the same.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="With `--resume`: other threads.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Run a graph algorithm out of core, or resume one.
+
+    **Examples**
+
+        outercore run pagerank papers --memory 128MiB --save rank
+
+        outercore run --resume runs/papers-pagerank-1
+    """
+    changed = {"memory": memory, "threads": threads}
+    given = {name: value for name, value in changed.items() if value is not None}
+    if context.invoked_subcommand is None:
+        if resume is None:
+            raise InvalidError("run: expected an algorithm, or `--resume RUN`")
+        carry_on(resume, given, json=json)
+    elif given or json or resume is not None:
+        raise InvalidError(f"run: expected the options after `{context.invoked_subcommand}`")
+
 
 Direction = Annotated[
     str, typer.Option("--direction", help="Follow arcs `out` of nodes, `in` to them, or `both`.")

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import mapped
+from outercore.analytics.recorded import COMPONENTS
 
 _LEAST_COUNTS = 1 << 20
 """Bytes in which sizes of components are counted, however small the budget."""
-
-COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
-"""Their values name a set of nodes; the largest sets are shown."""
 
 
 def largest(algorithm: str, values: NDArray[Any], top: int, memory: int) -> list[tuple[int, float]]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from outercore.analytics.recorded import COMPONENTS
 from outercore.cli import console
-from outercore.cli.run_largest import COMPONENTS, largest
+from outercore.cli.run_largest import largest
 from outercore.config.sizes import format_size, parse_size
 from outercore.graph import Graph
 from outercore.outputs import names_of_nodes

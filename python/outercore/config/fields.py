@@ -76,6 +76,10 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     if origin is Literal:
         one_of(path, value, typing.get_args(hint))
         return value
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise InvalidError(f"{path}: expected an object, found {value!r}")
+        return dict(value)
     if origin is types.UnionType:
         inner = next(choice for choice in typing.get_args(hint) if choice is not type(None))
         return None if value is None else _value(inner, value, path)

@@ -36,6 +36,8 @@ class RunDirectory:
 
     verb: ClassVar[str]
     """Of the command that makes such runs."""
+    option: ClassVar[str] = "--out"
+    """By which it is given another directory."""
 
     def __init__(self, path: Path, storage: Storage | None = None) -> None:
         self.path = path
@@ -60,13 +62,13 @@ class RunDirectory:
             raise InvalidError(
                 f"run `{path}` exists already\n"
                 f"hint: `outercore {cls.verb} --resume {path}` resumes it; or choose another "
-                "`--out`"
+                f"`{cls.option}`"
             )
         taken = next((one for one in _entries(path) if _has_content(one)), None)
         if taken is not None:
             raise InvalidError(
                 f"run `{path}`: `{taken.name}` is there already, expected an empty directory\n"
-                "hint: choose another `--out`"
+                f"hint: choose another `{cls.option}`"
             )
         identity = cls.identity_of(graph, config)
         described = {
@@ -242,12 +244,12 @@ def is_data_set(path: Path) -> bool:
 
 
 def made_by(path: Path) -> str | None:
-    """The command whose run is in `path`, `train` or `embed`; `None` where none can be told."""
+    """The command whose run is in `path`, `train`, `embed` or `run`; `None` if it is unclear."""
     try:
         groups = json.loads((path / "config.json").read_text())["config"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    own = {"sampling": "train", "negatives": "embed"}
+    own = {"sampling": "train", "negatives": "embed", "algorithm": "run"}
     return next((verb for group, verb in own.items() if group in groups), None)
 
 

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outercore.errors import InvalidError
-from outercore.runs.places import new_run
-
 if TYPE_CHECKING:
     from outercore.analytics import Run
 
@@ -167,20 +164,6 @@ class Timeline:
         finally:
             end = self.now()
             self.spans.append({"name": name, "start_s": start, "end_s": end, **details})
-
-
-@contextmanager
-def run_directory(data_set: Path, algorithm: str, chosen: Path | None) -> Iterator[Path]:
-    """Where the record of an algorithm's run goes, for this process alone while the block runs.
-
-    It is `chosen`, or `runs/DATA_SET-ALGORITHM-N`.
-
-    Errors: `InvalidError` where `chosen` has a record already, or another process writes it.
-    """
-    if chosen is not None and (chosen / FILE).exists():
-        raise InvalidError(f"run `{chosen}` exists already\nhint: choose another `--record`")
-    with new_run(chosen, f"{data_set.resolve().name}-{algorithm}", "outercore run") as directory:
-        yield directory
 
 
 def write_run(

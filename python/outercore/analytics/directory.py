@@ -1,0 +1,95 @@
+"""The directory of an algorithm's run: what was asked, its checkpoint, its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outercore.analytics.config import RunConfig
+from outercore.analytics.request import Teleports
+from outercore.config.fields import Configuration
+from outercore.graph import Graph
+from outercore.runs.directory import RunDirectory
+from outercore.runs.identity import Identity
+
+_TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
+
+
+@dataclass(frozen=True)
+class AnalysisConfig(Configuration):
+    """What a run of an algorithm computes, and where its result goes."""
+
+    algorithm: str
+    options: dict[str, Any]
+    """Of the algorithm, as its function names them."""
+    run: RunConfig = field(default_factory=RunConfig)
+    save: str | None = None
+    """A node array that gets the result."""
+    out: str | None = None
+    """A file that gets it."""
+    overwrite: bool = False
+    """Whether these two may replace what is there."""
+
+
+class AnalysisDirectory(RunDirectory):
+    """Where a run of an algorithm keeps its checkpoint, until it has ended, and its record."""
+
+    verb = "run"
+    option = "--record"
+
+    @staticmethod
+    def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
+        """The topology, and the weights of edges that the algorithm reads."""
+        options = config.options if isinstance(config, AnalysisConfig) else {}
+        weights = options.get("weights")
+        read = (*_TOPOLOGY, "edges/edge/ids", f"edges/edge/{weights}") if weights else _TOPOLOGY
+        return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
+
+    @property
+    def state(self) -> Path:
+        """The checkpoint."""
+        return self.path / "checkpoint"
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is one."""
+        return (self.state / "checkpoint.json").exists()
+
+    def config(self) -> AnalysisConfig:
+        """What is computed."""
+        return AnalysisConfig.from_dict(self._described()["config"])
+
+    def command(self) -> str:
+        """The command line that began the run."""
+        return str(self._described().get("command", ""))
+
+    def keep_teleports(self, teleports: Teleports) -> None:
+        """Writes the teleport vector down; nothing where all nodes are alike."""
+        nodes, weights = teleports
+        if nodes is not None and weights is not None:
+            np.savez(self._teleports, nodes=nodes, weights=weights)
+
+    def teleports(self) -> Teleports:
+        """The teleport vector."""
+        if not self._teleports.exists():
+            return None, None
+        with np.load(self._teleports, allow_pickle=False) as found:
+            return found["nodes"], found["weights"]
+
+    def forget_checkpoint(self) -> None:
+        """Removes the checkpoint of a run that has come to its end."""
+        self._storage.remove_tree(self.state)
+        self._teleports.unlink(missing_ok=True)
+
+    def discard_if_unused(self) -> None:
+        """Removes what was made for a run that has left no checkpoint."""
+        if not self.begun:
+            self._teleports.unlink(missing_ok=True)
+        super().discard_if_unused()
+
+    @property
+    def _teleports(self) -> Path:
+        return self.path / "teleports.npz"

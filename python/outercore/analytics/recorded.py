@@ -1,0 +1,314 @@
+"""A run of an algorithm with a directory: resumed after a stop, and with a record of its cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore._native import Progress
+from outercore.analytics.by_name import algorithm_called
+from outercore.analytics.config import RunConfig
+from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
+from outercore.analytics.request import (
+    Personalization,
+    Source,
+    Teleports,
+    algorithm_of,
+    root_of,
+    teleports,
+)
+from outercore.analytics.running import Run, carry_out, compute
+from outercore.config.options import configuration, fields
+from outercore.errors import DeviceError, InterruptError, InvalidError
+from outercore.graph import Graph
+from outercore.outputs import VALUES, check_output, write_node_values
+from outercore.runs import record as records
+from outercore.runs.places import new_run, only_run
+from outercore.storage import Storage, device_errors, missing_file, replace_file
+
+COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
+"""Algorithms whose values are nodes: each names the set that a node is in."""
+CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
+"""What a resumed run may have otherwise: its result is the same."""
+
+
+def run(
+    algorithm: str,
+    graph: Source,
+    *,
+    record: str | Path | None = None,
+    personalization: Personalization | None = None,
+    save: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **given: Any,
+) -> Run:
+    """Run an algorithm by its name; returns the values with facts, plan and counters.
+
+    Args:
+        algorithm: the name of one of the functions of `outercore.analytics`.
+        graph: an opened graph or the directory of a data set.
+        record: directory of the run. It leaves checkpoints there, from which `resume` goes on after
+            a stop, and its record.
+        personalization: for ``pagerank``.
+        save: keep the result in the data set as a node array of this name.
+        overwrite: let ``save`` replace an array.
+        progress: called as ``progress(phase, done, total, unit)``.
+        given: what the algorithm's function takes, with its defaults, and ``memory``, ``threads``,
+            ``far`` and the others of `Resources`; with ``record`` those of `RunConfig`.
+
+    Raises:
+        InvalidError: an unknown algorithm or option; what its function raises.
+
+    Example:
+        >>> import outercore as oc
+        >>> done = oc.run("pagerank", tiny_dataset, damping=0.9)
+        >>> done.values.shape, done.counters["passes"] > 0
+        ((200,), True)
+    """
+    if record is None:
+        return carry_out(
+            algorithm_called(algorithm),
+            graph,
+            personalization=personalization,
+            save=save,
+            overwrite=overwrite,
+            progress=progress,
+            **given,
+        )
+    known = {field.name for field in fields(RunConfig)} | {"far"}
+    used = {name: given.pop(name) for name in known & given.keys()}
+    if "memory" in used:
+        used["memory"] = str(used["memory"])
+    config = AnalysisConfig(
+        algorithm, given, configuration(RunConfig, None, used), save, overwrite=overwrite
+    )
+    done, _ = start(
+        config,
+        root_of(graph),
+        record=Path(record),
+        personalization=personalization,
+        progress=progress,
+    )
+    return done
+
+
+def start(
+    config: AnalysisConfig,
+    data_set: Path,
+    *,
+    record: Path | None = None,
+    personalization: Personalization | None = None,
+    progress: Progress | None = None,
+    command: str = "",
+) -> tuple[Run, Path | None]:
+    """Runs an algorithm in a directory, `record` or `runs/DATA_SET-ALGORITHM-N`.
+
+    There it leaves checkpoints while it runs, and its record at the end. Where `record` is not
+    given and no directory can be made, it runs without one.
+
+    Returns: the run and its directory.
+    Errors: those of the algorithm; `InterruptError` after Ctrl-C names the command that resumes;
+    `InvalidError` where `record` is a run already; `DeviceError` and `NoSpaceError`.
+    """
+    graph = Graph(data_set)
+    check(config, graph)
+    options = algorithm_of(algorithm_called(config.algorithm), config.options)
+    del options["algorithm"]
+    config = replace(config, options=options)
+    vector = teleports(personalization, graph.num_nodes)
+    stem = f"{data_set.resolve().name}-{config.algorithm}"
+    with ExitStack() as stack:
+        try:
+            path = stack.enter_context(new_run(record, stem, "outercore run"))
+            directory = AnalysisDirectory.create(path, graph, config, more={"command": command})
+        except DeviceError as error:
+            if record is not None:
+                raise
+            return replace(unrecorded(config, graph, vector, progress), note=str(error)), None
+        stack.enter_context(directory.training(new=True))
+        directory.keep_teleports(vector)
+        done = _carry_out(directory, config, graph, progress, asked=record is not None)
+    return done, None if done.note else path
+
+
+def unrecorded(
+    config: AnalysisConfig, graph: Graph, vector: Teleports, progress: Progress | None
+) -> Run:
+    """Runs an algorithm without a directory, so without checkpoints, too."""
+    function = algorithm_called(config.algorithm)
+    options, used = algorithm_of(function, config.options), used_by(config.run)
+    done = compute(function, graph, options, used, vector, progress=progress)
+    deliver(config, graph, done)
+    return done
+
+
+def resume(run: str | Path, *, progress: Progress | None = None, **options: Any) -> Run:
+    """Continue a run that was stopped, from its checkpoint to the same bits.
+
+    Args:
+        run: its directory.
+        progress: called as ``progress(phase, done, total, unit)``.
+        options: those that may change: memory, threads, backend, far memory, scratch and the
+            seconds between checkpoints.
+
+    Raises:
+        NotFoundError: no run there.
+        InvalidError: the run has ended; an option that a run keeps; the edges of the data set have
+            changed.
+    """
+    path = Path(run)
+    directory = AnalysisDirectory.open(path)
+    config = directory.config()
+    known = {field.name for field in fields(RunConfig)}
+    for name in options:
+        if name not in CHANGEABLE:
+            why = "a run is resumed with its own options" if name in known else "no such option"
+            raise InvalidError(f"{name}: {why}\nhint: {', '.join(CHANGEABLE)} may change")
+    config = replace(config, run=replace(config.run, **options))
+    with only_run(path, "outercore run"):
+        if not directory.begun and (path / records.FILE).exists():
+            raise InvalidError(
+                f"run `{path}`: it has ended\nhint: `outercore report {path}` shows its record"
+            )
+        graph = Graph(directory.data_set)
+        directory.require_same(graph)
+        with directory.training(new=False):
+            return _carry_out(directory, config, graph, progress)
+
+
+def check(config: AnalysisConfig, graph: Graph) -> None:
+    """Refuses what could not be written in the end, before anything is computed.
+
+    Errors: `InvalidError`.
+    """
+    if config.save is not None:
+        graph.check_free(config.save, overwrite=config.overwrite)
+    if config.out is not None:
+        check_output(Path(config.out), VALUES, option="--out", overwrite=config.overwrite)
+    if config.run.profile is not None:
+        check_output(Path(config.run.profile), (".json",), option="profile", overwrite=True)
+
+
+def used_by(config: RunConfig) -> dict[str, Any]:
+    """A configuration as the functions of `outercore.analytics` take it."""
+    by_profile = config.by_profile
+    return {
+        "memory": config.memory,
+        "threads": config.threads,
+        "backend": config.backend,
+        "far": config.far,
+        "far_ratio": config.far_ratio,
+        "buffering": config.buffering,
+        "profile": config.profile is not None,
+        "reads_by_segment": None if by_profile is None else _reads(Path(by_profile)),
+        "scratch": config.scratch,
+    }
+
+
+def _carry_out(
+    directory: AnalysisDirectory,
+    config: AnalysisConfig,
+    graph: Graph,
+    progress: Progress | None,
+    *,
+    asked: bool = True,
+) -> Run:
+    """`asked`: whether the record was asked for; the result is not lost over one that was not."""
+    function = algorithm_called(config.algorithm)
+    checkpoint = {
+        "directory": str(directory.state.resolve()),
+        "seconds": config.run.checkpoint_every,
+        "resume": directory.begun,
+    }
+    with _stoppable(directory):
+        done = compute(
+            function,
+            graph,
+            algorithm_of(function, config.options),
+            used_by(config.run),
+            directory.teleports(),
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+    deliver(config, graph, done)
+    try:
+        records.write_run(
+            directory.path,
+            done,
+            graph.root,
+            config=_described(config.run),
+            options=config.options,
+            command=directory.command(),
+        )
+    except DeviceError as error:
+        if asked:
+            raise
+        done = replace(done, note=str(error))
+    # Not before the values are where they were wanted.
+    directory.forget_checkpoint()
+    return done
+
+
+def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
+    """Writes the values of a run where its configuration wants them."""
+    # A run that was killed since may have saved it already.
+    if config.save is not None and not _has(graph, config.save, done.values):
+        graph.add_node_array(
+            config.save, done.values, overwrite=config.overwrite, origin=done.described
+        )
+    if config.out is not None:
+        of_nodes = config.algorithm in COMPONENTS or config.options.get("result") == "predecessors"
+        write_node_values(Path(config.out), graph, done.values, of_nodes=of_nodes)
+    if config.run.profile is not None and done.profile is not None:
+        path = Path(config.run.profile)
+        with device_errors(f"profile `{path}`"):
+            replace_file(Storage(), path, (json.dumps(done.profile, indent=1) + "\n").encode())
+
+
+def _has(graph: Graph, name: str, values: NDArray[Any]) -> bool:
+    """Whether there is a node array with just these values."""
+    key = f"nodes/node/{name}"
+    return key in graph.arrays and np.array_equal(graph.array(name)[:], values, equal_nan=True)
+
+
+@contextmanager
+def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
+    """Says how a run that was stopped is resumed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not directory.begun:
+            directory.discard_if_unused()
+            raise
+        raise InterruptError(
+            f"a checkpoint is in `{directory.path}`\n"
+            f"hint: resume: outercore run --resume {directory.path}"
+        ) from None
+
+
+def _described(config: RunConfig) -> dict[str, Any]:
+    """What the record has of it."""
+    names = ("memory", "threads", "backend", "far", "far_ratio", "buffering")
+    return {name: getattr(config, name) for name in names}
+
+
+def _reads(path: Path) -> list[int]:
+    """How often each segment is read, by the profile of an earlier run."""
+    try:
+        found = json.loads(path.read_text())
+        return [int(reads) for reads in found["reads_by_segment"]]
+    except FileNotFoundError:
+        raise missing_file("profile", path) from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidError(
+            f"profile `{path}` is none\n"
+            f"hint: write one with `outercore run ... --set profile={path}`"
+        ) from None
