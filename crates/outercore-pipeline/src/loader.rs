@@ -1,5 +1,7 @@
 //! The loader: epochs of batches, with sampling and fetching running ahead on their own threads.
 
+mod batch;
+
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -20,13 +22,15 @@ use crate::counters::{Counters, Shared, SharedState, lock};
 use crate::features::feature_source;
 use crate::fetch::Fetcher;
 use crate::fetch::Ready;
-use crate::group::{Group, GroupBatch};
+use crate::group::GroupBatch;
 use crate::prepare::{Prepared, prepare};
 use crate::rows::RowArena;
 use crate::sampling::{Input, Sampling};
 use crate::share::Share;
 use crate::stages::{FetchStage, SampleStage};
 use crate::timeline::{Span, Stage, Timeline};
+
+pub use batch::Batch;
 
 /// Rows gathered by one task when a batch is assembled.
 const GATHER_ROWS: usize = 1024;
@@ -489,28 +493,4 @@ fn stage_panicked(stage: &str, panic: &(dyn std::any::Any + Send)) -> Error {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
     Error::internal(format!("the {stage} stage panicked: {text}"))
-}
-
-/// A batch in place.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    ready: &'a Ready,
-    batch: &'a GroupBatch,
-}
-
-impl<'a> Batch<'a> {
-    /// The sampled subgraph.
-    pub fn sampled(&self) -> &'a SampledBatch {
-        &self.batch.sampled
-    }
-
-    /// Places of the seeds in the input.
-    pub fn input_ids(&self) -> &'a [u64] {
-        &self.batch.input_ids
-    }
-
-    /// The group that the batch came with.
-    pub fn group(&self) -> &'a Group {
-        &self.ready.group
-    }
 }

@@ -1,19 +1,23 @@
 //! The sampler: deciding (which positions) apart from doing (looking them up).
 
+mod choose;
+
 use std::cell::RefCell;
 use std::ops::Range;
 
-use outercore_core::{Error, ErrorKind, NodeId, Result, Stream, Uniform};
+use outercore_core::{Error, ErrorKind, NodeId, Result, Stream};
 use outercore_store::resident::{Announcer, ResidentTopology};
 use outercore_store::{Extent, Topology};
 use rayon::prelude::*;
 
 use crate::batch::{SampledBatch, Shelf};
 use crate::config::{FanOut, SampleConfig, Seeds};
-use crate::floyd::{Drawn, Hop, MOST_PICKS};
+use crate::floyd::{Drawn, Hop};
 use crate::locals::{Locals, MOST_PLACES};
-use crate::pick::{Picker, Taken};
+use crate::pick::Picker;
 use crate::stored::{MOST_NARROW, Stored};
+
+use choose::{choose_each, choose_few, for_each, relabel_all};
 
 /// Edges that a resident topology is asked for at once: everything about them and the next ones
 /// stays in the caches.
@@ -398,56 +402,6 @@ impl Lookups {
     }
 }
 
-/// Picks without replacement, nodes side by side.
-fn choose_few(
-    hop: Hop,
-    nodes: &[NodeId],
-    extents: &[Extent],
-    drawn: &mut Drawn,
-    positions: &mut [u64],
-    announcer: Announcer<'_>,
-) {
-    drawn.reset(nodes.len());
-    let mut at = 0;
-    for (&node, &Extent { start, degree }) in nodes.iter().zip(extents) {
-        let count = degree.min(hop.count as u64) as usize;
-        // As many as any node has, in registers: the next node writes over what is too much.
-        match positions.get_mut(at..at + MOST_PICKS) {
-            Some(wide) => write_run(start, wide),
-            None => write_run(start, &mut positions[at..at + count]),
-        }
-        drawn.enter(node, (start, degree as u32), at, degree > count as u64);
-        at += count;
-    }
-    drawn.pick(hop, positions, announcer);
-}
-
-#[inline(always)]
-fn write_run(start: u64, positions: &mut [u64]) {
-    for (position, i) in positions.iter_mut().zip(start..) {
-        *position = i;
-    }
-}
-
-/// Picks by any rule, one node after the other.
-fn choose_each(
-    picker: Picker,
-    nodes: &[NodeId],
-    extents: &[Extent],
-    draws: impl Fn(NodeId) -> Uniform,
-    positions: &mut [u64],
-) {
-    let (mut taken, mut rest) = (Taken::default(), positions);
-    for (&node, extent) in nodes.iter().zip(extents) {
-        let count = picker.count(extent.degree) as usize;
-        let own = rest.split_off_mut(..count).expect("counted before");
-        picker.pick(extent.degree, || draws(node), own, &mut taken);
-        for position in own {
-            *position += extent.start;
-        }
-    }
-}
-
 impl<N: Stored> Work<N> {
     /// The nodes that the last hop found; before the first, the seeds.
     fn frontier(&self) -> Range<usize> {
@@ -505,35 +459,5 @@ impl<N: Stored> Work<N> {
         let Self { mut batch, nodes, locals, drawn, .. } = self;
         batch.nodes = N::ids(nodes);
         (batch, locals, drawn)
-    }
-}
-
-fn relabel_all(
-    works: &mut [Work<impl Stored>],
-    picked: &[usize],
-    sources: &[NodeId],
-    meanwhile: impl Fn(usize) + Copy + Sync + Send,
-) -> Result<()> {
-    let mut rest = sources;
-    let shares: Vec<_> = works
-        .iter_mut()
-        .zip(picked)
-        .map(|(work, &picked)| (work, rest.split_off(..picked).expect("a source for each edge")))
-        .collect();
-    for_each(shares, |(work, sources)| work.relabel(sources, meanwhile))
-}
-
-/// In parallel where there are several.
-fn for_each<T: Send>(
-    mut shares: Vec<T>,
-    run: impl Fn(T) -> Result<()> + Sync + Send,
-) -> Result<()> {
-    match shares.pop() {
-        Some(only) if shares.is_empty() => run(only),
-        Some(last) => {
-            shares.push(last);
-            shares.into_par_iter().try_for_each(run)
-        }
-        None => Ok(()),
     }
 }

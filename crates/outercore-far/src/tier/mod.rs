@@ -2,6 +2,7 @@
 
 mod place;
 mod reader;
+mod tally;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,6 +28,7 @@ use crate::remote::Remote;
 use place::Failure;
 pub use place::OnProgress;
 use reader::FarReader;
+use tally::Tally;
 
 /// What came of copying to far memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,43 +107,6 @@ impl Stamp {
             len: found.len(),
             modified: (found.mtime(), found.mtime_nsec()),
         })
-    }
-}
-
-/// Counts of all readers of a tier.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) far: Pair,
-    pub(crate) disk: Pair,
-    pub(crate) failed_over: AtomicU64,
-    placed_bytes: AtomicU64,
-    found_bytes: AtomicU64,
-    queue_bytes: AtomicU64,
-    most_queue_bytes: AtomicU64,
-}
-
-/// Requests and their bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Pair {
-    requests: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Pair {
-    pub(crate) fn add(&self, bytes: usize) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
-impl Tally {
-    pub(crate) fn take_memory(&self, bytes: u64) {
-        let now = self.queue_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.most_queue_bytes.fetch_max(now, Ordering::Relaxed);
-    }
-
-    pub(crate) fn give_memory(&self, bytes: u64) {
-        self.queue_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
