@@ -35,6 +35,50 @@ class NeighborLoader(MiniBatches[Data]):
     straight into the tensor's memory; ids are converted to int64 once, and that buffer is the
     tensor's.
 
+    Args:
+        graph: a data set, opened or by its directory.
+        num_neighbors: fan-out per hop; -1 takes all neighbours.
+        input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
+        batch_size: seeds per batch.
+        replace: draw neighbours with replacement.
+        shuffle: visit the seeds in a new order every epoch.
+        drop_last: leave out a last batch that is not full.
+        seed: seed of all randomness.
+        features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
+            per node, or ``None``. A default ``x`` that the data set lacks is left out.
+        labels: array to deliver as ``y``, or ``None``; likewise.
+        edge_ids: deliver ``e_id``, the rows of the imported edge list.
+        arrays: further arrays to deliver, by their names in a batch: ``"year"`` of nodes,
+            ``"edge_weight"`` of edges. ``None`` delivers every array of edges, and every array
+            of nodes but the one that ``hotness`` names and results that Outercore has added;
+            ``[]`` delivers none.
+        rank: which of the processes that share an epoch this one is; ``None`` for both asks
+            ``torch.distributed`` where it is initialised. All get the same ``input_nodes``;
+            where these are split already, ``rank=0, world_size=1`` takes all of them.
+        world_size: how many processes share an epoch. Every seed is in a batch of one of them,
+            and each has as many batches; their last ones may be smaller.
+        transform: applied to every batch.
+        memory: budget for everything that the loader keeps, such as ``"2GiB"``.
+        backend: how the device is read.
+        threads: sampling and assembly threads; ``None`` means one per core.
+        topology: where the edges live.
+        policy: eviction in the dynamic part of the cache.
+        hotness: how the constant part of the cache is chosen: ``"presample"``, ``"in_degree"``,
+            ``"none"``, or the name of a node array whose largest values are kept, such as a
+            reverse PageRank that `pagerank` saved.
+        look_ahead: groups of batches sampled ahead of the one that is being fetched.
+        group: batches fetched together; ``None`` leaves it to the plan.
+        constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
+        far: a memory server that holds features and topology too; its address, or
+            `far.FarOptions`.
+        pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
+        num_workers: accepted for PyG's sake; the core has threads of its own.
+
+    Raises:
+        InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
+            empty split, two arrays of one name, ``pin_memory`` without a GPU.
+        NotFoundError: a split or an array that the data set does not have.
+
     Example:
         >>> import outercore as oc
         >>> graph = oc.open(tiny_dataset)
@@ -76,52 +120,7 @@ class NeighborLoader(MiniBatches[Data]):
         pin_memory: bool = False,
         num_workers: int = 0,
     ) -> None:
-        """Bind a graph and the seeds; nothing is read yet.
-
-        Args:
-            graph: a data set, opened or by its directory.
-            num_neighbors: fan-out per hop; -1 takes all neighbours.
-            input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
-            batch_size: seeds per batch.
-            replace: draw neighbours with replacement.
-            shuffle: visit the seeds in a new order every epoch.
-            drop_last: leave out a last batch that is not full.
-            seed: seed of all randomness.
-            features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
-                per node, or ``None``. A default ``x`` that the data set lacks is left out.
-            labels: array to deliver as ``y``, or ``None``; likewise.
-            edge_ids: deliver ``e_id``, the rows of the imported edge list.
-            arrays: further arrays to deliver, by their names in a batch: ``"year"`` of nodes,
-                ``"edge_weight"`` of edges. ``None`` delivers every array of edges, and every array
-                of nodes but the one that ``hotness`` names and results that Outercore has added;
-                ``[]`` delivers none.
-            rank: which of the processes that share an epoch this one is; ``None`` for both asks
-                ``torch.distributed`` where it is initialised. All get the same ``input_nodes``;
-                where these are split already, ``rank=0, world_size=1`` takes all of them.
-            world_size: how many processes share an epoch. Every seed is in a batch of one of them,
-                and each has as many batches; their last ones may be smaller.
-            transform: applied to every batch.
-            memory: budget for everything that the loader keeps, such as ``"2GiB"``.
-            backend: how the device is read.
-            threads: sampling and assembly threads; ``None`` means one per core.
-            topology: where the edges live.
-            policy: eviction in the dynamic part of the cache.
-            hotness: how the constant part of the cache is chosen: ``"presample"``, ``"in_degree"``,
-                ``"none"``, or the name of a node array whose largest values are kept, such as a
-                reverse PageRank that `pagerank` saved.
-            look_ahead: groups of batches sampled ahead of the one that is being fetched.
-            group: batches fetched together; ``None`` leaves it to the plan.
-            constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
-            far: a memory server that holds features and topology too; its address, or
-                `far.FarOptions`.
-            pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
-            num_workers: accepted for PyG's sake; the core has threads of its own.
-
-        Raises:
-            InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
-                empty split, two arrays of one name, ``pin_memory`` without a GPU.
-            NotFoundError: a split or an array that the data set does not have.
-        """
+        """Bind a graph and the seeds; nothing is read yet."""
         del num_workers
         if pin_memory and not torch.cuda.is_available():
             raise InvalidError(

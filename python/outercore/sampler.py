@@ -79,6 +79,44 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
 
     Shapes: see :class:`SampledSubgraph`. ``n_id``, ``indptr`` and ``indices`` are of ``id_dtype``.
 
+    Args:
+        graph: a data set, opened or by its directory.
+        num_neighbors: fan-out per hop; -1 takes all neighbours.
+        input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
+        batch_size: seeds per batch.
+        replace: draw neighbours with replacement.
+        shuffle: visit the seeds in a new order every epoch.
+        drop_last: leave out a last batch that is not full.
+        seed: seed of all randomness.
+        features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
+            per node, or ``None``; ``"x"`` means the data set's features and is left out where
+            it has none.
+        labels: array to deliver as ``y``, or ``None``; ``"y"`` means the data set's labels and
+            is left out where it has none.
+        edge_ids: deliver ``e_id``, the rows of the imported edge list.
+        arrays: further arrays to deliver in ``arrays``, by name: ``"year"`` of nodes,
+            ``"edge_weight"`` of edges. ``None``: as for :class:`NeighborLoader`.
+        rank: which of the processes that share an epoch this one is; as for
+            :class:`NeighborLoader`.
+        world_size: how many processes share an epoch.
+        id_dtype: type of ids; 32 bits are half the memory, and what JAX works with.
+        memory: budget for everything that the sampler keeps, such as ``"2GiB"``.
+        backend: how the device is read.
+        threads: sampling and assembly threads; ``None`` means one per core.
+        topology: where the edges live.
+        policy: eviction in the dynamic part of the cache of features.
+        hotness: as for :class:`NeighborLoader`.
+        look_ahead: groups of batches sampled ahead of the one that is being fetched.
+        group: batches fetched together; ``None`` leaves it to the plan.
+        constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
+        far: a memory server that holds features and topology too; its address, or
+            `far.FarOptions`.
+
+    Raises:
+        InvalidError: an argument of the wrong type or out of range, a seed that is no node,
+            more nodes than ids of 32 bits tell apart.
+        NotFoundError: a split or an array that the data set does not have.
+
     Example:
         >>> import outercore as oc
         >>> graph = oc.open(tiny_dataset)
@@ -120,46 +158,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         constant_share: float | None = None,
         far: Far | None = None,
     ) -> None:
-        """Bind a graph and the seeds; nothing is read yet.
-
-        Args:
-            graph: a data set, opened or by its directory.
-            num_neighbors: fan-out per hop; -1 takes all neighbours.
-            input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
-            batch_size: seeds per batch.
-            replace: draw neighbours with replacement.
-            shuffle: visit the seeds in a new order every epoch.
-            drop_last: leave out a last batch that is not full.
-            seed: seed of all randomness.
-            features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
-                per node, or ``None``; ``"x"`` means the data set's features and is left out where
-                it has none.
-            labels: array to deliver as ``y``, or ``None``; ``"y"`` means the data set's labels and
-                is left out where it has none.
-            edge_ids: deliver ``e_id``, the rows of the imported edge list.
-            arrays: further arrays to deliver in ``arrays``, by name: ``"year"`` of nodes,
-                ``"edge_weight"`` of edges. ``None``: as for :class:`NeighborLoader`.
-            rank: which of the processes that share an epoch this one is; as for
-                :class:`NeighborLoader`.
-            world_size: how many processes share an epoch.
-            id_dtype: type of ids; 32 bits are half the memory, and what JAX works with.
-            memory: budget for everything that the sampler keeps, such as ``"2GiB"``.
-            backend: how the device is read.
-            threads: sampling and assembly threads; ``None`` means one per core.
-            topology: where the edges live.
-            policy: eviction in the dynamic part of the cache of features.
-            hotness: as for :class:`NeighborLoader`.
-            look_ahead: groups of batches sampled ahead of the one that is being fetched.
-            group: batches fetched together; ``None`` leaves it to the plan.
-            constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
-            far: a memory server that holds features and topology too; its address, or
-                `far.FarOptions`.
-
-        Raises:
-            InvalidError: an argument of the wrong type or out of range, a seed that is no node,
-                more nodes than ids of 32 bits tell apart.
-            NotFoundError: a split or an array that the data set does not have.
-        """
+        """Bind a graph and the seeds; nothing is read yet."""
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype

@@ -28,8 +28,8 @@ from outercore.embedding.config import EmbedConfig
 from outercore.embedding.models import build_model
 from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.placement import Placement, Size, decide, instead_of, resolved
+from outercore.embedding.planned import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.session import plan_session
 from outercore.embedding.stores import open_store
 from outercore.embedding.trainer import table_layout
 from outercore.errors import BudgetError, InterruptError
@@ -191,7 +191,7 @@ def test_a_run_killed_while_buckets_are_counted_begins_anew(
 
     graph, out = oc.open(hubs), tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr("outercore.embedding.session.instead_of", killed)
+        patched.setattr("outercore.embedding.planned.instead_of", killed)
         with pytest.raises(KeyboardInterrupt):
             oc.embed(graph.root, groups(), memory=ROOM, out=out)
     assert (out / "table/buckets.bin").exists()

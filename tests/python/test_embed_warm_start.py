@@ -25,7 +25,7 @@ from outercore.embedding.config import ModelConfig
 from outercore.embedding.embedding import Embedding
 from outercore.embedding.matching import match_names
 from outercore.embedding.options import configuration
-from outercore.embedding.session import plan_session
+from outercore.embedding.planned import plan_session
 from outercore.embedding.warm_start import warm_start
 from outercore.errors import (
     InvalidError,

@@ -19,8 +19,8 @@ from outercore.embedding.data import data_of
 from outercore.embedding.links import Links
 from outercore.embedding.npy import npy_header
 from outercore.embedding.partitions import PartitionStore
+from outercore.embedding.planned import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.session import plan_session
 from outercore.errors import InvalidError
 
 NODES = 80

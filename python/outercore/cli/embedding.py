@@ -11,6 +11,20 @@ import typer
 from numpy.typing import NDArray
 
 from outercore.cli import console, options
+from outercore.cli.embedding_figures import compare, evaluate
+from outercore.cli.embedding_options import (
+    Among,
+    Approximate,
+    Data,
+    Ids,
+    K,
+    Metric,
+    Out,
+    Recall,
+    Run,
+    Score,
+    open_run,
+)
 from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.config.fields import within
 from outercore.embedding.embedding import Embedding, scoring
@@ -24,67 +38,13 @@ if TYPE_CHECKING:
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
 
-_PLACES = {
-    "candidates": "evaluation.candidates",
-    "count": "evaluation.count",
-    "also": "evaluation.also",
-    "triples": "evaluation.test_triples",
-    "seed": "run.seed",
-}
-"""Where a configuration has what `evaluate` and `compare` are told, and checks it."""
-
 embedding = typer.Typer(
     help="Use the rows that `outercore embed` has found.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-
-Run = Annotated[
-    Path, typer.Argument(help="Run directory of `outercore embed`.", show_default=False)
-]
-Data = Annotated[
-    Path | None, typer.Option("--data", help="Where the run's data set is now, if it was moved.")
-]
-Score = Annotated[
-    str | None,
-    typer.Option("--score", help="The run's own score function: `FILE.py:NAME` or `MODULE:NAME`."),
-]
-Ids = Annotated[bool, typer.Option("--ids", help="Ids instead of names.")]
-K = Annotated[int, typer.Option("-k", "--k", help="How many to find.")]
-Metric = Annotated[
-    str,
-    typer.Option(
-        help="`inner`, `cosine`, `euclidean`, `manhattan`, `modulus`; `model` is the model's own."
-    ),
-]
-Approximate = Annotated[
-    bool,
-    typer.Option("--approximate", help="Ask the index that `outercore embedding index` built."),
-]
-Recall = Annotated[
-    float, typer.Option(help="With `--approximate`: share of the true ones to be found.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead.")
-]
-Among = Annotated[
-    Path | None,
-    typer.Option(
-        "--candidates",
-        help="Look only among the entities of this text (a name a line, or an id with `--ids`) or "
-        "`.npy` of ids.",
-    ),
-]
-Candidates = Annotated[
-    str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
-]
-Count = Annotated[
-    int, typer.Option("--count", "--candidate-count", help="Candidates that are drawn.")
-]
-Raw = Annotated[
-    bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
-]
-Triples = Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")]
+embedding.command("evaluate", no_args_is_help=True)(evaluate)
+embedding.command("compare", no_args_is_help=True)(compare)
 
 
 @embedding.command("export", no_args_is_help=True)
@@ -113,7 +73,7 @@ def export(
         outercore embedding export runs/first --relations --out relations.tsv
     """
     check_place(out, option="--out", overwrite=overwrite)
-    opened = _open(run, data)
+    opened = open_run(run, data)
     chosen: Any = format
     with console.bars(quiet=json) as progress:
         rows = opened.export(
@@ -164,7 +124,7 @@ def neighbours(
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
         check_output(out, TABLES, option="--out", overwrite=overwrite)
-    opened = _open(run, data)
+    opened = open_run(run, data)
     if everything == bool(of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
     if everything and out is None:
@@ -248,7 +208,7 @@ def predict(
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
         check_output(out, TABLES, option="--out", overwrite=overwrite)
-    opened = _open(run, data, score)
+    opened = open_run(run, data, score)
     parts = {"head": head, "relation": relation, "tail": tail}
     given = {name: some for name, some in parts.items() if some}
     if (questions is None) == (not given):
@@ -279,116 +239,6 @@ def predict(
             file.add_predictions(found)
     if out is not None:
         _written(file.rows, out, json=json)
-
-
-@embedding.command("evaluate", no_args_is_help=True)
-def evaluate(
-    context: typer.Context,
-    run: Run,
-    part: Annotated[
-        list[str] | None,
-        typer.Option("--part", help="`test` (by default), `valid` or `train`; may be repeated."),
-    ] = None,
-    candidates: Candidates = "auto",
-    count: Count = 1000,
-    also: Annotated[
-        list[str] | None, typer.Option("--also", help="A further kind of candidates.")
-    ] = None,
-    raw: Raw = False,
-    triples: Triples = 0,
-    seed: Annotated[
-        int | None, typer.Option(help="Of what is drawn; by default the run's.")
-    ] = None,
-    memory: options.Memory = "256MiB",
-    data: Data = None,
-    score: Score = None,
-    json: options.Json = False,
-) -> None:
-    """Rank held-out triples again: other parts, other candidates.
-
-    **Example**
-
-        outercore embedding evaluate runs/first --part test --also uniform
-    """
-    from outercore.cli.embed import show
-    from outercore.cli.embed_watch import EmbedWatch
-
-    opened = _open(run, data, score)
-    kinds: Any = also or ()
-    parts: Any = part or ("test",)
-    with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
-        figures = opened.evaluate(
-            parts=parts,
-            candidates=candidates,
-            count=count,
-            also=kinds,
-            filtered=not raw,
-            triples=triples,
-            seed=seed,
-            memory=memory,
-            observer=watch,
-        )
-    if json:
-        console.json_data(figures)
-        return
-    show(figures)
-
-
-@embedding.command("compare", no_args_is_help=True)
-def compare(
-    context: typer.Context,
-    run: Run,
-    other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)],
-    part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test",
-    candidates: Candidates = "auto",
-    count: Count = 1000,
-    raw: Raw = False,
-    triples: Triples = 0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    memory: options.Memory = "256MiB",
-    data: Data = None,
-    score: Score = None,
-    other_score: Annotated[
-        str | None, typer.Option(help="That of the other run; `--score` by default.")
-    ] = None,
-    json: options.Json = False,
-) -> None:
-    """Tell whether two runs rank the same triples equally well, or differ by more than chance.
-
-    The second run is compared with the first: a difference above zero is in its favour.
-
-    **Example**
-
-        outercore embedding compare runs/memory runs/partitions --part test
-    """
-    from outercore.cli.embed_watch import EmbedWatch
-
-    ranked: Any = part
-    among: Any = candidates
-    with options.named(context, _PLACES), EmbedWatch(quiet=json) as watch:
-        found = _scored(run, data, score).compare(
-            _scored(other, data, other_score or score),
-            part=ranked,
-            candidates=among,
-            count=count,
-            filtered=not raw,
-            triples=triples,
-            seed=seed,
-            memory=memory,
-            observer=watch,
-        )
-    if json:
-        console.json_data(found.to_dict())
-        return
-    verdict = "no more than chance" if found.within_noise else "more than chance"
-    console.data(f"{part}: {found.protocol}")
-    console.data(f"  {run}  MRR {found.mrr:.4f}")
-    console.data(f"  {other}  MRR {found.other_mrr:.4f}")
-    console.data(
-        f"  {other} compared with {run}: difference {found.difference:+.4f}, standard error "
-        f"{found.error:.4f}: {verdict}; it ranks {found.better:.1%} of the triples better, "
-        f"{found.worse:.1%} worse"
-    )
 
 
 @embedding.command("features", no_args_is_help=True)
@@ -426,7 +276,7 @@ def features(
     from outercore.embedding.features import add_features
     from outercore.graph import Graph
 
-    opened = _open(run, data)
+    opened = open_run(run, data)
     graph = Graph(data_set or opened.data_set)
     places = None
     if entities is not None:
@@ -476,7 +326,7 @@ def index(
 
         outercore embedding index runs/first --metric cosine
     """
-    opened = _open(run, None)
+    opened = open_run(run, None)
     build: Any = scoring("approximate", "Index")
     with console.bars(quiet=json) as progress:
         built = build.build(opened, metric=metric, memory=memory, lists=lists, progress=progress)
@@ -488,16 +338,6 @@ def index(
         f"{built.root}: {built.lists:,} lists, recall of the 10 nearest ({built.metric})",
         [(f"{found.probes:,} lists looked at", f"{found.recall:.4f}") for found in built.recalls],
     )
-
-
-def _open(run: Path, data: Path | None, score: str | None = None) -> Embedding:
-    return Embedding.open(run, data_set=data, score=score)
-
-
-def _scored(run: Path, data: Path | None, score: str | None) -> Embedding:
-    """A run, with the score function if it is one that needs it."""
-    opened = _open(run, data)
-    return _open(run, data, score) if opened.model.kind == "custom" else opened
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,8 +33,10 @@ _PLACES = {
 """Options whose value the import checks, which has the same names for them."""
 
 
-def import_(
-    context: typer.Context,
+@dataclass(frozen=True)
+class _Options:
+    """What `outercore import` takes."""
+
     edges: Annotated[
         list[str],
         typer.Argument(
@@ -42,15 +45,15 @@ def import_(
             "set, or a set of many graphs (TU directory, text of GIN, molecules in `.npz`).",
             show_default=False,
         ),
-    ],
-    out: options.OutDataSet,
+    ]
+    out: options.OutDataSet
     features: Annotated[
         str | None,
         typer.Option(help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet."),
-    ] = None,
+    ] = None
     labels: Annotated[
         str | None, typer.Option(help="Labels, one row a node; `-1` or NaN for none.")
-    ] = None,
+    ] = None
     split: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,11 +61,11 @@ def import_(
             help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
             "test.",
         ),
-    ] = None,
+    ] = None
     array: Annotated[
         list[str] | None,
         typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
-    ] = None,
+    ] = None
     graph_ids: Annotated[
         str | None,
         typer.Option(
@@ -70,33 +73,33 @@ def import_(
             help="The graph of each node, in a file like features: a data set of many graphs. "
             "Labels and splits are then of graphs.",
         ),
-    ] = None,
+    ] = None
     weight: Annotated[
         str | None,
         typer.Option(
             help="Column of the edges, or a file with a row for each edge: the edge weights.",
             rich_help_panel=_EDGES,
         ),
-    ] = None,
+    ] = None
     edge_time: Annotated[
         str | None,
         typer.Option(
             help="Column or file: the time of each edge, a whole number.", rich_help_panel=_EDGES
         ),
-    ] = None,
+    ] = None
     edge_features: Annotated[
         str | None,
         typer.Option(
             help="Columns separated by commas, or a file: the features of each edge.",
             rich_help_panel=_EDGES,
         ),
-    ] = None,
+    ] = None
     edge_shape: Annotated[
         str | None,
         typer.Option(
             help="`2,E` or `E,2`, for an edge array of shape [2, 2].", rich_help_panel=_EDGES
         ),
-    ] = None,
+    ] = None
     format: Annotated[
         str,
         typer.Option(
@@ -104,14 +107,14 @@ def import_(
             help="`auto`, `text`, `npy`, `npz`, `parquet`, `mtx` or `dimacs`.",
             rich_help_panel=_TEXTS,
         ),
-    ] = "auto",
+    ] = "auto"
     separator: Annotated[
         str | None,
         typer.Option(
             help="`tab`, `comma`, `semicolon`, `pipe` or `blanks`; detected by default.",
             rich_help_panel=_TEXTS,
         ),
-    ] = None,
+    ] = None
     header: Annotated[
         bool | None,
         typer.Option(
@@ -119,58 +122,58 @@ def import_(
             help="Whether the first line names the columns; detected by default.",
             rich_help_panel=_TEXTS,
         ),
-    ] = None,
+    ] = None
     comment: Annotated[
         str | None,
         typer.Option(
             help="How comment lines begin; by default `#` and `%`, and nothing among names.",
             rich_help_panel=_TEXTS,
         ),
-    ] = None,
+    ] = None
     one_based: Annotated[
         bool,
         typer.Option("--one-based", help="Node ids count from 1.", rich_help_panel=_TEXTS),
-    ] = False,
+    ] = False
     fill: Annotated[
         float | None,
         typer.Option(
             help="What stands for missing values of features and edges; `nan` keeps them."
         ),
-    ] = None,
+    ] = None
     task: Annotated[
         str | None,
         typer.Option(
             help="What the labels are: `classification`, `multi-label` or `regression`; by their "
             "values by default."
         ),
-    ] = None,
+    ] = None
     undirected: Annotated[
         bool | None,
         typer.Option("--undirected/--directed", help="Store every edge in both directions."),
-    ] = None,
-    self_loops: Annotated[str, typer.Option(help="`keep`, `drop` or `add`.")] = "keep",
-    duplicates: Annotated[str, typer.Option(help="`keep` or `drop`.")] = "keep",
+    ] = None
+    self_loops: Annotated[str, typer.Option(help="`keep`, `drop` or `add`.")] = "keep"
+    duplicates: Annotated[str, typer.Option(help="`keep` or `drop`.")] = "keep"
     ids: Annotated[
         str,
         typer.Option(
             help="`numbers` from 0 on, or `dictionary`: names or sparse numbers, kept in the data "
             "set and given back in results."
         ),
-    ] = "numbers",
+    ] = "numbers"
     ogb_split: Annotated[
         str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
-    ] = None,
-    nodes: Annotated[
-        int | None, typer.Option(help="Number of nodes, where some have no edge.")
-    ] = None,
-    memory: options.Memory = "1GiB",
+    ] = None
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes, where some have no edge.")] = (
+        None
+    )
+    memory: options.Memory = "1GiB"
     feature_dtype: Annotated[
         str | None, typer.Option(help="`float32`, `float16` or `bfloat16`; the file's by default.")
-    ] = None,
+    ] = None
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Register a `.npy` of features without copying it.")
-    ] = False,
-    overwrite: options.Overwrite = False,
+    ] = False
+    overwrite: options.Overwrite = False
     triples: Annotated[
         bool,
         typer.Option(
@@ -178,15 +181,15 @@ def import_(
             help="The files hold a knowledge graph: names of head, relation and tail.",
             rich_help_panel=_TRIPLES,
         ),
-    ] = False,
+    ] = False
     valid: Annotated[
         str | None,
         typer.Option(help="Triples to stop training by.", rich_help_panel=_TRIPLES),
-    ] = None,
+    ] = None
     test: Annotated[
         str | None,
         typer.Option(help="Triples to judge the result by.", rich_help_panel=_TRIPLES),
-    ] = None,
+    ] = None
     columns: Annotated[
         str | None,
         typer.Option(
@@ -194,7 +197,7 @@ def import_(
             "else; `hrt` by default.",
             rich_help_panel=_TRIPLES,
         ),
-    ] = None,
+    ] = None
     unknown: Annotated[
         str | None,
         typer.Option(
@@ -202,9 +205,12 @@ def import_(
             "(by default), `drop` their triples, or `keep` them.",
             rich_help_panel=_TRIPLES,
         ),
-    ] = None,
-    json: options.Json = False,
-) -> None:
+    ] = None
+    json: options.Json = False
+
+
+@options.of(_Options)
+def import_(context: typer.Context, given: _Options) -> None:
     """Import a graph of any size.
 
     How each text file is written is detected from its first 2,000 lines and printed. Edges are
@@ -230,119 +236,129 @@ def import_(
 
         outercore import train.tsv --triples --valid valid.tsv --test test.tsv --out facts
     """
-    of_triples = {
-        "valid": valid,
-        "test": test,
-        "columns": columns,
-        "unknown": unknown,
+    if given.triples:
+        _import_facts(context, given)
+    else:
+        _import_edges(context, given)
+
+
+def _import_facts(context: typer.Context, given: _Options) -> None:
+    """A knowledge graph."""
+    of_graphs = {
+        "features": given.features,
+        "labels": given.labels,
+        "split": given.split,
+        "array": given.array,
+        "graph-ids": given.graph_ids,
+        "weight": given.weight,
+        "edge-time": given.edge_time,
+        "edge-features": given.edge_features,
+        "edge-shape": given.edge_shape,
+        "ogb-split": given.ogb_split,
+        "one-based": given.one_based or None,
+        "fill": given.fill,
+        "task": given.task,
+        "ids": None if given.ids == "numbers" else given.ids,
+        "undirected": given.undirected,
+        "nodes": given.nodes,
+        "feature-dtype": given.feature_dtype,
+        "self-loops": None if given.self_loops == "keep" else given.self_loops,
+        "format": None if given.format == "auto" else given.format,
+        "in-place": given.in_place or None,
     }
-    if triples:
-        of_graphs = {
-            "features": features,
-            "labels": labels,
-            "split": split,
-            "array": array,
-            "graph-ids": graph_ids,
-            "weight": weight,
-            "edge-time": edge_time,
-            "edge-features": edge_features,
-            "edge-shape": edge_shape,
-            "ogb-split": ogb_split,
-            "one-based": one_based or None,
-            "fill": fill,
-            "task": task,
-            "ids": None if ids == "numbers" else ids,
-            "undirected": undirected,
-            "nodes": nodes,
-            "feature-dtype": feature_dtype,
-            "self-loops": None if self_loops == "keep" else self_loops,
-            "format": None if format == "auto" else format,
-            "in-place": in_place or None,
-        }
-        _refuse(of_graphs, "does not go with `--triples`")
-        with options.named(context, _PLACES):
-            how = TripleOptions.parse(
-                columns=columns or "hrt",
-                header=header,
-                separator=separator,
-                comment=comment,
-                unknown=unknown or "error",
-                duplicates=duplicates,
-                memory=memory,
-                overwrite=overwrite,
-                command=options.command_line(),
-            )
-        with console.bars(quiet=json) as progress:
-            found = import_triples(
-                edges,
-                out,
-                valid=valid,
-                test=test,
-                options=how,
-                progress=progress,
-                note=console.note,
-            )
-        if json:
-            console.json_data(found)
-            return
-        console.table(f"{out}", _notable(found, ("entities", "relations")))
+    _refuse(of_graphs, "does not go with `--triples`")
+    with options.named(context, _PLACES):
+        how = TripleOptions.parse(
+            columns=given.columns or "hrt",
+            header=given.header,
+            separator=given.separator,
+            comment=given.comment,
+            unknown=given.unknown or "error",
+            duplicates=given.duplicates,
+            memory=given.memory,
+            overwrite=given.overwrite,
+            command=options.command_line(),
+        )
+    with console.bars(quiet=given.json) as progress:
+        found = import_triples(
+            given.edges,
+            given.out,
+            valid=given.valid,
+            test=given.test,
+            options=how,
+            progress=progress,
+            note=console.note,
+        )
+    if given.json:
+        console.json_data(found)
         return
+    console.table(f"{given.out}", _notable(found, ("entities", "relations")))
+
+
+def _import_edges(context: typer.Context, given: _Options) -> None:
+    """Any other graph."""
+    of_triples = {
+        "valid": given.valid,
+        "test": given.test,
+        "columns": given.columns,
+        "unknown": given.unknown,
+    }
     _refuse(of_triples, "expected `--triples` with it")
-    if ids not in ("numbers", "dictionary"):
-        raise InvalidError(f"--ids: expected numbers or dictionary; found `{ids}`")
-    keeps_gaps = fill is not None and math.isnan(fill)
-    if in_place and fill is not None and not keeps_gaps:
+    if given.ids not in ("numbers", "dictionary"):
+        raise InvalidError(f"--ids: expected numbers or dictionary; found `{given.ids}`")
+    keeps_gaps = given.fill is not None and math.isnan(given.fill)
+    if given.in_place and given.fill is not None and not keeps_gaps:
         raise InvalidError(
             "--in-place: does not go with `--fill`: features in place stay as they are\n"
             "hint: leave `--in-place` out, and they are copied and filled"
         )
     with options.named(context, _PLACES):
         chosen = ImportOptions.parse(
-            undirected=undirected,
-            self_loops=self_loops,
-            duplicates=duplicates,
-            memory=memory,
-            feature_dtype=feature_dtype,
+            undirected=given.undirected,
+            self_loops=given.self_loops,
+            duplicates=given.duplicates,
+            memory=given.memory,
+            feature_dtype=given.feature_dtype,
             allow_nan=keeps_gaps,
-            in_place=in_place,
-            overwrite=overwrite,
+            in_place=given.in_place,
+            overwrite=given.overwrite,
             command=options.command_line(),
-            task=task,
+            task=given.task,
         )
-        text = TextOptions(separator, header, comment, one_based)
+        text = TextOptions(given.separator, given.header, given.comment, given.one_based)
     inputs = Inputs(
-        edges=tuple(edges),
-        format=format,
-        features=features,
-        labels=labels,
-        splits=SplitChoice.parse(split or []),
-        arrays=tuple(array or ()),
-        nodes=nodes,
-        ogb_split=ogb_split,
-        graph_ids=graph_ids,
-        edge_shape=edge_shape,  # type: ignore[arg-type]  # looked at when it is used
-        edge_values=EdgeChoice(weight, edge_time, edge_features),
+        edges=tuple(given.edges),
+        format=given.format,
+        features=given.features,
+        labels=given.labels,
+        splits=SplitChoice.parse(given.split or []),
+        arrays=tuple(given.array or ()),
+        nodes=given.nodes,
+        ogb_split=given.ogb_split,
+        graph_ids=given.graph_ids,
+        edge_shape=given.edge_shape,  # type: ignore[arg-type]  # looked at when it is used
+        edge_values=EdgeChoice(given.weight, given.edge_time, given.edge_features),
         text=text,
-        fill=None if keeps_gaps else fill,
+        fill=None if keeps_gaps else given.fill,
         keeps_gaps=keeps_gaps,
-        memory=parse_size(memory),
-        task=task,
+        memory=parse_size(given.memory),
+        task=given.task,
     )
-    with console.bars(quiet=json) as progress:
-        if ids == "dictionary":
-            if graph_ids is not None:
+    with console.bars(quiet=given.json) as progress:
+        if given.ids == "dictionary":
+            if given.graph_ids is not None:
                 raise InvalidError(
                     "--graph-ids: does not go with `--ids dictionary`\n"
                     "hint: number the nodes from 0, those of a graph after each other"
                 )
-            with NamedInputs(inputs, out) as named:
-                summary = _import(named.build(progress), out, chosen, progress)
+            with NamedInputs(inputs, given.out) as named:
+                summary = _import(named.build(progress), given.out, chosen, progress)
         else:
-            summary = _import(open_inputs(inputs), out, chosen, progress)
-    if json:
+            summary = _import(open_inputs(inputs), given.out, chosen, progress)
+    if given.json:
         console.json_data(summary)
         return
-    console.table(f"{out}", _notable(summary))
+    console.table(f"{given.out}", _notable(summary))
 
 
 def _import(

@@ -69,24 +69,14 @@ def memory_server(
         outercore memory-server --size 8GiB --token-file far.token --listen unix:/run/far.sock
     """
     if make_token is not None:
-        written = new_token(make_token)
-        if json:
-            console.json_data({"token_file": str(written)})
-        else:
-            console.data(f"token in {written}")
+        _write_token(make_token, json=json)
         return
     if size is None or token_file is None:
         missing = "--size" if size is None else "--token-file"
-        raise InvalidError(
-            f"memory-server: expected `{missing}`"
-            "\nhint: `outercore memory-server --new-token FILE` writes a token"
-        )
+        how = "`outercore memory-server --new-token FILE` writes a token"
+        raise InvalidError(f"memory-server: expected `{missing}`\nhint: {how}")
     wanted = parse_size(size)
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if wanted > physical:
-        console.note(
-            f"note: {format_size(wanted)} is more than the {format_size(physical)} of this machine"
-        )
+    _note_on_memory(wanted)
     with (
         stop_on_signals() as stop,
         MemoryServer(
@@ -108,6 +98,22 @@ def memory_server(
         _serve(server, stop, quiet=json)
     if not json:
         console.note("stopped: all memory is given back")
+
+
+def _write_token(path: Path, *, json: bool) -> None:
+    written = new_token(path)
+    if json:
+        console.json_data({"token_file": str(written)})
+    else:
+        console.data(f"token in {written}")
+
+
+def _note_on_memory(wanted: int) -> None:
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if wanted > physical:
+        console.note(
+            f"note: {format_size(wanted)} is more than the {format_size(physical)} of this machine"
+        )
 
 
 def _serve(server: MemoryServer, stop: Event, *, quiet: bool) -> None:

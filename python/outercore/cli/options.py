@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +22,32 @@ def size(option: typer.CallbackParam, text: str | None) -> str | None:
     if text is not None:
         parse_size(text, option.opts[0])
     return text
+
+
+def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes the fields of a dataclass the options of a command, which gets them as one value.
+
+    A command whose first parameter is `context` gets Typer's, too.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(kind, eval_str=True).parameters.values())
+        wants_context = "context" in inspect.signature(command).parameters
+
+        @functools.wraps(command)
+        def run(context: typer.Context, **values: Any) -> None:
+            given = kind(**values)
+            command(context, given) if wants_context else command(given)
+
+        context = inspect.Parameter(
+            "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+        )
+        ordered = [context, *(one.replace(kind=context.kind) for one in own)]
+        run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in ordered}
+        return run
+
+    return decorate
 
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]

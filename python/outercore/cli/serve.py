@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,57 +19,63 @@ _LOOK_S = 0.5
 """Seconds between two looks at whether the server is still there."""
 
 
-def serve(
-    data_set: options.DataSet,
+@dataclass(frozen=True)
+class _Options:
+    """What `outercore serve` takes."""
+
+    data_set: options.DataSet
     model: Annotated[
         Path,
         typer.Option(help="Run of `outercore train`; its name is the model's.", show_default=False),
-    ],
-    updates: Annotated[
-        bool, typer.Option("--updates", help="Let clients change the graph.")
-    ] = False,
+    ]
+    updates: Annotated[bool, typer.Option("--updates", help="Let clients change the graph.")] = (
+        False
+    )
     analyses: Annotated[
         str | None,
         typer.Option(
             help="Memory for algorithms over the graph, beside --memory; none without.",
             show_default=False,
         ),
-    ] = None,
-    precision: Annotated[
-        str, typer.Option(help="Numbers of the network: `float32` or `int8`.")
-    ] = "float32",
+    ] = None
+    precision: Annotated[str, typer.Option(help="Numbers of the network: `float32` or `int8`.")] = (
+        "float32"
+    )
     most_loss: Annotated[
         float, typer.Option(min=0, help="Most points that int8 may lose beside float32.")
-    ] = 0.5,
-    memory: options.Memory = "1GiB",
-    threads: options.Workers = None,
+    ] = 0.5
+    memory: options.Memory = "1GiB"
+    threads: options.Workers = None
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than loopback need tokens and TLS.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8100,
+    ] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8100
     grpc_port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Port for gRPC, too; 0 picks a free one."),
-    ] = None,
+    ] = None
     tokens: Annotated[
         Path | None,
         typer.Option(help="File of lines `read TOKEN` or `update TOKEN`.", show_default=False),
-    ] = None,
+    ] = None
     tls_cert: Annotated[
         Path | None, typer.Option(help="PEM file of the certificates.", show_default=False)
-    ] = None,
+    ] = None
     tls_key: Annotated[
         Path | None, typer.Option(help="PEM file of the private key.", show_default=False)
-    ] = None,
+    ] = None
     queue: Annotated[
         int, typer.Option(min=1, help="Requests that may wait; more get status 429.")
-    ] = 256,
-    most_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a request.")] = 256,
+    ] = 256
+    most_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a request.")] = 256
     deadline_ms: Annotated[
         int, typer.Option(min=1, help="Longest time for a request in ms, waiting included.")
-    ] = 1000,
-    json: options.Json = False,
-) -> None:
+    ] = 1000
+    json: options.Json = False
+
+
+@options.of(_Options)
+def serve(given: _Options) -> None:
     """Answer requests for predictions: sample, gather and compute where the data is.
 
     Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, once all that waits
@@ -83,24 +89,24 @@ def serve(
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
     config = ServerConfig(
-        host=host,
-        port=port,
-        grpc_port=grpc_port,
-        tokens=tokens,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        updates=updates,
-        analyses=analyses,
-        precision=precision,  # type: ignore[arg-type]
-        most_loss=most_loss,
-        memory=memory,
-        threads=threads or 0,
-        queue=queue,
-        most_nodes=most_nodes,
-        deadline_ms=deadline_ms,
+        host=given.host,
+        port=given.port,
+        grpc_port=given.grpc_port,
+        tokens=given.tokens,
+        tls_cert=given.tls_cert,
+        tls_key=given.tls_key,
+        updates=given.updates,
+        analyses=given.analyses,
+        precision=given.precision,  # type: ignore[arg-type]
+        most_loss=given.most_loss,
+        memory=given.memory,
+        threads=given.threads or 0,
+        queue=given.queue,
+        most_nodes=given.most_nodes,
+        deadline_ms=given.deadline_ms,
     )
-    tell = _json if json else _text
-    with stop_on_signals() as stop, Server(data_set, model, config) as server:
+    tell = _json if given.json else _text
+    with stop_on_signals() as stop, Server(given.data_set, given.model, config) as server:
         tell("ready", **_described(server, config))
         if server.notice:
             tell("notice", text=server.notice)

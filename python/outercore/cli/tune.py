@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,53 +20,59 @@ from outercore.outputs import check_ending
 
 if TYPE_CHECKING:
     from outercore.controller import Profile
-    from outercore.tune import Tuned
+    from outercore.tune import TuneConfig, Tuned
 
 _HEADS = ("seconds", "read", "budget", "peak")
 
 
-def tune(
-    data_set: options.DataSet,
+@dataclass(frozen=True)
+class _Options:
+    """What `outercore tune` takes."""
+
+    data_set: options.DataSet
     algorithms: Annotated[
         str, typer.Option(help="What to measure, such as `bfs,pagerank,wcc`.")
-    ] = "bfs,pagerank",
+    ] = "bfs,pagerank"
     threads: Annotated[
         str | None, typer.Option(help="Numbers of threads; 1, 2, 4, … up to the cores by default.")
-    ] = None,
+    ] = None
     far_ratios: Annotated[
         str, typer.Option(help="Shares of the edges that are not kept in memory.")
-    ] = "0,0.25,0.5,0.75,1",
+    ] = "0,0.25,0.5,0.75,1"
     partitions: Annotated[
         str | None,
         typer.Option(
             help="Nodes of a partition as powers of two, such as `12,14,16`; each needs a grid of "
             "its own beside the data set meanwhile."
         ),
-    ] = None,
+    ] = None
     queue_lengths: Annotated[
         str | None,
         typer.Option(
             help="Transfers in flight a connection to the memory server, such as `8,32`.",
             rich_help_panel="Far memory",
         ),
-    ] = None,
-    repeat: Annotated[int, typer.Option(help="Runs of each point; the median counts.")] = 3,
+    ] = None
+    repeat: Annotated[int, typer.Option(help="Runs of each point; the median counts.")] = 3
     memory: Annotated[
         str,
         typer.Option("--memory", callback=options.size, help="Points that need more are left out."),
-    ] = "auto",
-    backend: options.Backend = "auto",
-    far: options.Far = None,
-    far_token_file: options.FarTokenFile = None,
-    far_chunk: options.FarChunk = None,
-    far_queues: options.FarQueues = None,
-    far_timeout: options.FarTimeout = None,
+    ] = "auto"
+    backend: options.Backend = "auto"
+    far: options.Far = None
+    far_token_file: options.FarTokenFile = None
+    far_chunk: options.FarChunk = None
+    far_queues: options.FarQueues = None
+    far_timeout: options.FarTimeout = None
     out: Annotated[
         Path | None,
         typer.Option(help="The table, a `.json`; that of the user's data directory by default."),
-    ] = None,
-    json: options.Json = False,
-) -> None:
+    ] = None
+    json: options.Json = False
+
+
+@options.of(_Options)
+def tune(given: _Options) -> None:
     """Measure time, bytes and memory of algorithms by threads, far ratio and more.
 
     Every combination is run in a process of its own, with the least memory of its far ratio.
@@ -83,42 +90,24 @@ def tune(
     """
     from outercore import tune as tuning
 
-    if out is not None:
-        check_ending(out, (".json",), option="--out")
-    names = tuple(part.strip().replace("-", "_") for part in algorithms.split(","))
-    config = tuning.TuneConfig(
-        algorithms=tuple(dict.fromkeys(names)),
-        threads=_default_threads() if threads is None else _numbers("--threads", threads),
-        far_ratios=_shares("--far-ratios", far_ratios),
-        partitions=(None,) if partitions is None else _numbers("--partitions", partitions),
-        queue_lengths=(
-            (None,) if queue_lengths is None else _numbers("--queue-lengths", queue_lengths)
-        ),
-        repeat=repeat,
-        memory=parse_size(memory),
-        backend=backend,
-        far=options.far(
-            far,
-            token_file=far_token_file,
-            chunk=far_chunk,
-            queues=far_queues,
-            timeout=far_timeout,
-        ),
-    )
-    path = out or tuning.table_path()
-    with console.bars(quiet=json) as progress:
-        tuned = tuning.tune(data_set, config, path, progress)
+    if given.out is not None:
+        check_ending(given.out, (".json",), option="--out")
+    config = _config(given)
+    path = given.out or tuning.table_path()
+    with console.bars(quiet=given.json) as progress:
+        tuned = tuning.tune(given.data_set, config, path, progress)
     for reason in tuned.left_out:
         console.note(f"note: left out: {reason}")
     profiles = tuned.profiles(config)
     if not profiles:
         raise InvalidError("nothing could be measured\nhint: raise --memory; see the notes above")
-    chart = _chart(path, quiet=json)
-    if json:
+    chart = _chart(path, quiet=given.json)
+    if given.json:
         console.json_data(_described(tuned, profiles, path))
         return
     for algorithm, profile in profiles.items():
-        title = f"{algorithm} on {data_set} ({tuned.graph.graph_class}), edges from {config.medium}"
+        kind, medium = tuned.graph.graph_class, config.medium
+        title = f"{algorithm} on {given.data_set} ({kind}), edges from {medium}"
         _print(title, profile)
     rows = [
         ("measured", f"{tuned.measured:,} points"),
@@ -127,6 +116,33 @@ def tune(
         ("table", str(path)),
     ]
     console.table("controller", rows if chart is None else [*rows, ("chart", str(chart))])
+
+
+def _config(given: _Options) -> TuneConfig:
+    from outercore import tune as tuning
+
+    names = tuple(part.strip().replace("-", "_") for part in given.algorithms.split(","))
+    return tuning.TuneConfig(
+        algorithms=tuple(dict.fromkeys(names)),
+        threads=_default_threads()
+        if given.threads is None
+        else _numbers("--threads", given.threads),
+        far_ratios=_shares("--far-ratios", given.far_ratios),
+        partitions=(None,)
+        if given.partitions is None
+        else _numbers("--partitions", given.partitions),
+        queue_lengths=_numbers("--queue-lengths", given.queue_lengths) or (None,),
+        repeat=given.repeat,
+        memory=parse_size(given.memory),
+        backend=given.backend,
+        far=options.far(
+            given.far,
+            token_file=given.far_token_file,
+            chunk=given.far_chunk,
+            queues=given.far_queues,
+            timeout=given.far_timeout,
+        ),
+    )
 
 
 def _print(title: str, profile: Profile) -> None:
@@ -200,7 +216,9 @@ def _default_threads() -> tuple[int, ...]:
     return tuple(sorted({*(1 << power for power in range(cores.bit_length())), cores}))
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
     try:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:

@@ -27,7 +27,8 @@ from outercore.runs.places import new_run, only_run
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from outercore.embedding.session import Planned, Session
+    from outercore.embedding.planned import Planned
+    from outercore.embedding.session import Session
     from outercore.embedding.warm_start import WarmStart
     from outercore.graph import Graph
 
@@ -86,7 +87,7 @@ def embed(
     )
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        from outercore.embedding.session import plan_session
+        from outercore.embedding.planned import plan_session
 
         # Refused before anything is written.
         warm = None

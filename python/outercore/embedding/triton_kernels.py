@@ -199,13 +199,7 @@ def softmax_gradients(
     Errors: `InvalidError` for another dtype, or rows wider than 256.
     """
     rows, width = queries.shape
-    for tensor in (queries, targets, candidates, weights, to_candidates):
-        if tensor.dtype != torch.float32:
-            raise InvalidError(f"softmax kernel: expected float32, found {tensor.dtype}")
-    if width > WIDEST_FUSED:
-        raise InvalidError(
-            f"softmax kernel: expected rows of at most {WIDEST_FUSED}, found {width}"
-        )
+    _require_single((queries, targets, candidates, weights, to_candidates), width)
     if not to_candidates.is_contiguous():
         raise InvalidError("softmax kernel: expected contiguous gradients to add to")
     queries, candidates, weights = (
@@ -263,3 +257,13 @@ def softmax_gradients(
     column = to_positives.unsqueeze(1)
     to_queries.addcmul_(targets, column)
     return ChunkGradients(values.sum(), to_queries, queries * column)
+
+
+def _require_single(tensors: tuple[Tensor, ...], width: int) -> None:
+    for tensor in tensors:
+        if tensor.dtype != torch.float32:
+            raise InvalidError(f"softmax kernel: expected float32, found {tensor.dtype}")
+    if width > WIDEST_FUSED:
+        raise InvalidError(
+            f"softmax kernel: expected rows of at most {WIDEST_FUSED}, found {width}"
+        )

@@ -209,8 +209,7 @@ def evaluate(
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
     stands for every node, in order. `predictions` and `logits` name files to write, one row a node
     of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
-    `overwrite` lets them replace files. `far` is
-    used where it holds the data set for good.
+    `overwrite` lets them replace files. `far` is used where it holds the data set for good.
 
     Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
     or a run of `outercore embed` in place of a model, for a file that is there already, and where
@@ -222,18 +221,12 @@ def evaluate(
     if predictions is not None and predictions == logits:
         raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
     directory = model_directory(Path(model))
-    if data_set is None and (directory.parent / "config.json").exists():
-        data_set = TrainDirectory.open(directory.parent).data_set
-    if data_set is None:
-        raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     saved = load_model(directory)
     sampled = validation == "sampled"
     if sampled and saved.config.of_graphs:
-        raise InvalidError(
-            f"model `{model}`: a network of whole graphs takes all neighbours, and samples none\n"
-            "hint: leave `--sampled` out"
-        )
-    graph = open_graph(Path(data_set))
+        what = "a network of whole graphs takes all neighbours, and samples none"
+        raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
+    graph = open_graph(Path(data_set or _data_set_of(directory)))
     # The memory server of the training is no part of the model.
     config = replace(saved.config, budget=replace(saved.config.budget, far=far))
     if memory is not None:
@@ -275,6 +268,13 @@ def evaluate(
         "score": metric.value(),
         **(metric.values() if isinstance(metric, Errors) else {}),
     }
+
+
+def _data_set_of(model: Path) -> Path:
+    """The data set that a run's model was trained on."""
+    if not (model.parent / "config.json").exists():
+        raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
+    return TrainDirectory.open(model.parent).data_set
 
 
 def model_directory(path: Path) -> Path:
