@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from outercore.errors import DeviceError
+from outercore.runs.places import ERRORS, OUTPUT
 
 GRACE_S = 10.0
 """How long a child may take to end when it is asked to."""
@@ -60,12 +61,12 @@ class Child:
     @property
     def output(self) -> Path:
         """What it writes on standard output."""
-        return self.directory / "output.txt"
+        return self.directory / OUTPUT
 
     @property
     def errors(self) -> Path:
         """What it writes on standard error."""
-        return self.directory / "errors.txt"
+        return self.directory / ERRORS
 
     def fileno(self) -> int:
         """A descriptor that is readable when the process has ended."""

@@ -17,7 +17,8 @@ import pytest
 import naive
 import outercore as oc
 from far_server import FarServer
-from outercore import analytics, far
+from outercore import far
+from outercore.analytics import recorded
 from outercore.cli.memory_server import _line
 from outercore.errors import InvalidError
 
@@ -238,17 +239,17 @@ def test_run_warns_when_its_server_was_lost(
     data_set: Path, tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["run", "bfs", data_set, "--source", "3", "--set", "far_ratio=1", "--record", "none"]
-    run = analytics.run
+    run = recorded.unrecorded
     with FarServer(tmp_path) as server:
 
-        def killing(*arguments: Any, **options: Any) -> Any:
+        def killing(*arguments: Any) -> Any:
             def progress(phase: str, *_: object) -> None:
                 if phase == "level" and server.process.poll() is None:
                     server.kill()
 
-            return run(*arguments, **{**options, "progress": progress})
+            return run(*arguments[:-1], progress)
 
-        monkeypatch.setattr(analytics, "run", killing)
+        monkeypatch.setattr("outercore.cli.run_job.unrecorded", killing)
         code, out, err = outcome(*command, *server.settings(path="far"))
     assert code == 0
     assert "levels" in out

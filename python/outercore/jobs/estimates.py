@@ -20,7 +20,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.graph import Graph
 from outercore.jobs.request import Request
 from outercore.tune import graph_shape, local_budget, medium_of
-from outercore.tune.budgets import planned_ratio
+from outercore.tune.budgets import CHECKPOINTS, planned_ratio
 
 _ASSUMED_OVERHEAD = 128 << 20
 """Interpreter, libraries and stacks beside a budget, where nothing was measured."""
@@ -59,7 +59,12 @@ def estimate(
     """
     graph = Graph(request.data_set)
     try:
-        analytics.plan(request.algorithm, request.data_set, memory=1 << 50, **request.options)
+        analytics.plan(
+            request.algorithm,
+            request.data_set,
+            memory=1 << 50,
+            **{**CHECKPOINTS, **request.options},
+        )
     except NotFoundError:
         analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
     known = {} if shapes is None else shapes
@@ -102,7 +107,7 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
             request.data_set,
             memory=request.memory,
             threads=request.threads or 1,
-            **request.options,
+            **{**CHECKPOINTS, **request.options},
         )
         return planned_ratio(planned), ()
     if request.far_ratio is not None:

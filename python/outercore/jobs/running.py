@@ -194,7 +194,7 @@ class _Running:
         """Where the output of a job goes, and where its record; never where one is."""
         directory = self._directory / request.name
         number = 1
-        while (directory / records.FILE).exists():
+        while any((directory / name).exists() for name in (records.FILE, "config.json")):
             number += 1
             directory = self._directory / f"{request.name}-{number}"
         return directory, request.record or directory

@@ -17,7 +17,7 @@ from outercore.errors import (
     OutercoreError,
 )
 from outercore.runs.identity import Identity, digest_of
-from outercore.runs.places import LOCK
+from outercore.runs.places import ERRORS, LOCK, OUTPUT
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 
@@ -58,7 +58,7 @@ class RunDirectory:
         Errors: `InvalidError` where `path` already is one, or has anything else in it.
         """
         run = cls(path, storage)
-        if run._config.exists():
+        if run._config.exists() or run._record.exists():
             raise InvalidError(
                 f"run `{path}` exists already\n"
                 f"hint: `outercore {cls.verb} --resume {path}` resumes it; or choose another "
@@ -255,8 +255,8 @@ def made_by(path: Path) -> str | None:
 
 def _entries(path: Path) -> list[Path]:
     """What is in the directory `path`, if there is one, beside what a crash left of a run that was
-    just made."""
-    ours = (LOCK, ".config.json.tmp")
+    just made, and the output of its process."""
+    ours = (LOCK, ".config.json.tmp", OUTPUT, ERRORS)
     return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
 
 

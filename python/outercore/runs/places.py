@@ -12,6 +12,9 @@ from outercore.storage import device_errors
 RUNS = Path("runs")
 """Where the directories of runs are made that nobody gave a name."""
 
+OUTPUT, ERRORS = "output.txt", "errors.txt"
+"""In a run's directory what a process wrote that another one began."""
+
 LOCK = ".run.lock"
 """In a run's directory while a process works on it."""
 

@@ -10,6 +10,9 @@ from outercore import analytics
 from outercore.errors import BudgetError
 from outercore.far import FarOptions
 
+CHECKPOINTS = {"checkpoint_every": analytics.RunConfig.checkpoint_every}
+"""Runs with a record leave them, which takes memory."""
+
 _STEP = 64 << 10
 
 
@@ -51,7 +54,8 @@ def local_budget(
     Returns it with the ratio that it then comes to, which may be smaller: a result needs memory
     that edges can have meanwhile. `None` where `most` is not enough.
     """
-    shared: dict[str, Any] = {"threads": threads, "backend": backend, **(options or {})}
+    shared: dict[str, Any] = {"threads": threads, "backend": backend, **CHECKPOINTS}
+    shared |= options or {}
     if far is not None:
         shared |= {"far": far, "far_ratio": far_ratio}
 
