@@ -251,12 +251,14 @@ def test_a_killed_run_goes_on_and_ctrl_c_says_how(large: Path, tmp_path: Path) -
     assert again.returncode == 1
     assert "run `run` exists already\nhint: `outercore run --resume run`" in said
 
-    stopped = _started(large, tmp_path, "run", "--resume", "run")
+    # From another directory, too.
+    (tmp_path / "other").mkdir()
+    stopped = _started(large, tmp_path / "other", "run", "--resume", "../run")
     _wait_for(record, lambda text: _iterations(text) > first)
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=120)
     assert stopped.returncode == 130, said
-    assert "a checkpoint is in `run`\nhint: resume: outercore run --resume run" in said
+    assert "a checkpoint is in `../run`\nhint: resume: outercore run --resume ../run" in said
     second = _iterations(record.read_text())
     assert second > first
 
@@ -294,14 +296,14 @@ def test_a_run_is_resumed_from_python_to_the_same_bits(large: Path, tmp_path: Pa
     graph = tmp_path / "graph"
     shutil.copytree(large, graph)
     teleports = {3: 2.0, 17: 1.0}
-    stopped_run(graph, tmp_path / "run", 3, personalization=teleports, save="rank")
+    stopped_run(graph, tmp_path / "run", 3, personalization=teleports, save="personal")
     # Arrays that the run does not read may come and go.
     oc.wcc(graph, save="component")
     done = oc.resume(tmp_path / "run", threads=1)
     expected = oc.pagerank(large, personalization=teleports, **RANKS)
     assert done.values.tobytes() == expected.tobytes()
     assert done.counters["passes"] < 6
-    assert oc.open(graph).array("rank")[:].tobytes() == expected.tobytes()
+    assert oc.open(graph).array("personal")[:].tobytes() == expected.tobytes()
     assert json.loads((tmp_path / "run/record.json").read_text())["status"] == "finished"
 
 

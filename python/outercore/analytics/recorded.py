@@ -28,13 +28,15 @@ from outercore.analytics.running import Run, carry_out, compute
 from outercore.config.options import configuration, fields
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.graph import Graph
-from outercore.outputs import VALUES, check_output, write_node_values
+from outercore.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.runs import record as records
 from outercore.runs.places import new_run, only_run
 from outercore.storage import Storage, device_errors, missing_file, replace_file
 
 COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
 """Algorithms whose values are nodes: each names the set that a node is in."""
+_BLOCK = 1 << 20
+"""Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
 """What a resumed run may have otherwise: its result is the same."""
 
@@ -122,7 +124,7 @@ def start(
     check(config, graph)
     options = algorithm_of(algorithm_called(config.algorithm), config.options)
     del options["algorithm"]
-    config = replace(config, options=options)
+    config = _absolute(replace(config, options=options))
     vector = teleports(personalization, graph.num_nodes)
     stem = f"{data_set.resolve().name}-{config.algorithm}"
     with ExitStack() as stack:
@@ -137,6 +139,22 @@ def start(
         directory.keep_teleports(vector)
         done = _carry_out(directory, config, graph, progress, asked=record is not None)
     return done, None if done.note else path
+
+
+def _absolute(config: AnalysisConfig) -> AnalysisConfig:
+    """The same with whole paths: a run may be resumed from another directory."""
+
+    def whole(path: str | None) -> str | None:
+        return None if path is None else str(Path(path).resolve())
+
+    run = config.run
+    run = replace(
+        run,
+        profile=whole(run.profile),
+        by_profile=whole(run.by_profile),
+        scratch=whole(run.scratch),
+    )
+    return replace(config, run=run, out=whole(config.out))
 
 
 def unrecorded(
@@ -191,6 +209,7 @@ def check(config: AnalysisConfig, graph: Graph) -> None:
     """
     if config.save is not None:
         graph.check_free(config.save, overwrite=config.overwrite)
+        check_directory(graph.root)
     if config.out is not None:
         check_output(Path(config.out), VALUES, option="--out", overwrite=config.overwrite)
     if config.run.profile is not None:
@@ -274,9 +293,14 @@ def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
 
 
 def _has(graph: Graph, name: str, values: NDArray[Any]) -> bool:
-    """Whether there is a node array with just these values."""
-    key = f"nodes/node/{name}"
-    return key in graph.arrays and np.array_equal(graph.array(name)[:], values, equal_nan=True)
+    """Whether there is a node array with just these values; both may exceed memory."""
+    if f"nodes/node/{name}" not in graph.arrays:
+        return False
+    found = graph.array(name)
+    if found.shape != values.shape:
+        return False
+    blocks = (slice(start, start + _BLOCK) for start in range(0, len(values), _BLOCK))
+    return all(np.array_equal(found[some], values[some], equal_nan=True) for some in blocks)
 
 
 @contextmanager
