@@ -311,8 +311,10 @@ def test_a_run_keeps_its_options_and_its_edges(large: Path, tmp_path: Path) -> N
     graph = tmp_path / "graph"
     shutil.copytree(large, graph)
     stopped_run(graph, tmp_path / "run", 2)
-    with pytest.raises(oc.InvalidError, match="damping: no such option"):
+    with pytest.raises(oc.InvalidError, match="damping: a run is resumed with its own options"):
         oc.resume(tmp_path / "run", damping=0.5)
+    with pytest.raises(oc.InvalidError, match="dampin: no such option"):
+        oc.resume(tmp_path / "run", dampin=0.5)
     with pytest.raises(oc.InvalidError, match="profile: a run is resumed with its own options"):
         oc.resume(tmp_path / "run", profile="p.json")
     np.save(tmp_path / "other.npy", np.random.default_rng(1).integers(0, 600_000, (1_200_000, 2)))
@@ -320,6 +322,28 @@ def test_a_run_keeps_its_options_and_its_edges(large: Path, tmp_path: Path) -> N
     assert command(words) == 0
     with pytest.raises(oc.InvalidError, match="array `edges/edge/sources` was changed"):
         oc.resume(tmp_path / "run")
+
+
+def test_a_run_that_was_cut_off_goes_on_with_more_iterations(large: Path, tmp_path: Path) -> None:
+    words = ["run", "pagerank", str(large), "--record", str(tmp_path / "run")]
+    words += ["--out", str(tmp_path / "ranks.npy"), "--tolerance", "1e-9"]
+    end = ["--max-iterations", "4", "--set", "checkpoint_every=0"]
+    assert command([*words, *end]) == 1
+    assert not (tmp_path / "run/record.json").exists()
+    for wrong in ("many", -1, 4.5):
+        with pytest.raises(oc.InvalidError, match="max_iterations"):
+            oc.resume(tmp_path / "run", max_iterations=wrong)
+    resumed = ["run", "--resume", str(tmp_path / "run")]
+    # The options that it goes on with are those of the run from now on.
+    assert command([*resumed, "--max-iterations", "5"]) == 1
+    assert command(resumed) == 1
+    with pytest.raises(oc.InvalidError, match="resume the run with a higher max_iterations"):
+        oc.resume(tmp_path / "run")
+    assert command([*resumed, "--max-iterations", "100"]) == 0
+    expected = oc.pagerank(large, tolerance=1e-9)
+    assert np.load(tmp_path / "ranks.npy").tobytes() == expected.tobytes()
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert record["options"]["max_iterations"] == 100
 
 
 def test_an_algorithm_of_few_passes_has_a_record_and_no_checkpoints(

@@ -33,6 +33,7 @@ from embed_stores import (
     train,
 )
 from outercore.cli import run
+from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
 from outercore.embedding.data import link_graph
 from outercore.embedding.evaluate import Candidates, evaluate
@@ -424,8 +425,9 @@ def test_a_pool_that_is_given_back_keeps_no_triples(tmp_path: Path) -> None:
         before = pool
 
 
+@pytest.mark.parametrize("native", [True, False], ids=["core", "torch"])
 def test_known_triples_of_a_pool_end_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
 ) -> None:
     setting = Setting(order_of(6, 3), config=config_of(negatives={"filter": "known"}))
     store = setting.create(tmp_path)
@@ -439,15 +441,26 @@ def test_known_triples_of_a_pool_end_with_it(
             yield pool
 
     monkeypatch.setattr(store, "pools", watched)
-    trainer = Trainer(store, setting.config)
+    forget, forgotten = CoreBatches.forget, []
+
+    def counted(self: CoreBatches) -> None:
+        forgotten.append(alive[-1])
+        forget(self)
+
+    monkeypatch.setattr(CoreBatches, "forget", counted)
+    trainer = Trainer(store, setting.config, native=native)
     trainer.train_epoch(0)
+    assert len(forgotten) == (len(alive) if native else 0)
     assert len(alive) > 2
     assert not any(alive)
     # Nor is what is known of the last pool there when its end is followed by ranking.
     assert not trainer._known
 
 
-def test_known_triples_in_memory_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("native", [True, False], ids=["core", "torch"])
+def test_known_triples_in_memory_are_looked_up_once(
+    monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
     setting = Setting(order_of(6, 3), config=config_of(negatives={"filter": "known"}))
     made = []
 
@@ -457,8 +470,18 @@ def test_known_triples_in_memory_are_looked_up_once(monkeypatch: pytest.MonkeyPa
             super().__init__(*triples)
 
     monkeypatch.setattr("outercore.embedding.trainer.KnownTargets", Counted)
-    train(setting, setting.in_memory(), 3)
-    assert len(made) == 2
+    know = CoreBatches.know
+
+    def counted(self: CoreBatches, triples: Tensor, *, undirected: bool) -> None:
+        made.append(len(triples))
+        know(self, triples, undirected=undirected)
+
+    monkeypatch.setattr(CoreBatches, "know", counted)
+    trainer = Trainer(setting.in_memory(), setting.config, native=native)
+    for epoch in range(3):
+        trainer.train_epoch(epoch)
+    # The core looks up both sides at once.
+    assert len(made) == (1 if native else 2)
 
 
 def test_without_kept_tables_those_in_the_midst_of_a_state_stay_as_they_are(

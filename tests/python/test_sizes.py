@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,26 @@ def test_no_function_of_the_package_is_too_long(kind: type[ast.FunctionDef]) -> 
         and (length := (node.end_lineno or 0) - node.lineno + 1) > MOST_OF_A_FUNCTION
     }
     assert found == {}
+
+
+def rust_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Places and lengths of functions, formatted by rustfmt: each ends at its own indentation."""
+    begin = r"^( *)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (\w+)"
+    for found in re.finditer(begin, text, re.MULTILINE):
+        signature = re.compile(r"[{};]$", re.MULTILINE).search(text, found.start())
+        # Of a trait's methods some have no body.
+        if signature is not None and signature[0] == "{":
+            end = text.find(f"\n{found[1]}}}\n", found.start())
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{line}:{found[2]}", text.count("\n", found.start(), end + 1) + 1
+
+
+def test_no_function_of_a_crate_is_too_long() -> None:
+    lengths = {
+        f"{file.relative_to(ROOT)}:{place}": length
+        for file in FILES
+        if file.suffix == ".rs" and "tests" not in file.with_suffix("").parts
+        for place, length in rust_functions(file.read_text())
+    }
+    assert len(lengths) > 3000
+    assert {place: one for place, one in lengths.items() if one > MOST_OF_A_FUNCTION} == {}

@@ -106,8 +106,7 @@ impl Checkpoints {
         let shown = directory.display();
         let nothing = || {
             let text = format!("checkpoint `{shown}` does not exist");
-            Error::new(ErrorKind::NotFound, text)
-                .hint("leave --resume away to begin with the first pass")
+            Error::new(ErrorKind::NotFound, text).hint("begin a new run")
         };
         if resume && !directory.exists() {
             return Err(nothing());
@@ -118,7 +117,7 @@ impl Checkpoints {
             (None, true) => return Err(nothing()),
             (Some(_), false) => {
                 return Err(Error::invalid(format!("checkpoint `{shown}` exists"))
-                    .hint("go on from it with --resume, or remove the directory to begin anew"));
+                    .hint("resume the run, or begin a new one in another directory"));
             }
             (None, false) => (0, None),
             (Some(record), true) => {

@@ -8,9 +8,7 @@ use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_fabric::FabricPlane;
 use outercore_far::FarTier;
 use outercore_grid::{Grid, GridHeader};
-use outercore_io::{
-    CostModel, DeviceProfile, Disk, Engine, EngineConfig, RealDisk, Tier, free_space,
-};
+use outercore_io::{CostModel, Disk, Engine, EngineConfig, RealDisk, Tier, free_space};
 use outercore_store::dataset::DataSet;
 use serde_json::Value;
 
@@ -145,11 +143,7 @@ pub(crate) fn divide(
     config: &RunConfig,
     far: Option<FarShare>,
 ) -> Result<RunPlan> {
-    let cost = match DeviceProfile::load(data_set.root()) {
-        Ok(profile) => CostModel::from(&profile),
-        Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
-        Err(error) => return Err(error),
-    };
+    let cost = CostModel::of_device(data_set.root())?;
     let segments = segments(grid.pieces(), grid.weight_bytes());
     let profiled = config.reads_by_segment.as_ref().map_or(segments.len(), Vec::len);
     if profiled != segments.len() {

@@ -82,6 +82,17 @@ impl DeviceProfile {
         Self::parse(&text).with_context(name)
     }
 
+    /// As [`Self::load`]; `None` where there is no profile.
+    ///
+    /// # Errors
+    /// It was written by a newer version, or makes no sense.
+    pub fn find(directory: &Path) -> Result<Option<Self>> {
+        match Self::load(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     fn parse(text: &[u8]) -> Result<Self> {
         let corrupt = |error: serde_json::Error| {
             Error::corrupt(error.to_string()).hint("run `outercore probe DIR` again")
@@ -119,6 +130,17 @@ impl DeviceProfile {
         }
         peaks.sort_by_key(|peak| peak.read_bytes);
         peaks
+    }
+}
+
+impl CostModel {
+    /// Of the device that `directory` is on, by its profile; a usual SSD where there is none.
+    ///
+    /// # Errors
+    /// As [`DeviceProfile::find`].
+    pub fn of_device(directory: &Path) -> Result<Self> {
+        let profile = DeviceProfile::find(directory)?;
+        Ok(profile.as_ref().map_or_else(Self::default, Self::from))
     }
 }
 

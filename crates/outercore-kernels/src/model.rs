@@ -196,27 +196,7 @@ impl Model {
                     to_relation[place] = sign * moved;
                 }
             }
-            Self::SimplE => {
-                let (own, inverse) = in_order(side, relation, half);
-                let (head, tail) = (&anchor[..half], &anchor[half..][..half]);
-                let (first, second) = gradient.split_at_mut(half);
-                let second = &mut second[..half];
-                let (to_own, to_inverse) = match side {
-                    Side::Head => to_relation.split_at_mut(half),
-                    Side::Tail => {
-                        let (forth, back) = to_relation.split_at_mut(half);
-                        (back, forth)
-                    }
-                };
-                let (to_own, to_inverse) = (&mut to_own[..half], &mut to_inverse[..half]);
-                for place in 0..half {
-                    let (x, y) = (0.5 * first[place], 0.5 * second[place]);
-                    first[place] = y * inverse[place];
-                    second[place] = x * own[place];
-                    to_own[place] = x * tail[place];
-                    to_inverse[place] = y * head[place];
-                }
-            }
+            Self::SimplE => simple_backward(side, anchor, relation, gradient, to_relation),
             Self::TransE(_) => {
                 let sign = sign(side);
                 for (to, number) in to_relation.iter_mut().zip(&*gradient) {
@@ -224,6 +204,35 @@ impl Model {
                 }
             }
         }
+    }
+}
+
+/// [`Model::backward`] of SimplE.
+#[inline(always)]
+fn simple_backward(
+    side: Side,
+    anchor: &[f32],
+    relation: &[f32],
+    gradient: &mut [f32],
+    to_relation: &mut [f32],
+) {
+    let half = gradient.len() / 2;
+    let (own, inverse) = in_order(side, relation, half);
+    let (head, tail) = (&anchor[..half], &anchor[half..][..half]);
+    let (first, second) = gradient.split_at_mut(half);
+    let second = &mut second[..half];
+    let (forth, back) = to_relation.split_at_mut(half);
+    let (to_own, to_inverse) = match side {
+        Side::Head => (forth, back),
+        Side::Tail => (back, forth),
+    };
+    let (to_own, to_inverse) = (&mut to_own[..half], &mut to_inverse[..half]);
+    for place in 0..half {
+        let (x, y) = (0.5 * first[place], 0.5 * second[place]);
+        first[place] = y * inverse[place];
+        second[place] = x * own[place];
+        to_own[place] = x * tail[place];
+        to_inverse[place] = y * head[place];
     }
 }
 

@@ -261,7 +261,7 @@ impl MemoryPlan {
         }
 
         let ranks = Ranked::new(input.trial);
-        let trials = input.trial.batches.len().max(1) as u32;
+        let trials = input.trials();
         let groups: Vec<u32> = match input.group {
             Some(group) => vec![group.min(MAX_GROUP)],
             None => {
@@ -276,43 +276,17 @@ impl MemoryPlan {
             let Some(slots) = free(group) else { continue };
             let rows = ranks.distinct(input.trial, group.min(trials));
             for &share in shares {
-                let wanted = (slots as f64 * share) as u64;
-                let constant = wanted.min(input.trial.hot.len() as u64).min(num_rows);
+                let constant = (slots as f64 * share) as u64;
+                let constant = constant.min(input.trial.hot.len() as u64).min(num_rows);
                 let dynamic = (slots - constant).min(num_rows);
-                let misses: Vec<u64> = rows
-                    .iter()
-                    .filter(|&&(_, rank)| u64::from(rank) >= constant)
-                    .map(|&(row, _)| row)
-                    .collect();
-                // Two groups are pinned at once: one being consumed, one being fetched. The slack
-                // is for what the trial has not seen: a larger group is halved, but a batch on its
-                // own has to fit.
-                let rows = misses.len() as u64;
-                let needed = 2 * rows * 21 / 20;
-                let least = if group == 1 { rows * 5 / 4 } else { rows * 21 / 20 };
-                let overlaps = needed <= dynamic;
-                if least > dynamic || !overlaps && group > 1 && input.group.is_none() {
+                let missed = rows.iter().filter(|&&(_, rank)| u64::from(rank) >= constant);
+                let missed = missed.map(|&(row, _)| row).collect();
+                let Some(split) = input.split(group, (constant, dynamic), missed, layout) else {
                     continue;
-                }
-                let misses = input.places_of(misses);
-                let plan = plan_rows(&misses, layout, input.cost, input.max_read);
-                let bytes: u64 = plan.reads.iter().map(|read| u64::from(read.len)).sum();
-                let batches = f64::from(group.min(trials));
-                let requests = plan.reads.len() as f64;
-                // With a single pinned group, reading cannot overlap with consuming.
-                let overlap = if overlaps { 1.0 } else { 2.0 };
-                let seconds =
-                    overlap * input.cost.seconds_of(&plan.reads, layout.file_len) / batches;
-                if best.is_none_or(|best| seconds < best.seconds_per_batch * 0.999) {
-                    best = Some(Split {
-                        group,
-                        constant_slots: constant as u32,
-                        dynamic_slots: dynamic as u32,
-                        misses_per_batch: misses.len() as f64 / batches,
-                        requests_per_batch: requests / batches,
-                        bytes_per_batch: bytes as f64 / batches,
-                        seconds_per_batch: seconds,
-                    });
+                };
+                let least = best.map_or(f64::INFINITY, |best| best.seconds_per_batch * 0.999);
+                if split.seconds_per_batch < least {
+                    best = Some(split);
                 }
             }
         }
@@ -353,6 +327,46 @@ impl PlanInput<'_> {
             nodes.sort_unstable();
         }
         nodes
+    }
+
+    /// What is expected of `group` batches that are fetched together, by the rows that they miss in
+    /// the constant part; `None` where the dynamic part does not hold these.
+    fn split(
+        &self,
+        group: u32,
+        (constant, dynamic): (u64, u64),
+        missed: Vec<u64>,
+        layout: RowLayout,
+    ) -> Option<Split> {
+        // Two groups are pinned at once: one being consumed, one being fetched. The slack is for
+        // what the trial has not seen: a larger group is halved, but a batch on its own has to fit.
+        let rows = missed.len() as u64;
+        let needed = 2 * rows * 21 / 20;
+        let least = if group == 1 { rows * 5 / 4 } else { rows * 21 / 20 };
+        let overlaps = needed <= dynamic;
+        if least > dynamic || !overlaps && group > 1 && self.group.is_none() {
+            return None;
+        }
+        let plan = plan_rows(&self.places_of(missed), layout, self.cost, self.max_read);
+        let bytes: u64 = plan.reads.iter().map(|read| u64::from(read.len)).sum();
+        let batches = f64::from(group.min(self.trials()));
+        // With a single pinned group, reading cannot overlap with consuming.
+        let overlap = if overlaps { 1.0 } else { 2.0 };
+        let seconds = overlap * self.cost.seconds_of(&plan.reads, layout.file_len);
+        Some(Split {
+            group,
+            constant_slots: constant as u32,
+            dynamic_slots: dynamic as u32,
+            misses_per_batch: rows as f64 / batches,
+            requests_per_batch: plan.reads.len() as f64 / batches,
+            bytes_per_batch: bytes as f64 / batches,
+            seconds_per_batch: seconds / batches,
+        })
+    }
+
+    /// Batches of the trial, at least one.
+    fn trials(&self) -> u32 {
+        self.trial.batches.len().max(1) as u32
     }
 
     /// What does not depend on the group.

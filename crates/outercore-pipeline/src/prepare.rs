@@ -5,12 +5,14 @@ use std::sync::Arc;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_far::{FarTier, OnProgress};
 use outercore_io::arena::{HUGE_PAGE, UNIT};
-use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, Tier, reads_in_flight};
+use outercore_io::{
+    CostModel, DeviceProfile, Engine, EngineConfig, RowLayout, Tier, reads_in_flight,
+};
 use outercore_store::Topology;
 use outercore_store::dataset::DataSet;
 use outercore_store::paged::PagedTopology;
 use outercore_store::resident::ResidentTopology;
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::MemoryPlan;
 use crate::arrays::{ArraysPlan, BatchArray};
@@ -132,24 +134,12 @@ fn prepare_with(
     on_progress: OnProgress<'_>,
 ) -> Result<Prepared> {
     let budget = config.memory;
-    let num_nodes = dataset.num_nodes();
     let arrays = batch_arrays(dataset, config)?;
-    let profile = match DeviceProfile::load(dataset.root()) {
-        Ok(profile) => Some(profile),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
+    let profile = DeviceProfile::find(dataset.root())?;
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
     let of_rows = source.as_ref().map_or(0, |source| source.memory().0);
     let reserved = Bytes(config.reserved.0 + input_bytes(&input) + of_rows);
-
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(config.effective_threads())
-        .thread_name(|i| format!("outercore-{i}"))
-        .build()
-        .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))?;
-    let pool = Arc::new(pool);
 
     let staging = reading.staging;
     let free = Bytes(budget.0.saturating_sub(reserved.0 + staging.0));
@@ -173,35 +163,20 @@ fn prepare_with(
     let mut engine = Engine::open(reading.clone())?;
     let array_reading = reading.clone();
     let topology = open_topology(dataset, config, topology_plan, &mut engine, reading, cost)?;
-    let sampling = Arc::new(Sampling::new(topology, input, pool, config)?);
+    let sampling = Arc::new(Sampling::new(topology, input, workers(config)?, config)?);
 
     let mut trial = Trial::default();
     run_trial(&sampling, source.is_some(), config.look_ahead, &mut trial)?;
     if source.is_some() {
-        let slots = free.0 / slot_bytes.0.max(1);
-        let slots = slots.min(num_nodes) as usize;
-        trial.hot = match &config.hotness {
-            Hotness::Array(key) if config.constant_share != Some(0.0) => {
-                hot::by_array(dataset, key, slots, &mut engine)?
-            }
-            _ => hot_rows(&sampling, config, slots, free)?,
-        };
+        let slots = (free.0 / slot_bytes.0.max(1)).min(dataset.num_nodes()) as usize;
+        trial.hot = hot_rows(dataset, &sampling, config, slots, free, &mut engine)?;
     }
-    let layout = match &source {
-        Some(source) => {
-            let len = std::fs::metadata(&source.path)
-                .with_context(|| format!("feature array `{}`", source.path.display()))?
-                .len();
-            Some((source.rows, source.layout(len)))
-        }
-        None => None,
-    };
     let wanted = PlanInput {
         budget,
         reserved,
         topology: topology_plan,
         staging,
-        rows: layout,
+        rows: source.as_ref().map(layout_of).transpose()?,
         places: source.as_ref().and_then(|source| source.places.as_deref()),
         slot_bytes,
         width,
@@ -229,6 +204,23 @@ fn prepare_with(
     let constant = constant_rows(trial.hot, &plan);
     let engine = Some(engine);
     Ok(Prepared { sampling, plan, source, constant, cost, engine, arrays, array_reading })
+}
+
+/// The threads that sample.
+fn workers(config: &LoaderConfig) -> Result<Arc<ThreadPool>> {
+    ThreadPoolBuilder::new()
+        .num_threads(config.effective_threads())
+        .thread_name(|i| format!("outercore-{i}"))
+        .build()
+        .map(Arc::new)
+        .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))
+}
+
+/// How many rows there are, and how they lie in their file.
+fn layout_of(source: &RowSource) -> Result<(u64, RowLayout)> {
+    let file = std::fs::metadata(&source.path)
+        .with_context(|| format!("feature array `{}`", source.path.display()))?;
+    Ok((source.rows, source.layout(file.len())))
 }
 
 /// Whether there is a plan for another budget.
@@ -355,13 +347,18 @@ fn run_trial(sampling: &Sampling, rows: bool, look_ahead: u32, trial: &mut Trial
 
 /// Rows by falling heat, at most `slots` of them.
 fn hot_rows(
+    dataset: &DataSet,
     sampling: &Sampling,
     config: &LoaderConfig,
     slots: usize,
     free: Bytes,
+    engine: &mut Engine,
 ) -> Result<Vec<u64>> {
     if config.hotness == Hotness::None || config.constant_share == Some(0.0) {
         return Ok(Vec::new());
+    }
+    if let Hotness::Array(key) = &config.hotness {
+        return hot::by_array(dataset, key, slots, engine);
     }
     let counters_fit = sampling.topology.num_nodes() * 2 <= free.0 / 2;
     if config.hotness == Hotness::InDegree || !counters_fit {

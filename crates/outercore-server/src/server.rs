@@ -29,7 +29,7 @@ use crate::limits::{Connections, Limits};
 use crate::live_metrics::LiveMetrics;
 use crate::loss::Loss;
 use crate::metrics::Metrics;
-use crate::predictor::{Predictor, Queue};
+use crate::predictor::Predictor;
 use crate::routes;
 use crate::sample::Source;
 use crate::served::{Served, Versioned};
@@ -70,14 +70,12 @@ impl Drop for Stop {
 
 /// A server that answers until it is stopped, or dropped.
 pub struct Server {
-    address: SocketAddr,
-    grpc_address: Option<SocketAddr>,
+    listening: Listening,
     is_encrypted: bool,
     plan: MemoryPlan,
     loss: Option<Loss>,
     notice: Option<String>,
     stop: Stop,
-    connections: JoinHandle<()>,
     predictor: Predictor,
     analyst: Option<Analyst>,
 }
@@ -100,63 +98,15 @@ impl Server {
             _ => None,
         };
         let is_encrypted = tls.is_some();
-        let weights = Bytes(std::fs::metadata(model.join(WEIGHTS)).map_or(0, |file| file.len()));
         let directory = model;
         let model = Model::open(directory, Precision::Float32)?;
-        let manifest = &model.manifest().clone();
         let live = config.updates.then(LiveMetrics::default);
         let graph = Arc::new(Graph::open(data_set, config, live.as_ref())?);
-        let view = graph.view();
-        let dataset = view.data_set();
-        let subject = match manifest.head {
-            None => Subject::Nodes,
-            Some(Head::Pairs { .. }) => Subject::Edges,
-            Some(_) => Subject::Graphs,
-        };
-        let most_nodes = most_nodes(&view, subject, config)?;
-        let reserved = Bytes(weights.0 + Graph::reserved(config).0);
-        let features = features_of(dataset, &model)?;
-        let shape = |key: &String| {
-            let array = dataset.array(key)?;
-            Ok::<_, Error>(ArrayShape { dtype: array.dtype, columns: array.row_elements() })
-        };
-        let feature_rows = features.as_ref().map(shape).transpose()?;
-        let wanted = RequestConfig {
-            features: features.map(|key| Features { key, precision: storage_of(config.precision) }),
-            fan_outs: manifest.input.fanout.clone(),
-            replace: manifest.input.replace,
-            most_nodes,
-            degrees: match (model.needs_degrees(), model.counts_loops()) {
-                (false, _) => Degrees::None,
-                (true, true) => Degrees::WithLoops,
-                (true, false) => Degrees::WithoutLoops,
-            },
-            memory: config.memory,
-            reserved,
-            growth: Graph::growth(config),
-            threads: config.threads,
-            sharing: Sharing { reorder: config.reorder, group: config.group },
-        };
-        let open = |model: &Arc<Model>| Opened::open(dataset, &wanted, model, config);
-        let (model, opened, loss) = match config.precision {
-            Precision::Float32 => {
-                let model = Arc::new(model);
-                let opened = open(&model)?;
-                (model, opened, None)
-            }
-            Precision::Int8 => {
-                let source = Source { view: &view, manifest, subject, most_nodes };
-                let comparison = Comparison::begin(source, model, &wanted)?;
-                let model = Arc::new(Model::open(directory, Precision::Int8)?);
-                let mut opened = open(&model)?;
-                let loss = comparison.end(&model, &mut opened.requests, config.most_loss)?;
-                (model, opened, Some(loss))
-            }
-        };
-        drop(view);
+        let Ready { subject, features, most_nodes, model, opened, loss } =
+            Ready::open(&graph.view(), model, directory, config)?;
         let plan = opened.requests.plan().clone();
         let notice = opened.requests.notice().map(str::to_owned);
-        let (task, outputs) = (manifest.task.kind, model.outputs());
+        let (task, outputs) = (model.manifest().task.kind, model.outputs());
         let now = Versioned::of(model);
         let served = Arc::new(Served::new(directory, &now));
         let metrics = Metrics::new((name, &now.version), (config.precision, loss), live);
@@ -173,7 +123,8 @@ impl Server {
         let analyst = analyst.transpose()?;
         let deadline = Duration::from_millis(config.deadline_ms);
         let limits = Limits::default();
-        let shared = |queue: Queue, stopping| Shared {
+        let (stop, stopping) = watch::channel(false);
+        let shared = Shared {
             name: name.to_owned(),
             served,
             loading: Mutex::default(),
@@ -182,7 +133,7 @@ impl Server {
             outputs,
             task,
             subject,
-            features: feature_rows,
+            features,
             graph,
             most_nodes,
             deadline,
@@ -196,52 +147,26 @@ impl Server {
             limits: Limits { drain: deadline + limits.drain, ..limits },
             tokens,
         };
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(CONNECTION_THREADS)
-            .thread_name("outercore-http")
-            .enable_all()
-            .build()?;
-        let (http, grpc) = match listeners(&runtime, config) {
-            Ok(both) => both,
+        let listening = match Listening::start(shared, config, tls) {
+            Ok(listening) => listening,
             Err(error) => {
                 // Its thread holds the data set until it has ended.
-                drop(queue);
                 predictor.join()?;
                 return Err(error);
             }
         };
-        let address = http.local_addr()?;
-        let grpc_address = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
-        let (stop, stopped) = watch::channel(false);
         let stop = Stop(stop);
-        let shared = Arc::new(shared(queue, stopped.clone()));
-        let open = shared.metrics.connections().clone();
-        let accepting = Connections::new(shared.limits, open, stopped, tls);
-        let connections = std::thread::Builder::new()
-            .name("outercore-listen".into())
-            .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
-        Ok(Self {
-            address,
-            grpc_address,
-            is_encrypted,
-            plan,
-            loss,
-            notice,
-            stop,
-            connections,
-            predictor,
-            analyst,
-        })
+        Ok(Self { listening, is_encrypted, plan, loss, notice, stop, predictor, analyst })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address
     }
 
     /// Where it listens for gRPC.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
-        self.grpc_address
+        self.listening.grpc_address
     }
 
     /// Whether clients speak TLS.
@@ -272,7 +197,7 @@ impl Server {
     /// Whether it has ended by itself.
     pub fn has_ended(&self) -> bool {
         let analyst = self.analyst.as_ref().is_some_and(Analyst::has_ended);
-        self.connections.is_finished() || self.predictor.has_ended() || analyst
+        self.listening.connections.is_finished() || self.predictor.has_ended() || analyst
     }
 
     /// Stops taking requests, answers those that wait, and ends.
@@ -282,8 +207,109 @@ impl Server {
     pub fn close(self) -> Result<()> {
         self.stop.stop();
         self.analyst.map_or(Ok(()), Analyst::join)?;
-        self.connections.join().map_err(|_| Error::internal("the listening thread panicked"))?;
+        let connections = self.listening.connections.join();
+        connections.map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()
+    }
+}
+
+/// A model with the arrays that it reads.
+struct Ready {
+    subject: Subject,
+    /// Shape of the features.
+    features: Option<ArrayShape>,
+    most_nodes: u64,
+    model: Arc<Model>,
+    opened: Opened,
+    /// What int8 loses.
+    loss: Option<Loss>,
+}
+
+impl Ready {
+    /// Opens what `model`, which is in `directory` with float32, reads of the data set, and the model
+    /// with the wanted precision.
+    fn open(
+        view: &View<'_>,
+        model: Model,
+        directory: &Path,
+        config: &ServerConfig,
+    ) -> Result<Self> {
+        let weights = std::fs::metadata(directory.join(WEIGHTS)).map_or(0, |file| file.len());
+        let manifest = &model.manifest().clone();
+        let dataset = view.data_set();
+        let subject = match manifest.head {
+            None => Subject::Nodes,
+            Some(Head::Pairs { .. }) => Subject::Edges,
+            Some(_) => Subject::Graphs,
+        };
+        let most_nodes = most_nodes(view, subject, config)?;
+        let key = features_of(dataset, &model)?;
+        let features = key.as_ref().map(|key| {
+            let array = dataset.array(key)?;
+            Ok::<_, Error>(ArrayShape { dtype: array.dtype, columns: array.row_elements() })
+        });
+        let features = features.transpose()?;
+        let wanted = RequestConfig {
+            features: key.map(|key| Features { key, precision: storage_of(config.precision) }),
+            fan_outs: manifest.input.fanout.clone(),
+            replace: manifest.input.replace,
+            most_nodes,
+            degrees: match (model.needs_degrees(), model.counts_loops()) {
+                (false, _) => Degrees::None,
+                (true, true) => Degrees::WithLoops,
+                (true, false) => Degrees::WithoutLoops,
+            },
+            memory: config.memory,
+            reserved: Bytes(weights + Graph::reserved(config).0),
+            growth: Graph::growth(config),
+            threads: config.threads,
+            sharing: Sharing { reorder: config.reorder, group: config.group },
+        };
+        let open = |model: &Arc<Model>| Opened::open(dataset, &wanted, model, config);
+        let (model, opened, loss) = match config.precision {
+            Precision::Float32 => {
+                let model = Arc::new(model);
+                let opened = open(&model)?;
+                (model, opened, None)
+            }
+            Precision::Int8 => {
+                let source = Source { view, manifest, subject, most_nodes };
+                let comparison = Comparison::begin(source, model, &wanted)?;
+                let model = Arc::new(Model::open(directory, Precision::Int8)?);
+                let mut opened = open(&model)?;
+                let loss = comparison.end(&model, &mut opened.requests, config.most_loss)?;
+                (model, opened, Some(loss))
+            }
+        };
+        Ok(Self { subject, features, most_nodes, model, opened, loss })
+    }
+}
+
+/// The ports, and the thread that answers there.
+struct Listening {
+    address: SocketAddr,
+    grpc_address: Option<SocketAddr>,
+    connections: JoinHandle<()>,
+}
+
+impl Listening {
+    /// Answers on both ports until `shared` says that the server stops.
+    fn start(shared: Shared, config: &ServerConfig, tls: Option<Tls>) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(CONNECTION_THREADS)
+            .thread_name("outercore-http")
+            .enable_all()
+            .build()?;
+        let (http, grpc) = listeners(&runtime, config)?;
+        let address = http.local_addr()?;
+        let grpc_address = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
+        let open = shared.metrics.connections().clone();
+        let accepting = Connections::new(shared.limits, open, shared.stopping.clone(), tls);
+        let shared = Arc::new(shared);
+        let connections = std::thread::Builder::new()
+            .name("outercore-listen".into())
+            .spawn(move || listen(&runtime, (&http, grpc.as_ref()), &shared, &accepting))?;
+        Ok(Self { address, grpc_address, connections })
     }
 }
 

@@ -66,6 +66,11 @@ class AnalysisDirectory(RunDirectory):
         """The command line that began the run."""
         return str(self._described().get("command", ""))
 
+    def keep_options(self, options: dict[str, Any]) -> None:
+        """Writes down the algorithm's options of a run that goes on with other ones."""
+        described = self._described()
+        self._describe({**described, "config": {**described["config"], "options": options}})
+
     def keep_teleports(self, teleports: Teleports) -> None:
         """Writes the teleport vector down; nothing where all nodes are alike."""
         nodes, weights = teleports

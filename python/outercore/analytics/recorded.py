@@ -38,7 +38,7 @@ COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
 _BLOCK = 1 << 20
 """Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
-"""What a resumed run may have otherwise: its result is the same."""
+"""Fields of `RunConfig` that a resumed run may change: its result is the same."""
 
 
 def run(
@@ -174,8 +174,8 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
     Args:
         run: its directory.
         progress: called as ``progress(phase, done, total, unit)``.
-        options: those that may change: memory, threads, backend, far memory, scratch and the
-            seconds between checkpoints.
+        options: those that may change: memory, threads, backend, far memory, scratch, the
+            seconds between checkpoints, and `max_iterations` of an algorithm that has it.
 
     Raises:
         NotFoundError: no run there.
@@ -185,12 +185,7 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
     path = Path(run)
     directory = AnalysisDirectory.open(path)
     config = directory.config()
-    known = {field.name for field in fields(RunConfig)}
-    for name in options:
-        if name not in CHANGEABLE:
-            why = "a run is resumed with its own options" if name in known else "no such option"
-            raise InvalidError(f"{name}: {why}\nhint: {', '.join(CHANGEABLE)} may change")
-    config = replace(config, run=replace(config.run, **options))
+    changed = _changed(config, options)
     with only_run(path, "outercore run"):
         if not directory.begun and (path / records.FILE).exists():
             raise InvalidError(
@@ -199,7 +194,27 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
         graph = Graph(directory.data_set)
         directory.require_same(graph)
         with directory.training(new=False):
-            return _carry_out(directory, config, graph, progress)
+            if changed.options != config.options:
+                directory.keep_options(changed.options)
+            return _carry_out(directory, changed, graph, progress)
+
+
+def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
+    """The configuration of a run that is resumed with other options.
+
+    Errors: `InvalidError` for one that a run keeps, or a wrong value.
+    """
+    may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
+    known = {field.name for field in fields(RunConfig)} | config.options.keys()
+    for name in options:
+        if name not in may_change:
+            why = "a run is resumed with its own options" if name in known else "no such option"
+            raise InvalidError(f"{name}: {why}\nhint: {', '.join(may_change)} may change")
+        if name == "max_iterations" and type(options[name]) is not int:
+            raise InvalidError(f"{name} {options[name]!r}, expected a whole number")
+    used = {name: value for name, value in options.items() if name in CHANGEABLE}
+    own = {name: value for name, value in options.items() if name not in CHANGEABLE}
+    return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
 
 
 def check(config: AnalysisConfig, graph: Graph) -> None:

@@ -32,6 +32,9 @@ def run(
         str | None, typer.Option(help="With `--resume`: another budget; the result is the same.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="With `--resume`: other threads.")] = None,
+    max_iterations: Annotated[
+        int | None, typer.Option(help="With `--resume`: passes at most, those done included.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Run a graph algorithm out of core, or resume one.
@@ -42,7 +45,7 @@ def run(
 
         outercore run --resume runs/papers-pagerank-1
     """
-    changed = {"memory": memory, "threads": threads}
+    changed = {"memory": memory, "threads": threads, "max_iterations": max_iterations}
     given = {name: value for name, value in changed.items() if value is not None}
     if context.invoked_subcommand is None:
         if resume is None:

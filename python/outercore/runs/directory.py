@@ -58,7 +58,7 @@ class RunDirectory:
         Errors: `InvalidError` where `path` already is one, or has anything else in it.
         """
         run = cls(path, storage)
-        if run._config.exists() or run._record.exists():
+        if run._config.exists():
             raise InvalidError(
                 f"run `{path}` exists already\n"
                 f"hint: `outercore {cls.verb} --resume {path}` resumes it; or choose another "

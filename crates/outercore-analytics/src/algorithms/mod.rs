@@ -25,5 +25,5 @@ pub(crate) fn beyond(name: &str, iterations: u64, maximum: u32) -> Error {
     Error::invalid(format!(
         "{name}: the checkpoint is after iteration {iterations}, max_iterations is {maximum}"
     ))
-    .hint("raise max_iterations, or begin anew in another directory")
+    .hint("resume with a higher max_iterations, or begin a new run")
 }

@@ -331,12 +331,8 @@ pub fn pagerank<R: Passes>(
         },
         |_, _| Ok(Vec::new()),
     )?;
-    let mut at = at.unwrap_or_else(|| At {
-        iterations: 0,
-        dangling: (lost.iter().sum::<f64>() + start * (nodes - connected) as f64).into(),
-        scalar: f64::NAN.into(),
-        change: f64::INFINITY.into(),
-    });
+    let mut at = at
+        .unwrap_or_else(|| start_of(lost.iter().sum::<f64>() + start * (nodes - connected) as f64));
     if at.iterations >= options.max_iterations {
         return Err(beyond("pagerank", u64::from(at.iterations), options.max_iterations));
     }
@@ -375,20 +371,35 @@ pub fn pagerank<R: Passes>(
     }
     let (iterations, change) = (at.iterations, at.change.value());
     if options.tolerance > 0.0 && change > options.tolerance {
-        return Err(Error::invalid(format!(
-            "pagerank: change {change:.1e} after {iterations} iterations, wanted {:e}",
-            options.tolerance
-        ))
-        .hint(match run.checkpoints().is_some_and(|checkpoints| checkpoints.is_there()) {
-            true => "raise max_iterations and go on from the checkpoint with --resume",
-            false => "raise max_iterations, or set tolerance=0 to take what they give",
-        }));
+        return Err(cut_off(run, &at, options.tolerance));
     }
     let mut facts = serde_json::Map::new();
     facts.insert("iterations".into(), iterations.into());
     facts.insert("change".into(), change.into());
     let isolated = Isolated::Teleport(at.scalar.value());
     Ok(Raw { by_partition: tables.own.into_parts(|ranks| ranks), isolated, facts })
+}
+
+/// Of ranks that still change by more than `tolerance`.
+fn cut_off<R: Passes>(run: &mut R, at: &At, tolerance: f64) -> Error {
+    let (iterations, change) = (at.iterations, at.change.value());
+    Error::invalid(format!(
+        "pagerank: change {change:.1e} after {iterations} iterations, wanted {tolerance:e}"
+    ))
+    .hint(match run.checkpoints().is_some_and(|checkpoints| checkpoints.is_there()) {
+        true => "resume the run with a higher max_iterations",
+        false => "raise max_iterations, or set tolerance=0 to take what they give",
+    })
+}
+
+/// Where the loop is before the first iteration; `lost` is the rank of nodes without arcs.
+fn start_of(lost: f64) -> At {
+    At {
+        iterations: 0,
+        dangling: lost.into(),
+        scalar: f64::NAN.into(),
+        change: f64::INFINITY.into(),
+    }
 }
 
 /// By what ranks are divided, and the teleport vector in the grid's numbering.

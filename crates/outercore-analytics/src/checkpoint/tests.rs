@@ -39,7 +39,7 @@ fn a_full_disk_ends_the_checkpoints_and_leaves_the_last_whole_one() {
 }
 
 #[test]
-fn how_far_a_run_was_to_go_is_nobodys_business_and_never_told() {
+fn a_checkpoint_fits_another_max_iterations() {
     let told = |described: Value| json!({ "algorithm": described, "graph": "a" });
     let with = |fingerprint| Record {
         generation: 0,

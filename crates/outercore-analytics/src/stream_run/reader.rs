@@ -224,11 +224,7 @@ fn read(
             spent.tell(&mut state);
             state.reader.counters.items += 1;
             drop(state);
-            if new > 1 {
-                shared.work.notify_all();
-            } else if new == 1 {
-                shared.work.notify_one();
-            }
+            shared.call_for(new);
             return Ok(());
         }
         add(&spent.copying, began);

@@ -107,6 +107,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes who does `new` tasks.
+    pub fn call_for(&self, new: usize) {
+        match new {
+            0 => {}
+            1 => self.work.notify_one(),
+            _ => self.work.notify_all(),
+        }
+    }
+
     /// Ends the pass; the first error is the one that is told.
     pub fn fail(&self, error: Error) {
         let mut state = self.lock();

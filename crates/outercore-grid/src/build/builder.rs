@@ -102,25 +102,7 @@ impl<'a> Builder<'a> {
             None => {}
         }
         let (degrees, order) = self.degrees(&facts, on_progress)?;
-        let mut shape = GridShape {
-            nodes: self.input.nodes,
-            connected: degrees.connected(),
-            partition_log2: 0,
-            order,
-            symmetric: self.input.symmetric,
-            arcs: self.input.arcs,
-            edges: 0,
-            weighted: name.is_some(),
-        };
-        shape.partition_log2 =
-            self.options.partition_log2.unwrap_or_else(|| partition_log2(shape.connected));
-        if shape.partitions() as u64 > MAX_PARTITIONS {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("{} partitions, expected at most {MAX_PARTITIONS}", shape.partitions()),
-            )
-            .hint("leave out `--partition-log2`, or make it larger"));
-        }
+        let shape = self.shape(degrees.connected(), order)?;
         let ranks = Ranks::new(order, &degrees);
         self.write_nodes(editor, &ranks, &degrees, on_progress)?;
         let (into, places) = ranks.places(degrees, &shape);
@@ -146,6 +128,33 @@ impl<'a> Builder<'a> {
             editor.insert(key, entry);
         }
         Ok(summary(&header.shape(), &written, input, bytes))
+    }
+
+    /// The grid of `connected` nodes, before its edges are counted.
+    ///
+    /// # Errors
+    /// `Unsupported`: more partitions than a grid has.
+    fn shape(&self, connected: u64, order: Order) -> Result<GridShape> {
+        let shape = GridShape {
+            nodes: self.input.nodes,
+            connected,
+            partition_log2: self
+                .options
+                .partition_log2
+                .unwrap_or_else(|| partition_log2(connected)),
+            order,
+            symmetric: self.input.symmetric,
+            arcs: self.input.arcs,
+            edges: 0,
+            weighted: self.options.weights_name().is_some(),
+        };
+        let partitions = shape.partitions() as u64;
+        if partitions > MAX_PARTITIONS {
+            let text = format!("{partitions} partitions, expected at most {MAX_PARTITIONS}");
+            return Err(Error::new(ErrorKind::Unsupported, text)
+                .hint("leave out `--partition-log2`, or make it larger"));
+        }
+        Ok(shape)
     }
 
     /// Rows that an edge array must have, where that is known.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use outercore_core::{Bytes, ErrorKind, Result};
+use outercore_core::{Bytes, Result};
 use outercore_format::{DType, widen, words_of};
-use outercore_io::{CostModel, DeviceProfile, Engine, EngineConfig, RowLayout, plan_rows};
+use outercore_io::{CostModel, Engine, EngineConfig, RowLayout, plan_rows};
 use outercore_store::dataset::ArrayRef;
 use outercore_store::npy::ArrayWriter;
 
@@ -121,11 +121,7 @@ impl Source<'_> {
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         let array = self.array;
-        let cost = match DeviceProfile::load(self.root) {
-            Ok(profile) => CostModel::from(&profile),
-            Err(error) if error.kind() == ErrorKind::NotFound => CostModel::default(),
-            Err(error) => return Err(error),
-        };
+        let cost = CostModel::of_device(self.root)?;
         let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
         let mut engine = Engine::open(reading)?;
         let file = engine.register(&array.path)?;
