@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outercore.controller import (
+from outercore.errors import CorruptError, VersionError
+from outercore.scheduling.decide import (
     SLACK,
     GraphShape,
     Job,
@@ -20,7 +21,6 @@ from outercore.controller import (
     allocate,
     turning_point,
 )
-from outercore.errors import CorruptError, VersionError
 
 GRAPH = GraphShape(nodes=200_000, arcs=3_200_000, skew=8.0)
 

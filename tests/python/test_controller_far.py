@@ -14,10 +14,12 @@ import pytest
 import naive
 import outercore as oc
 from far_server import FarServer
-from outercore import tune
 from outercore.cli.jobs import parse
-from outercore.controller import Table
-from outercore.jobs import ThisMachine, run_jobs
+from outercore.scheduling.decide import Table
+from outercore.scheduling.machines import ThisMachine
+from outercore.scheduling.measuring import tune
+from outercore.scheduling.points import TuneConfig
+from outercore.scheduling.running import run_jobs
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +66,8 @@ def test_far_ratios_and_queue_lengths_are_measured_through_a_memory_server(
 def test_a_server_that_is_lost_is_not_measured_as_a_disk(data_set: Path, tmp_path: Path) -> None:
     with FarServer(tmp_path / "far") as mortal:
         options = mortal.options()
-    config = tune.TuneConfig(algorithms=("wcc",), far_ratios=(1.0,), repeat=1, far=options)
-    tuned = tune.tune(data_set, config, tmp_path / "t.json")
+    config = TuneConfig(algorithms=("wcc",), far_ratios=(1.0,), repeat=1, far=options)
+    tuned = tune(data_set, config, tmp_path / "t.json")
     assert tuned.measured == 0
     assert options.address in tuned.left_out[0]
 
@@ -90,10 +92,10 @@ def test_a_job_leaves_to_the_server_what_its_turning_point_says(
 def test_the_best_queue_length_of_the_table_is_used(
     data_set: Path, server: FarServer, tmp_path: Path
 ) -> None:
-    config = tune.TuneConfig(
+    config = TuneConfig(
         algorithms=("wcc",), far_ratios=(1.0,), repeat=1, far=server.options(), queue_lengths=(5,)
     )
-    measured = tune.tune(data_set, config, tmp_path / "t.json").table.measurements[0]
+    measured = tune(data_set, config, tmp_path / "t.json").table.measurements[0]
     slower = replace(measured, seconds=measured.seconds * 2, queue_length=7)
     request = parse("job", ["run", "wcc", str(data_set), *server.settings(path="far")])
     states = run_jobs([request], Table([slower, measured]), tmp_path / "out", ThisMachine(1 << 40))

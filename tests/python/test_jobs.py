@@ -18,14 +18,18 @@ from hypothesis import strategies as st
 
 import naive
 import outercore as oc
-from outercore import analytics, machine
+from outercore import analytics
 from outercore.cli.jobs import parse, read_requests
-from outercore.controller import ASSUMED_TURNING_POINT, Measurement, Table
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError
 from outercore.graph import Graph
-from outercore.jobs import JobState, Request, estimate, load_states, run_jobs
-from outercore.lock import only_one
-from outercore.tune import graph_shape
+from outercore.runs.lock import only_one
+from outercore.scheduling import machine
+from outercore.scheduling.decide import ASSUMED_TURNING_POINT, Measurement, Table
+from outercore.scheduling.estimates import estimate
+from outercore.scheduling.request import Request
+from outercore.scheduling.running import run_jobs
+from outercore.scheduling.shape import graph_shape
+from outercore.scheduling.states import JobState, load_states
 
 CORE = min(os.sched_getaffinity(0))
 MIB = 1 << 20

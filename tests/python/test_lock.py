@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outercore.errors import DeviceError, InvalidError
-from outercore.lock import Lock, hold
+from outercore.runs.lock import Lock, hold
 
 
 @contextmanager

@@ -18,12 +18,17 @@ from hypothesis import strategies as st
 
 import naive
 import outercore as oc
-from outercore import analytics, tune
-from outercore.controller import GraphShape, Table
+from outercore import analytics
 from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.graph import Graph
-from outercore.lock import only_one
-from outercore.tune import TuneConfig, least_budget, load_table, local_budget, points
+from outercore.runs.lock import only_one
+from outercore.scheduling import measuring
+from outercore.scheduling.budgets import least_budget, local_budget
+from outercore.scheduling.decide import GraphShape, Table
+from outercore.scheduling.measuring import tune
+from outercore.scheduling.points import TuneConfig, points
+from outercore.scheduling.shape import graph_shape
+from outercore.scheduling.table_file import load_table, table_path
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -74,9 +79,9 @@ def test_the_shape_of_a_graph_is_that_of_its_in_degrees(
     naive.write(root, 120, random.integers(0, 120, 3000), target)
     degrees = np.bincount(target, minlength=120)
     expected = GraphShape(120, 3000, round(float(degrees.std() / degrees.mean()), 6))
-    assert tune.graph_shape(Graph(root)) == expected
-    monkeypatch.setattr("outercore.tune.shape._ROWS", 7)
-    assert tune.graph_shape(Graph(root)) == expected
+    assert graph_shape(Graph(root)) == expected
+    monkeypatch.setattr("outercore.scheduling.shape._ROWS", 7)
+    assert graph_shape(Graph(root)) == expected
 
 
 def test_points_of_one_grid_follow_each_other() -> None:
@@ -138,7 +143,7 @@ def test_other_partition_sizes_are_measured_beside_the_data_set_which_stays_as_i
 ) -> None:
     before = (data_set / "graph.json").read_bytes()
     config = TuneConfig(algorithms=("wcc",), far_ratios=(1.0,), partitions=(None, 10), repeat=1)
-    tuned = tune.tune(data_set, config, tmp_path / "t.json")
+    tuned = tune(data_set, config, tmp_path / "t.json")
     assert {one.partition_log2 for one in tuned.table.measurements} == {None, 10}
     assert (data_set / "graph.json").read_bytes() == before
     assert [path.name for path in data_set.parent.iterdir()] == ["graph"]
@@ -159,15 +164,15 @@ def test_points_that_need_too_much_memory_are_left_out(data_set: Path, outcome: 
 def test_a_point_that_fails_is_told_and_the_others_are_measured(
     data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure = tune.run_child
+    measure = measuring.run_child
 
     def fails_at_first(arguments: Any, *rest: Any) -> dict[str, Any]:
-        monkeypatch.setattr("outercore.tune.measuring.run_child", measure)
+        monkeypatch.setattr("outercore.scheduling.measuring.run_child", measure)
         return measure(["run", "wcc", "nowhere"], *rest)
 
-    monkeypatch.setattr("outercore.tune.measuring.run_child", fails_at_first)
+    monkeypatch.setattr("outercore.scheduling.measuring.run_child", fails_at_first)
     config = TuneConfig(algorithms=("wcc",), far_ratios=(0.0, 1.0), repeat=1)
-    tuned = tune.tune(data_set, config, tmp_path / "t.json")
+    tuned = tune(data_set, config, tmp_path / "t.json")
     assert tuned.measured == 1
     assert len(tuned.left_out) == 1
     assert "wcc, 1 threads, far ratio 0: data set `" in tuned.left_out[0]
@@ -177,7 +182,7 @@ def test_a_table_of_another_machine_is_not_added_to(data_set: Path, tmp_path: Pa
     path = tmp_path / "t.json"
     path.write_text(json.dumps({**Table().to_dict(), "machine": {"processor": "abacus"}}))
     with pytest.raises(InvalidError, match=r"measured on another machine: .*abacus"):
-        tune.tune(data_set, TuneConfig(), path)
+        tune(data_set, TuneConfig(), path)
 
 
 @pytest.mark.parametrize(
@@ -200,11 +205,11 @@ def test_the_table_is_in_the_users_data_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert tune.table_path() == tmp_path / "outercore" / "controller.json"
+    assert table_path() == tmp_path / "outercore" / "controller.json"
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert tune.table_path() == tmp_path / ".local" / "share" / "outercore" / "controller.json"
-    assert load_table(tune.table_path())[0].measurements == ()
+    assert table_path() == tmp_path / ".local" / "share" / "outercore" / "controller.json"
+    assert load_table(table_path())[0].measurements == ()
 
 
 def test_two_cannot_write_one_table(data_set: Path, tmp_path: Path) -> None:
@@ -212,7 +217,7 @@ def test_two_cannot_write_one_table(data_set: Path, tmp_path: Path) -> None:
         only_one(tmp_path / "t.json", "outercore tune"),
         pytest.raises(InvalidError, match="another `outercore tune` writes it"),
     ):
-        tune.tune(data_set, TuneConfig(), tmp_path / "t.json")
+        tune(data_set, TuneConfig(), tmp_path / "t.json")
 
 
 def test_what_was_measured_is_kept_when_tune_is_stopped_and_the_rest_follows(
@@ -231,7 +236,7 @@ def test_what_was_measured_is_kept_when_tune_is_stopped_and_the_rest_follows(
     kept = load_table(out)[0].measurements
     assert kept
     config = TuneConfig(algorithms=("wcc",), repeat=1)
-    tuned = tune.tune(data_set, config, out)
+    tuned = tune(data_set, config, out)
     assert tuned.table.measurements[: len(kept)] == kept
     assert tuned.known == len(kept)
-    assert replace(tuned.graph) == tune.graph_shape(Graph(data_set))
+    assert replace(tuned.graph) == graph_shape(Graph(data_set))

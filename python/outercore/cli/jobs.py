@@ -22,7 +22,8 @@ from outercore.config.sizes import format_size, parse_size
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.jobs import JobState, Request
+    from outercore.scheduling.request import Request
+    from outercore.scheduling.states import JobState
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FAILED = 1
@@ -67,9 +68,10 @@ def jobs(
 
         outercore jobs night.json --memory 16GiB
     """
-    from outercore import jobs as running
-    from outercore.machine import total_memory
-    from outercore.tune import load_table, same_machine, table_path
+    from outercore.scheduling.machine import total_memory
+    from outercore.scheduling.machines import ThisMachine
+    from outercore.scheduling.running import run_jobs
+    from outercore.scheduling.table_file import load_table, same_machine, table_path
 
     requests = read_requests(file)
     path = table or table_path()
@@ -82,11 +84,11 @@ def jobs(
     directory = out or Path("runs") / file.stem
     with console.live(quiet=json) as live:
         shown = Shown(live, quiet=json)
-        states = running.run_jobs(
+        states = run_jobs(
             requests,
             measured,
             directory,
-            running.ThisMachine(most),
+            ThisMachine(most),
             patience_s=patience,
             observer=shown,
             progress=shown.preparing,
@@ -130,7 +132,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
     Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
     """
     from outercore.cli import run_, run_job, run_nodes
-    from outercore.jobs import Request
+    from outercore.scheduling.request import Request
 
     verb, *rest = words or [""]
     if verb != "run" or not rest:

@@ -19,8 +19,9 @@ from outercore.errors import InvalidError, UnsupportedError
 from outercore.outputs import check_ending
 
 if TYPE_CHECKING:
-    from outercore.controller import Profile
-    from outercore.tune import TuneConfig, Tuned
+    from outercore.scheduling.decide import Profile
+    from outercore.scheduling.measuring import Tuned
+    from outercore.scheduling.points import TuneConfig
 
 _HEADS = ("seconds", "read", "budget", "peak")
 
@@ -88,14 +89,15 @@ def tune(given: _Options) -> None:
 
         outercore tune papers --far unix:/run/far.sock --queue-lengths 8,32
     """
-    from outercore import tune as tuning
+    from outercore.scheduling.measuring import tune as measure
+    from outercore.scheduling.table_file import table_path
 
     if given.out is not None:
         check_ending(given.out, (".json",), option="--out")
     config = _config(given)
-    path = given.out or tuning.table_path()
+    path = given.out or table_path()
     with console.bars(quiet=given.json) as progress:
-        tuned = tuning.tune(given.data_set, config, path, progress)
+        tuned = measure(given.data_set, config, path, progress)
     for reason in tuned.left_out:
         console.note(f"note: left out: {reason}")
     profiles = tuned.profiles(config)
@@ -119,10 +121,10 @@ def tune(given: _Options) -> None:
 
 
 def _config(given: _Options) -> TuneConfig:
-    from outercore import tune as tuning
+    from outercore.scheduling.points import TuneConfig
 
     names = tuple(part.strip().replace("-", "_") for part in given.algorithms.split(","))
-    return tuning.TuneConfig(
+    return TuneConfig(
         algorithms=tuple(dict.fromkeys(names)),
         threads=_default_threads()
         if given.threads is None
@@ -179,7 +181,7 @@ def _print(title: str, profile: Profile) -> None:
 def _chart(path: Path, *, quiet: bool) -> Path | None:
     """The page of the whole table beside it, where there is Plotly."""
     from outercore.report import write_table_report
-    from outercore.tune import load_table
+    from outercore.scheduling.table_file import load_table
 
     page = path.with_suffix(".html")
     try:

@@ -12,7 +12,7 @@ from outercore.outputs import check_output, whole_file
 from outercore.storage import device_errors
 
 if TYPE_CHECKING:
-    from outercore.controller import Table
+    from outercore.scheduling.decide import Table
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path) -> None:

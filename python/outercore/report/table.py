@@ -8,10 +8,10 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from outercore.controller import GraphShape, Measurement, Medium, Profile, Settings, Table
 from outercore.report.drawing import GREY, empty, line
 from outercore.report.elements import grid
 from outercore.report.page import document, heading
+from outercore.scheduling.decide import GraphShape, Measurement, Medium, Profile, Settings, Table
 
 
 def render_table(table: Table) -> str:

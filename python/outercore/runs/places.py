@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outercore.lock import only_one
+from outercore.runs.lock import only_one
 from outercore.storage import device_errors
 
 RUNS = Path("runs")

@@ -17,7 +17,7 @@ from outercore.embedding.store.checks import check_triples, check_weights
 from outercore.embedding.store.layout import StartRows, TableLayout
 from outercore.embedding.store.protocol import Pool, Progress
 from outercore.errors import CorruptError, InvalidError, VersionError
-from outercore.lock import Lock, hold
+from outercore.runs.lock import Lock, hold
 from outercore.sealed import seal, unseal
 from outercore.storage import Storage, device_errors, replace_file
 

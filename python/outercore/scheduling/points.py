@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outercore import analytics
-from outercore.controller import Medium
 from outercore.errors import InvalidError
 from outercore.far import FarOptions
+from outercore.scheduling.decide import Medium
 
 FAR_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MOST_MEMORY = 1 << 50

@@ -8,7 +8,10 @@ from pathlib import Path
 from outercore import analytics
 from outercore._native import Progress
 from outercore.config.sizes import format_size
-from outercore.controller import (
+from outercore.errors import InvalidError, NotFoundError
+from outercore.graph import Graph
+from outercore.scheduling.budgets import CHECKPOINTS, local_budget, planned_ratio
+from outercore.scheduling.decide import (
     ASSUMED_TURNING_POINT,
     GraphShape,
     Job,
@@ -16,11 +19,9 @@ from outercore.controller import (
     Settings,
     Table,
 )
-from outercore.errors import InvalidError, NotFoundError
-from outercore.graph import Graph
-from outercore.jobs.request import Request
-from outercore.tune import graph_shape, local_budget, medium_of
-from outercore.tune.budgets import CHECKPOINTS, planned_ratio
+from outercore.scheduling.points import medium_of
+from outercore.scheduling.request import Request
+from outercore.scheduling.shape import graph_shape
 
 _ASSUMED_OVERHEAD = 128 << 20
 """Interpreter, libraries and stacks beside a budget, where nothing was measured."""

@@ -38,7 +38,7 @@ class Child:
         self.started = time.monotonic()
         numbers = ",".join(str(core) for core in cores)
         me = str(os.getpid())
-        command = [sys.executable, "-m", "outercore.children", me, numbers, *arguments]
+        command = [sys.executable, "-m", "outercore.scheduling.children", me, numbers, *arguments]
         try:
             directory.mkdir(parents=True, exist_ok=True)
             with (

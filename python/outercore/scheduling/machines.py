@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from outercore.machine import Cores, available_memory, total_memory
+from outercore.scheduling.machine import Cores, available_memory, total_memory
 
 
 class Machine(Protocol):

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from outercore.controller import GraphShape
 from outercore.errors import CorruptError
 from outercore.graph import Graph
+from outercore.scheduling.decide import GraphShape
 
 _ROWS = 1 << 20
 

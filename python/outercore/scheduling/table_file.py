@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from outercore.controller import Table
 from outercore.errors import CorruptError, DeviceError, OutercoreError
 from outercore.runs import record as records
+from outercore.scheduling.decide import Table
 from outercore.storage import Storage, device_errors, replace_file
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from outercore.errors import CorruptError
-from outercore.jobs.request import Request
 from outercore.runs import record as records
+from outercore.scheduling.request import Request
 from outercore.storage import Storage, device_errors, replace_file
 
 STATE = "jobs.json"

@@ -14,18 +14,18 @@ from typing import Any
 
 from outercore import analytics
 from outercore._native import Progress
-from outercore.children import terminate_like_interrupt
-from outercore.controller import GraphShape, Measurement, Medium, Profile, Table
 from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.graph import Graph
-from outercore.lock import only_one
 from outercore.runs import record as records
-from outercore.tune.budgets import local_budget
-from outercore.tune.grids import without_grid
-from outercore.tune.points import Point, TuneConfig, points
-from outercore.tune.runs import cores_for, finished, run_child
-from outercore.tune.shape import graph_shape
-from outercore.tune.table_file import load_table, same_machine, store_table
+from outercore.runs.lock import only_one
+from outercore.scheduling.budgets import local_budget
+from outercore.scheduling.children import terminate_like_interrupt
+from outercore.scheduling.decide import GraphShape, Measurement, Medium, Profile, Table
+from outercore.scheduling.grids import without_grid
+from outercore.scheduling.points import Point, TuneConfig, points
+from outercore.scheduling.runs import cores_for, finished, run_child
+from outercore.scheduling.shape import graph_shape
+from outercore.scheduling.table_file import load_table, same_machine, store_table
 
 
 @dataclass(frozen=True)

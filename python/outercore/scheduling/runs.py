@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from outercore.children import Child
 from outercore.errors import InvalidError
 from outercore.runs import record as records
+from outercore.scheduling.children import Child
 
 LIMIT_S = 3600.0
 """A single run that takes longer is given up."""

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from outercore._native import Progress
-from outercore.children import Child, stop_all, terminate_like_interrupt
 from outercore.config.sizes import format_size
-from outercore.controller import GraphShape, Job, Launch, Table, allocate
 from outercore.errors import InterruptError, InvalidError, OutercoreError
-from outercore.jobs.estimates import Estimate, estimate, far_arguments
-from outercore.jobs.machines import Machine
-from outercore.jobs.request import Request
-from outercore.jobs.states import STATE, JobState, is_done, load_states, peak_of, store_states
-from outercore.lock import only_one
 from outercore.runs import record as records
+from outercore.runs.lock import only_one
+from outercore.scheduling.children import Child, stop_all, terminate_like_interrupt
+from outercore.scheduling.decide import GraphShape, Job, Launch, Table, allocate
+from outercore.scheduling.estimates import Estimate, estimate, far_arguments
+from outercore.scheduling.machines import Machine
+from outercore.scheduling.request import Request
+from outercore.scheduling.states import STATE, JobState, is_done, load_states, peak_of, store_states
 
 PATIENCE_S = 600.0
 """How long a job may wait for others' memory while nothing of ours runs."""
