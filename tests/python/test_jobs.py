@@ -207,7 +207,9 @@ def test_a_job_that_fails_is_told_and_runs_again_with_the_list(
     wanted = [request(data_set, f"wcc --record {taken}", "a"), request(data_set, "wcc", "b")]
     states = run_jobs(wanted, Table(), tmp_path / "out", Lent())
     assert statuses(states) == {"a": "failed", "b": "done"}
-    assert states[0].error == f"run `{taken}` exists already"
+    assert states[0].error == (
+        f"run `{taken}`: `record.json` is there already, expected an empty directory"
+    )
     assert states[0].code == 1
     (taken / "record.json").unlink()
     before = (tmp_path / "out/b/record.json").read_bytes()
