@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.evaluate import Evaluation, evaluate
 from outercore.embedding.observe import EpochReport
+from outercore.embedding.ranking.evaluate import Evaluation, evaluate
 from outercore.embedding.store import MemoryStore
 from outercore.embedding.trainer import Trainer, table_layout
 

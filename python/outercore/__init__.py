@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from outercore.client import Client
     from outercore.edge_stream import EdgeStream
     from outercore.embedding import embed
-    from outercore.embedding.embedding import Embedding
     from outercore.embedding.order import partition_order
+    from outercore.embedding.use.embedding import Embedding
     from outercore.loader import NeighborLoader
     from outercore.sampler import NeighborSampler, SampledSubgraph
     from outercore.sources.pyg import from_pyg
@@ -134,7 +134,7 @@ _ANALYTICS = (
 _LAZY = {
     "Client": "outercore.client",
     "EdgeStream": "outercore.edge_stream",
-    "Embedding": "outercore.embedding.embedding",
+    "Embedding": "outercore.embedding.use.embedding",
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
     "NeighborLoader": "outercore.loader",

@@ -11,7 +11,7 @@ from outercore.runs.directory import is_data_set, made_by
 
 if TYPE_CHECKING:
     from outercore.analytics import Run
-    from outercore.embedding.result import EmbedResult
+    from outercore.embedding.use.result import EmbedResult
 
 
 def plan(job: str, data_set: str | Path, **options: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import outercore as oc
 from outercore._native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.embedding import Embedding
 from outercore.embedding.models import build_model
+from outercore.embedding.use.embedding import Embedding
 from outercore.sources.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]

@@ -15,7 +15,7 @@ import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small, tables
 from outercore.embedding.diverged import DivergedError
 from outercore.embedding.observe import Observer
-from outercore.embedding.scoring import Scoring
+from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.session import Session
 from outercore.embedding.trainer import Trainer
 from outercore.errors import (

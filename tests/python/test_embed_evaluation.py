@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 import embed_reference as reference
-from outercore.embedding import evaluate as evaluation
-from outercore.embedding import negatives, ranks
+from outercore.embedding import negatives
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.evaluate import (
+from outercore.embedding.models import CustomModel, build_model
+from outercore.embedding.ranking import evaluate as evaluation
+from outercore.embedding.ranking import ranks
+from outercore.embedding.ranking.evaluate import (
     Asked,
     Candidates,
     Evaluation,
@@ -22,8 +24,7 @@ from outercore.embedding.evaluate import (
     evaluate,
     rank_together,
 )
-from outercore.embedding.models import CustomModel, build_model
-from outercore.embedding.ranks import SIDES
+from outercore.embedding.ranking.ranks import SIDES
 from outercore.embedding.store import MemoryStore
 from outercore.errors import InvalidError
 

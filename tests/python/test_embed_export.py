@@ -18,8 +18,8 @@ from embedded import (
     write_run,
 )
 from outercore.embedding.config import ModelConfig
-from outercore.embedding.embedding import Embedding
-from outercore.embedding.export import export
+from outercore.embedding.use.embedding import Embedding
+from outercore.embedding.use.export import export
 from outercore.errors import (
     InvalidError,
 )
@@ -74,7 +74,7 @@ def test_an_export_in_blocks_is_the_export_at_once(
 ) -> None:
     for suffix in ("npy", "tsv", "parquet"):
         export(embedding, tmp_path / f"whole.{suffix}")
-    monkeypatch.setattr("outercore.embedding.embedding.BLOCK_BYTES", 5 * WIDTH * 4)
+    monkeypatch.setattr("outercore.embedding.use.embedding.BLOCK_BYTES", 5 * WIDTH * 4)
     for suffix in ("npy", "tsv", "parquet"):
         export(embedding, tmp_path / f"blocks.{suffix}")
     for suffix in ("npy", "tsv"):

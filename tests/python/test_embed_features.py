@@ -14,8 +14,8 @@ from embedded import (
     facts,
     plain,
 )
-from outercore.embedding.embedding import Embedding
-from outercore.embedding.features import add_features
+from outercore.embedding.use.embedding import Embedding
+from outercore.embedding.use.features import add_features
 from outercore.errors import (
     InvalidError,
 )
@@ -35,8 +35,8 @@ def test_rows_become_a_node_array(embedding: Embedding, embedded_graph: oc.Graph
 def test_nodes_of_another_data_set_are_found_by_name(
     embedding: Embedding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.matching._BLOCK", 7)
-    monkeypatch.setattr("outercore.embedding.features._BLOCK_BYTES", 100)
+    monkeypatch.setattr("outercore.embedding.use.matching._BLOCK", 7)
+    monkeypatch.setattr("outercore.embedding.use.features._BLOCK_BYTES", 100)
     rows = [("n7", "r", "new one"), ("n55", "r", "n3"), ("Zürich", "r", "n7")]
     other = facts(tmp_path / "other", rows)
     with pytest.raises(InvalidError, match=r"2 of 5 nodes have no embedding.*\n.*--missing zeros"):

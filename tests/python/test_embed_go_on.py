@@ -13,8 +13,8 @@ import pytest
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, losses, small
+from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.scoring import Scoring
 from outercore.embedding.session import Session
 from outercore.embedding.trainer import Trainer
 from outercore.errors import DeviceError, InterruptError, InvalidError

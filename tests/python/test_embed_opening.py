@@ -19,8 +19,8 @@ from embedded import (
     facts,
     random_triples,
 )
-from outercore.embedding.embedding import Embedding
 from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.use.embedding import Embedding
 from outercore.errors import (
     CorruptError,
     InvalidError,

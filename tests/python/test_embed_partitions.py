@@ -36,7 +36,6 @@ from outercore.cli import run
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
 from outercore.embedding.data import link_graph
-from outercore.embedding.evaluate import Candidates, evaluate
 from outercore.embedding.links import Links
 from outercore.embedding.models import build_model
 from outercore.embedding.negatives import KnownTargets
@@ -45,6 +44,7 @@ from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.placement import Size, decide
 from outercore.embedding.placement import order_of as order_of_run
 from outercore.embedding.pool_negatives import PoolNegatives
+from outercore.embedding.ranking.evaluate import Candidates, evaluate
 from outercore.embedding.store import Pool, Progress
 from outercore.embedding.trainer import Trainer, table_layout
 from outercore.embedding.triples import PARTS

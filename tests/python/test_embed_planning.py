@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embedding.data import EmbedData
 from outercore.embedding.forecast import compare_orders
-from outercore.embedding.known import KnownAnswers
 from outercore.embedding.order import Walks
 from outercore.embedding.placement import (
     Placement,
@@ -27,6 +26,7 @@ from outercore.embedding.placement import (
     walks_of,
 )
 from outercore.embedding.quality import quality_warning
+from outercore.embedding.ranking.known import KnownAnswers
 from outercore.embedding.triples import Triples
 from outercore.errors import BudgetError, InvalidError
 

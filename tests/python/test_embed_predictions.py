@@ -18,9 +18,9 @@ from embedded import (
     write_run,
 )
 from outercore.embedding.config import ModelConfig, ModelName
-from outercore.embedding.embedding import Embedding
 from outercore.embedding.models import build_model
-from outercore.embedding.predict import predict
+from outercore.embedding.use.embedding import Embedding
+from outercore.embedding.use.predict import predict
 from outercore.errors import (
     InvalidError,
     NotFoundError,
@@ -81,8 +81,8 @@ def test_predictions_are_those_of_the_definition(
 def test_known_triples_are_left_out_on_request(
     embedding: Embedding, embedded_graph: oc.Graph, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.predict.GROUP", 7)
-    monkeypatch.setattr("outercore.embedding.answers._CHUNK", 50)
+    monkeypatch.setattr("outercore.embedding.use.predict.GROUP", 7)
+    monkeypatch.setattr("outercore.embedding.use.answers._CHUNK", 50)
     every = np.concatenate(
         [embedded_graph.array("triples/train"), embedded_graph.array("triples/valid")]
     )
@@ -117,7 +117,7 @@ def test_one_relation_goes_with_many_heads_by_name(embedding: Embedding) -> None
 def test_of_a_plain_graph_its_links_are_known(
     tmp_path: Path, kind: ModelName, undirected: bool, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.answers._CHUNK", 3)
+    monkeypatch.setattr("outercore.embedding.use.answers._CHUNK", 3)
     edges = [(0, 1), (0, 5), (2, 0), (3, 3), (4, 5), (1, 4)]
     graph = plain(tmp_path / "plain", edges, undirected=undirected)
     draws = np.random.default_rng(1)

@@ -32,7 +32,7 @@ from embed_runs import (
 )
 from outercore import _native
 from outercore.cli import run as run_cli
-from outercore.embedding import resume, scoring
+from outercore.embedding import resume
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import forecast
@@ -40,8 +40,9 @@ from outercore.embedding.npy import npy_header
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
 from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.ranking import scoring
+from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.trainer import Trainer
 from outercore.embedding.triples import Triples
 from outercore.errors import (

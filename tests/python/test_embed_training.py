@@ -20,13 +20,13 @@ import embed_reference as reference
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
 from outercore.embedding.diverged import DivergedError
-from outercore.embedding.evaluate import evaluate
 from outercore.embedding.losses import build_loss
 from outercore.embedding.models import CustomModel, Model, build_model
 from outercore.embedding.pieces import even_pieces
 from outercore.embedding.placement import Size, decide
 from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.ranking.evaluate import evaluate
 from outercore.embedding.store import MemoryStore, Pool
 from outercore.embedding.trainer import (
     EpochReport,

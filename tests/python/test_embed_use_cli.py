@@ -16,7 +16,7 @@ import pytest
 import outercore as oc
 from embedded import Rows, embed, facts, plain, random_triples
 from outercore import _core
-from outercore.embedding.embedding import Embedding
+from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
 from outercore.sources.triples import TripleOptions, import_triples
 

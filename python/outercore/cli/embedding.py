@@ -27,13 +27,13 @@ from outercore.cli.embedding_options import (
 )
 from outercore.cli.embedding_results import Answers, show_nearest
 from outercore.config.fields import within
-from outercore.embedding.embedding import Embedding, scoring
+from outercore.embedding.use.embedding import Embedding, scoring
 from outercore.errors import InvalidError, NotFoundError
 from outercore.outputs import TABLES, check_output, check_place
 from outercore.storage import missing_file
 
 if TYPE_CHECKING:
-    from outercore.embedding.approximate import Index
+    from outercore.embedding.use.approximate import Index
 
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
@@ -131,7 +131,7 @@ def neighbours(
         raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
     index = _index(opened, metric, recall) if approximate else None
     among = _among(opened, candidates, ids=ids)
-    nearest_of_all = scoring("neighbours", "neighbours_of_all")
+    nearest_of_all = scoring("use.neighbours", "neighbours_of_all")
     chosen: Any = metric
     if everything:
         assert out is not None
@@ -203,7 +203,7 @@ def predict(
 
         outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
     """
-    from outercore.embedding.questions import Group, check_names, read_questions
+    from outercore.embedding.use.questions import Group, check_names, read_questions
 
     within("--recall", recall, 0.0, 1.0)
     if out is not None:
@@ -273,7 +273,7 @@ def features(
 
         outercore train friends --features place --model sage
     """
-    from outercore.embedding.features import add_features
+    from outercore.embedding.use.features import add_features
     from outercore.graph import Graph
 
     opened = open_run(run, data)
@@ -327,7 +327,7 @@ def index(
         outercore embedding index runs/first --metric cosine
     """
     opened = open_run(run, None)
-    build: Any = scoring("approximate", "Index")
+    build: Any = scoring("use.approximate", "Index")
     with console.bars(quiet=json) as progress:
         built = build.build(opened, metric=metric, memory=memory, lists=lists, progress=progress)
     if json:
@@ -341,7 +341,7 @@ def index(
 
 
 def _index(opened: Embedding, metric: str, recall: float) -> Index:
-    kind: Any = scoring("approximate", "Index")
+    kind: Any = scoring("use.approximate", "Index")
     index: Index = kind.open(opened, metric=metric, recall=recall)
     return index
 
@@ -349,7 +349,7 @@ def _index(opened: Embedding, metric: str, recall: float) -> Index:
 def _among(opened: Embedding, file: Path | None, *, ids: bool) -> NDArray[np.int64] | None:
     if file is None:
         return None
-    found: NDArray[np.int64] = scoring("among", "read_candidates")(opened, file, by_id=ids)
+    found: NDArray[np.int64] = scoring("use.among", "read_candidates")(opened, file, by_id=ids)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from outercore.embedding.embedding import Embedding
+from outercore.embedding.use.embedding import Embedding
 
 Run = Annotated[
     Path, typer.Argument(help="Run directory of `outercore embed`.", show_default=False)

@@ -16,9 +16,9 @@ from outercore.cli import console
 from outercore.outputs import TableWriter, table_file
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
-    from outercore.embedding.neighbours import Nearest
-    from outercore.embedding.predict import Predictions
+    from outercore.embedding.use.embedding import Embedding
+    from outercore.embedding.use.neighbours import Nearest
+    from outercore.embedding.use.predict import Predictions
 
 _PARTS = ("head", "relation", "tail")
 _NAME = pa.large_string()

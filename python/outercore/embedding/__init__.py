@@ -12,12 +12,12 @@ from outercore.lazy import attribute
 if TYPE_CHECKING:
     from outercore.embedding.config import EmbedConfig
     from outercore.embedding.forecast import plan
-    from outercore.embedding.result import EmbedResult
     from outercore.embedding.run import embed, resume
+    from outercore.embedding.use.result import EmbedResult
 
 _LAZY = {
     "EmbedConfig": "outercore.embedding.config",
-    "EmbedResult": "outercore.embedding.result",
+    "EmbedResult": "outercore.embedding.use.result",
     "embed": "outercore.embedding.run",
     "plan": "outercore.embedding.forecast",
     "resume": "outercore.embedding.run",

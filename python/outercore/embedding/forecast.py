@@ -14,7 +14,6 @@ from outercore.embedding.data import EmbedData, data_of, has_triples
 from outercore.embedding.observe import Preparing
 from outercore.embedding.options import configuration
 from outercore.embedding.order import ORDER_KINDS, partition_order
-from outercore.embedding.passes import kinds_of, plan_ranking
 from outercore.embedding.placement import (
     Placement,
     Size,
@@ -23,6 +22,7 @@ from outercore.embedding.placement import (
     walks_of,
 )
 from outercore.embedding.quality import quality_warning
+from outercore.embedding.ranking.passes import kinds_of, plan_ranking
 from outercore.embedding.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError
 
@@ -181,7 +181,7 @@ def _size(
     if count is None:
         count = sum(part.count for part in data.parts.values()) <= _FEW_TRIPLES
     if count and evaluation.filtered:
-        from outercore.embedding.scoring import answers_in, choose_parts, count_answers
+        from outercore.embedding.ranking.scoring import answers_in, choose_parts, count_answers
 
         answers = answers_in(count_answers(data, choose_parts(data, config, told), told))
     return Size(

@@ -23,14 +23,14 @@ from outercore.embedding.placement import (
     resolved,
     with_pools,
 )
-from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.scoring import (
+from outercore.embedding.ranking.scoring import (
     Answers,
     HeldOut,
     answers_in,
     choose_parts,
     count_answers,
 )
+from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.store import Store, TableLayout
 from outercore.embedding.stores import open_store
 from outercore.errors import BudgetError

@@ -19,8 +19,8 @@ from outercore.embedding.data import has_triples
 from outercore.embedding.models import ScoreFunction, build_model
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
-from outercore.embedding.result import EmbedResult
 from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.use.result import EmbedResult
 from outercore.embedding.warm_start import require_its_run, warm_start
 from outercore.errors import InvalidError
 from outercore.runs.places import new_run, only_run

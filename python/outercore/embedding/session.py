@@ -32,11 +32,11 @@ from outercore.embedding.placement import (
 )
 from outercore.embedding.planned import Planned, open_fitting, placed_anew, plan_session
 from outercore.embedding.quality import quality_warning
-from outercore.embedding.record_of import describe
-from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.scoring import (
+from outercore.embedding.ranking.scoring import (
     Scoring,
 )
+from outercore.embedding.record_of import describe
+from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.store import Progress
 from outercore.embedding.trainer import Trainer, table_layout
 from outercore.errors import BudgetError, InterruptError, InvalidError

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from outercore.embedding.embedding import Embedding, has_names
-from outercore.embedding.matching import match
+from outercore.embedding.use.embedding import Embedding, has_names
+from outercore.embedding.use.matching import match
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.embedding import has_names
-from outercore.embedding.matching import match_names
+from outercore.embedding.use.embedding import has_names
+from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
 from outercore.outputs import check_directory
 from outercore.runs.files import NpyRows
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.embedding import Embedding
     from outercore.graph import Graph
 
 Missing = Literal["error", "zeros"]
@@ -71,7 +71,7 @@ def add_features(
 
     Example:
         >>> import outercore as oc
-        >>> from outercore.embedding.features import add_features
+        >>> from outercore.embedding.use.features import add_features
         >>> graph = oc.open(tiny_dataset)
         >>> add_features(oc.Embedding.open(tiny_embedding), graph, "place", overwrite=True)
         Features(name='place', nodes=200, width=8, missing=0)

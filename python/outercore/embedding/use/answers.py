@@ -15,7 +15,7 @@ from outercore.embedding.links import Links
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.embedding import Embedding
     from outercore.graph import Graph
 
 _COLUMNS = {"head": (1, 2, 0), "tail": (0, 1, 2), "relation": (0, 2, 1)}

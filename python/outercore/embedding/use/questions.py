@@ -10,7 +10,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.storage import missing_file
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.embedding import Embedding
 
 PARTS = ("head", "relation", "tail")
 _OPEN = "?"

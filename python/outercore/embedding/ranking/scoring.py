@@ -12,13 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.evaluate import Asked, Candidates, Evaluation, Ranking, rank_together
-from outercore.embedding.known import KnownAnswers
 from outercore.embedding.models import Model, Side
 from outercore.embedding.negatives import KnownTargets
 from outercore.embedding.observe import Observer, Preparing, watched
-from outercore.embedding.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.randomness import Purpose, generator
+from outercore.embedding.ranking.evaluate import (
+    Asked,
+    Candidates,
+    Evaluation,
+    Ranking,
+    rank_together,
+)
+from outercore.embedding.ranking.known import KnownAnswers
+from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.store import Store
 from outercore.embedding.triples import fill
 from outercore.runs.stop import StopRequest

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.assess import ranks
+from outercore.embedding.ranking.assess import ranks
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.embedding import Embedding
 
 _NORMAL_95 = 1.96
 """Standard errors within which 95 % of normal draws lie."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.config.sizes import parse_size
-from outercore.embedding.topk import require_finite
+from outercore.embedding.use.topk import require_finite
 from outercore.errors import (
     CorruptError,
     InvalidError,
@@ -34,7 +34,7 @@ from outercore.errors import (
 from outercore.storage import Storage, device_errors, replace_file
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.embedding import Embedding
 
 _VERSION = 1
 _DESCRIPTION = "index.json"
@@ -103,7 +103,7 @@ class Index:
             InvalidError: a row that is not finite.
             NoSpaceError, DeviceError.
         """
-        from outercore.embedding.neighbours import metric_of
+        from outercore.embedding.use.neighbours import metric_of
 
         faiss = _faiss()
         chosen = metric_of(embedding.model, metric)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ class Index:
             InvalidError: it is of another table, because the run went on.
             UnsupportedError: FAISS is not installed.
         """
-        from outercore.embedding.neighbours import metric_of
+        from outercore.embedding.use.neighbours import metric_of
 
         chosen = metric_of(embedding.model, metric)  # type: ignore[arg-type]
         root = _directory(embedding, chosen)
@@ -214,7 +214,7 @@ class Index:
 
     def _measure(self, embedding: Embedding, progress: Progress) -> list[Recall]:
         """Recall over some entities, by lists looked at, until all are found."""
-        from outercore.embedding.neighbours import neighbours
+        from outercore.embedding.use.neighbours import neighbours
 
         count = min(_QUESTIONS, embedding.num_entities)
         random = np.random.default_rng(_SEED)

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from outercore.embedding.among import Among, without_empty
 from outercore.embedding.kernels import (
     Euclidean,
     Inner,
@@ -24,13 +23,14 @@ from outercore.embedding.kernels import (
     Similarity,
     pair_scores,
 )
-from outercore.embedding.topk import LARGEST, TopK, require_finite
+from outercore.embedding.use.among import Among, without_empty
+from outercore.embedding.use.topk import LARGEST, TopK, require_finite
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.approximate import Index
     from outercore.embedding.config import ModelConfig
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.embedding import Embedding
 
 Metric = Literal["model", "inner", "cosine", "euclidean", "manhattan", "modulus"]
 GROUP = 1024

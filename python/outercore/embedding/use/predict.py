@@ -15,16 +15,16 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from outercore.embedding.among import Among, without_empty
-from outercore.embedding.answers import Answers
 from outercore.embedding.data import has_triples
 from outercore.embedding.models import Model, Side
-from outercore.embedding.topk import LARGEST, TopK, require_finite
+from outercore.embedding.use.among import Among, without_empty
+from outercore.embedding.use.answers import Answers
+from outercore.embedding.use.topk import LARGEST, TopK, require_finite
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.embedding.approximate import Index
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.embedding import Embedding
 
 Open = Literal["head", "relation", "tail"]
 Some = str | int | Iterable[str | int] | NDArray[np.integer]
@@ -171,7 +171,7 @@ class Predictor:
         hidden: tuple[Tensor, Tensor] | None,
         index: Index,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        from outercore.embedding.neighbours import metric_of, rescored
+        from outercore.embedding.use.neighbours import metric_of, rescored
 
         metric = metric_of(self._embedding.model, "model")
         index.require(self._embedding, metric)

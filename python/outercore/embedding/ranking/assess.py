@@ -16,15 +16,15 @@ from outercore.config.sizes import parse_size
 from outercore.embedding.config import CandidateKind, EmbedConfig, EvaluationConfig
 from outercore.embedding.data import data_of, has_triples
 from outercore.embedding.observe import Observer, until_stopped
+from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.scoring import Scoring, choose, count_answers
 from outercore.embedding.triples import PARTS, Part
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
     from outercore.embedding.store import Store
+    from outercore.embedding.use.embedding import Embedding
 
 _BLOCK_ROWS = 1 << 14
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from outercore.embedding.models import Model, Side
 from outercore.embedding.negatives import KnownTargets
-from outercore.embedding.passes import groups_of
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranks import SIDES, Questions, Ranks, Tally, questions_of
+from outercore.embedding.ranking.passes import groups_of
+from outercore.embedding.ranking.ranks import SIDES, Questions, Ranks, Tally, questions_of
 from outercore.embedding.store import Store, check_triples
 from outercore.errors import InvalidError
 
@@ -156,10 +156,10 @@ def rank(
 
     `known` need not have more than the triples that share head and relation, or relation and
     tail, with one of `triples`. `answers` gives them by side instead, as
-    `outercore.embedding.known` collects them, where these would take too much memory. Without
-    `loops` an entity is no candidate for its own neighbour: under an inner product its own row is
-    the best by far, whatever was learned. `after_block` is told how many rows of the table were
-    compared, and may stop the evaluation by an exception.
+    `outercore.embedding.ranking.known` collects them, where these would take too much memory.
+    Without `loops` an entity is no candidate for its own neighbour: under an inner product its own
+    row is the best by far, whatever was learned. `after_block` is told how many rows of the table
+    were compared, and may stop the evaluation by an exception.
 
     Shapes: `triples` and each of `known` int64 [m, 3], entities by number; `degree_sums` int64
     [entities], the running sums of their degrees, for candidates by degree.

@@ -21,7 +21,7 @@ from outercore.config.fields import build
 from outercore.embedding.config import ModelConfig
 from outercore.embedding.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.seen import seen_entities
+from outercore.embedding.use.seen import seen_entities
 from outercore.errors import (
     CorruptError,
     InvalidError,
@@ -35,11 +35,11 @@ from outercore.names import Names
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from outercore.embedding.assess import Ranked
-    from outercore.embedding.compare import PairedComparison
     from outercore.embedding.models import Model, ScoreFunction
-    from outercore.embedding.neighbours import Nearest
-    from outercore.embedding.predict import Predictions
+    from outercore.embedding.ranking.assess import Ranked
+    from outercore.embedding.ranking.compare import PairedComparison
+    from outercore.embedding.use.neighbours import Nearest
+    from outercore.embedding.use.predict import Predictions
 
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
@@ -265,33 +265,33 @@ class Embedding:
         k: int = 10,
         **options: Any,
     ) -> Nearest:
-        """The entities whose rows are nearest; see `outercore.embedding.neighbours.neighbours`."""
-        found: Nearest = scoring("neighbours", "neighbours")(self, of, k, **options)
+        """The entities whose rows are nearest; see `outercore.embedding.use.neighbours`."""
+        found: Nearest = scoring("use.neighbours", "neighbours")(self, of, k, **options)
         return found
 
     def predict(self, k: int = 10, **question: Any) -> Predictions:
-        """The best completions of triples; see `outercore.embedding.predict.predict`."""
-        found: Predictions = scoring("predict", "predict")(self, k=k, **question)
+        """The best completions of triples; see `outercore.embedding.use.predict.predict`."""
+        found: Predictions = scoring("use.predict", "predict")(self, k=k, **question)
         return found
 
     def evaluate(self, **options: Any) -> list[dict[str, Any]]:
-        """Ranks held-out triples again; see `outercore.embedding.assess.assess`."""
-        figures: list[dict[str, Any]] = scoring("assess", "assess")(self, **options)
+        """Ranks held-out triples again; see `outercore.embedding.ranking.assess`."""
+        figures: list[dict[str, Any]] = scoring("ranking.assess", "assess")(self, **options)
         return figures
 
     def ranks(self, **options: Any) -> Ranked:
-        """Ranks held-out triples one by one; see `outercore.embedding.assess.ranks`."""
-        found: Ranked = scoring("assess", "ranks")(self, **options)
+        """Ranks held-out triples one by one; see `outercore.embedding.ranking.assess.ranks`."""
+        found: Ranked = scoring("ranking.assess", "ranks")(self, **options)
         return found
 
     def compare(self, other: Embedding, **options: Any) -> PairedComparison:
-        """Whether two differ by more than chance; see `outercore.embedding.compare.compare`."""
-        found: PairedComparison = scoring("compare", "compare")(self, other, **options)
+        """Whether two differ by more than chance; see `outercore.embedding.ranking.compare`."""
+        found: PairedComparison = scoring("ranking.compare", "compare")(self, other, **options)
         return found
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> int:
-        """Writes a table for other programs; see `outercore.embedding.export.export`."""
-        from outercore.embedding.export import export
+        """Writes a table for other programs; see `outercore.embedding.use.export.export`."""
+        from outercore.embedding.use.export import export
 
         return export(self, Path(path), **options)
 

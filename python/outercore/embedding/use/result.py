@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from outercore.config.sizes import format_size
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.embedding import Embedding
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class EmbedResult:
     @cached_property
     def embedding(self) -> Embedding:
         """The same with names, neighbours and predictions."""
-        from outercore.embedding.embedding import Embedding
+        from outercore.embedding.use.embedding import Embedding
 
         return Embedding.open(self.run)
 

@@ -23,7 +23,7 @@ from outercore.outputs import (
 )
 
 if TYPE_CHECKING:
-    from outercore.embedding.embedding import Embedding, Kind
+    from outercore.embedding.use.embedding import Embedding, Kind
 
 Format = Literal["npy", "parquet", "tsv"]
 _SUFFIXES: dict[str, Format] = {

@@ -14,8 +14,8 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.storage import missing_file
 
 if TYPE_CHECKING:
-    from outercore.embedding.approximate import Index
-    from outercore.embedding.embedding import Embedding
+    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.embedding import Embedding
 
 
 class Among:

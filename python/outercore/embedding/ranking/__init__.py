@@ -1,0 +1,1 @@
+"""Ranking of true triples among candidates: figures of runs, and what they cost."""
