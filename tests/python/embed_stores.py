@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.held_out import ArraySource
 from outercore.embedding.models import build_model
 from outercore.embedding.order import BufferState, PartitionOrder, Walks, partition_order
 from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.store import MemoryStore, Pool, Progress, TableLayout
 from outercore.embedding.trainer import Trainer, table_layout
+from outercore.triples import HeldOut, Part, Triples
 
 MEMORY = 64 << 20
 RELATIONS = 3
@@ -79,7 +79,7 @@ class Setting:
             np.save(weights, self.weights.numpy())
         return PartitionStore.create(
             directory / "table",
-            ArraySource(path, weights, "test"),
+            Triples(path, weights, key="train").to_core("test"),
             layout_of(self.config),
             entity_count=self.entities,
             relation_count=RELATIONS,
@@ -230,3 +230,10 @@ class NaivePartitions:
             entities = self.dealt[partition]
             self.entities[entities] = rows[row_of[entities]]
             self.entity_state[entities] = state[row_of[entities]]
+
+
+def links_of(
+    path: Path, part: Part = "train", valid: float = 0.0, test: float = 0.0, seed: int = 0
+) -> Triples:
+    """The links of a plain graph that belong to a part."""
+    return Triples(path, held_out=HeldOut(valid, test, seed), part=part)

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import outercore as oc
 from outercore import _core
 from outercore.embedding.config import DataConfig, EmbedConfig
 from outercore.embedding.data import EmbedData, knowledge_graph
-from outercore.embedding.held_out import ArraySource, Draw
 from outercore.embedding.observe import Observer
 from outercore.embedding.options import configuration
 from outercore.embedding.partitions import PartitionStore, sorting
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.triples import PARTS
 from outercore.errors import InterruptError, InvalidError
 from outercore.sources.triples import TripleOptions, import_triples
+from outercore.triples import PARTS, HeldOut, Triples
 
 ENTITIES, RELATIONS = 70, 4
 SMALL: dict[str, Any] = {
@@ -93,34 +93,62 @@ def test_parts_are_disjoint_and_together_all_triples_with_their_weights(facts: P
     assert data.degrees().sum() == 2 * data.triples
 
 
-def test_what_is_held_out_depends_on_the_triple_and_the_seed_alone() -> None:
+def parts_of(triples: NDArray[np.int64], held_out: HeldOut) -> NDArray[np.uint8]:
+    """The definition: the place in `PARTS` of each triple's part. `triples` int64 [m, 3]."""
+    words = np.full(len(triples), held_out.seed ^ int.from_bytes(b"held out", "big"), np.uint64)
+    for column in triples.T:
+        words = mixed(words) ^ column.astype(np.uint64)
+    # As many bits as a float64 holds: 0 or more, less than 1.
+    draws = (mixed(words) >> np.uint64(11)) * 2.0**-53
+    parts = np.full(len(triples), PARTS.index("train"), np.uint8)
+    parts[draws < held_out.test + held_out.valid] = PARTS.index("valid")
+    parts[draws < held_out.test] = PARTS.index("test")
+    return parts
+
+
+def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64: a bijection in which every bit depends on all."""
+    words = words + np.uint64(0x9E37_79B9_7F4A_7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def test_what_is_held_out_depends_on_the_triple_and_the_seed_alone(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     triples = random.integers((1000, 5, 1000), size=(5000, 3))
-    draw = Draw(0.1, 0.2, seed=7)
-    found, order = draw.parts_of(triples), random.permutation(len(triples))
-    assert np.array_equal(draw.parts_of(triples[order]), found[order])
-    assert not np.array_equal(Draw(0.1, 0.2, seed=8).parts_of(triples), found)
+    held_out = HeldOut(0.1, 0.2, seed=7)
+    found, order = parts_of(triples, held_out), random.permutation(len(triples))
+    assert np.array_equal(parts_of(triples[order], held_out), found[order])
+    assert not np.array_equal(parts_of(triples, HeldOut(0.1, 0.2, seed=8)), found)
     shares = np.bincount(found) / len(found)
     assert np.allclose(shares, [0.7, 0.1, 0.2], atol=0.02)
     # Numbers are part of every result: keep them.
     first = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]
-    assert draw.parts_of(np.arange(60).reshape(20, 3)).tolist() == first
+    assert parts_of(np.arange(60).reshape(20, 3), held_out).tolist() == first
+    # The core divides them in the same way.
+    np.save(tmp_path / "triples.npy", triples)
+    divided = Triples(tmp_path / "triples.npy", key="train").divided(held_out)
+    assert list(divided) == list(PARTS)
+    for number, part in enumerate(PARTS):
+        expected = triples[found == number]
+        assert divided[part].count == len(expected)
+        assert np.array_equal(divided[part].read(), expected)
 
 
 def test_partitions_have_the_triples_of_their_part(facts: Path, tmp_path: Path) -> None:
     data, whole = data_of(facts, 0.4), data_of(facts, 0.0)
-    identities = {one.source("some").to_core()["array"]["identity"] for one in (data, whole)}
-    identities.add(data_of(facts, 0.4, seed=1).source("some").to_core()["array"]["identity"])
+    identities = {one.train.to_core("some")["identity"] for one in (data, whole)}
+    identities.add(data_of(facts, 0.4, seed=1).train.to_core("some")["identity"])
     assert len(identities) == 3
     how: dict[str, Any] = {"entity_count": data.entities, "relation_count": data.relations}
     how |= {"partitions": 2, "memory": 1 << 20, "seed": 0}
     trained = {}
     for part in PARTS:
-        parts = EmbedData(data.entities, data.relations, {"train": data.parts[part]})
         counts = _core.sort_triples(
-            str(tmp_path), json.dumps(sorting(parts.source(part), **how)), None
+            str(tmp_path), json.dumps(sorting(data.parts[part].to_core("some"), **how)), None
         )
-        assert np.sum(json.loads(counts)["counted"]) == parts.triples
+        assert np.sum(json.loads(counts)["counted"]) == data.parts[part].count
         trained[part] = (tmp_path / "buckets.bin").read_bytes()
     # Those of a file in which there are no others.
     for part in PARTS:
@@ -129,7 +157,9 @@ def test_partitions_have_the_triples_of_their_part(facts: Path, tmp_path: Path) 
         if weights is not None:
             np.save(tmp_path / "weights.npy", weights)
         path = None if weights is None else tmp_path / "weights.npy"
-        own = ArraySource(tmp_path / "own.npy", path, f"{part} {Draw(0.2, 0.2, 0)}")
+        own = Triples(tmp_path / "own.npy", path, key="train").to_core()
+        # The file says whose the triples are.
+        own["identity"] = data.parts[part].to_core("some")["identity"]
         _core.sort_triples(str(tmp_path), json.dumps(sorting(own, **how)), None)
         assert (tmp_path / "buckets.bin").read_bytes() == trained[part]
 
@@ -142,7 +172,7 @@ def test_held_out_triples_are_ranked_and_not_trained_on(
     create = PartitionStore.create
 
     def watched(*given: Any, **options: Any) -> PartitionStore:
-        trained.append(given[1].part.read())
+        trained.append(_core.TripleSource(json.dumps(given[1])).reader().next(1 << 20))
         return create(*given, **options)
 
     monkeypatch.setattr(PartitionStore, "create", watched)

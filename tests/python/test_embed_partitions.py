@@ -27,6 +27,7 @@ from embed_stores import (
     Setting,
     config_of,
     dealt,
+    links_of,
     order_of,
     random_triples,
     table_of,
@@ -36,7 +37,6 @@ from outercore.cli import run
 from outercore.embedding.batches import CoreBatches
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
 from outercore.embedding.data import link_graph
-from outercore.embedding.links import Links
 from outercore.embedding.models import build_model
 from outercore.embedding.negatives import KnownTargets
 from outercore.embedding.order import Walks
@@ -47,8 +47,8 @@ from outercore.embedding.pool_negatives import PoolNegatives
 from outercore.embedding.ranking.evaluate import Candidates, evaluate
 from outercore.embedding.store import Pool, Progress
 from outercore.embedding.trainer import Trainer, table_layout
-from outercore.embedding.triples import PARTS
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
+from outercore.triples import PARTS
 
 
 @pytest.fixture(autouse=True)
@@ -591,15 +591,15 @@ def test_links_of_a_graph_are_there_once_and_held_out_by_their_ends(tmp_path: Pa
     one_way = [edge if number % 2 else edge[::-1] for number, edge in enumerate(edges)]
     both = undirected(tmp_path / "both", one_way, undirected=True)
     directed = undirected(tmp_path / "directed", one_way, undirected=False)
-    found = Links(both).read()
+    found = links_of(both).read()
     assert sorted(map(tuple, found[:, [0, 2]].tolist())) == edges
     assert not found[:, 1].any()
-    found = Links(directed).read()
+    found = links_of(directed).read()
     assert sorted(map(tuple, found[:, [0, 2]].tolist())) == sorted(one_way)
     parts = {}
     for path in (both, directed):
         shares = {"valid": 0.1, "test": 0.2, "seed": 4}
-        split = [Links(path, part, **shares) for part in ("train", "valid", "test")]
+        split = [links_of(path, part, **shares) for part in ("train", "valid", "test")]
         held_out = [
             {tuple(sorted(pair)) for pair in links.read()[:, [0, 2]].tolist()} for links in split
         ]
@@ -611,33 +611,33 @@ def test_links_of_a_graph_are_there_once_and_held_out_by_their_ends(tmp_path: Pa
     for path, ways in ((both, 2), (directed, 1)):
         data = link_graph(oc.open(path), DataConfig(held_out=0.3), seed=4)
         assert {part: links.count for part, links in data.parts.items()} == {
-            part: len(Links(path, part, 0.15, 0.15, 4).read()) for part in PARTS
+            part: len(links_of(path, part, 0.15, 0.15, 4).read()) for part in PARTS
         }
         answers = np.concatenate(list(data.answers("test")))
         assert len(answers) == ways * len(edges)
         assert {tuple(sorted(pair)) for pair in answers[:, [0, 2]].tolist()} == set(edges)
     for wrong in (len(edges) - 1, len(edges) + 1):
         with pytest.raises(CorruptError, match=f"found .*, expected {wrong}"):
-            Links(both, counted=wrong).read()
-    chunks = list(Links(both).chunks(7))
+            replace(links_of(both), counted=wrong).read()
+    chunks = list(links_of(both).chunks(7))
     assert {len(some) for some in chunks[:-1]} == {7}
-    assert np.array_equal(np.concatenate(chunks), Links(both).read())
+    assert np.array_equal(np.concatenate(chunks), links_of(both).read())
     with pytest.raises(InvalidError, match="together less than 1"):
-        _ = Links(both, "train", 0.5, 0.5).count
+        _ = links_of(both, "train", 0.5, 0.5).count
 
 
 def test_links_of_a_graph_are_trained_in_partitions(tmp_path: Path) -> None:
     random = np.random.default_rng(6)
     edges = [(int(a), int(b)) for a, b in random.integers(80, size=(300, 2)) if a != b]
     graph = undirected(tmp_path / "graph", edges, undirected=True)
-    links = Links(graph, "train", valid=0.1, test=0.1)
+    links = links_of(graph, "train", valid=0.1, test=0.1)
     config = config_of(model={"kind": "dot", "dim": 8})
     setting = Setting(order_of(6, 3), entities=80, config=config)
     setting.triples = torch.from_numpy(links.read())
     layout = table_layout(config, build_model(config.model), 1)
     store = PartitionStore.create(
         tmp_path / "table",
-        links,
+        links.to_core(),
         layout,
         entity_count=80,
         relation_count=1,

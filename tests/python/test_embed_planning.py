@@ -27,8 +27,8 @@ from outercore.embedding.placement import (
 )
 from outercore.embedding.quality import quality_warning
 from outercore.embedding.ranking.known import KnownAnswers
-from outercore.embedding.triples import Triples
 from outercore.errors import BudgetError, InvalidError
+from outercore.triples import Triples
 
 MIB = 1 << 20
 LARGE = Size(entities=1_000_000, relations=50, triples=8_000_000)
@@ -282,7 +282,7 @@ def test_degrees_are_counted_without_an_array_for_each_chunk() -> None:
         def chunks(self, rows: int = 1) -> Iterator[NDArray[np.int64]]:
             yield from np.array_split(triples, self.count)
 
-    train = InChunks("triples/train", Path("nowhere"), 0, rows)
+    train = InChunks(Path("nowhere"), counted=rows, key="triples/train")
     expected = np.bincount(triples[:, [0, 2]].reshape(-1), minlength=entities)
     tracemalloc.start()
     found = EmbedData(entities, 1, {"train": train}).degrees()

@@ -44,7 +44,6 @@ from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.trainer import Trainer
-from outercore.embedding.triples import Triples
 from outercore.errors import (
     BudgetError,
     InterruptError,
@@ -56,6 +55,7 @@ from outercore.sealed import seal, unseal
 from outercore.sources.edges import from_edge_index
 from outercore.sources.graph import GraphSource, ImportOptions, import_graph
 from outercore.sources.triples import TripleOptions, import_triples
+from outercore.triples import Triples
 
 
 @pytest.fixture(scope="module")
@@ -607,8 +607,8 @@ def test_chosen_triples_are_collected_a_chunk_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = np.random.default_rng(1).integers(0, 1000, (1000, 3))
-    rows.tofile(tmp_path / "rows")
-    triples = Triples("triples/valid", tmp_path / "rows", 0, len(rows))
+    np.save(tmp_path / "rows.npy", rows)
+    triples = Triples(tmp_path / "rows.npy", counted=len(rows), key="triples/valid")
     np.testing.assert_array_equal(choose("valid", triples, 0, 7).triples.numpy(), rows)
     np.testing.assert_array_equal(choose("valid", triples, 1000, 7).triples.numpy(), rows)
     chunks = Triples.chunks

@@ -12,16 +12,16 @@ import pytest
 from numpy.typing import NDArray
 
 import outercore as oc
-from embed_stores import MEMORY, config_of, layout_of, order_of, table_of
+from embed_stores import MEMORY, config_of, layout_of, links_of, order_of, table_of
 from embedded import plain
 from outercore.cli import run
 from outercore.embedding.data import data_of
-from outercore.embedding.links import Links
 from outercore.embedding.npy import npy_header
 from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.planned import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import InvalidError
+from outercore.triples import Triples
 
 NODES = 80
 CONFIG: dict[str, Any] = {
@@ -48,7 +48,7 @@ def graph_of(
     return graph
 
 
-def rows_of(links: Links, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def rows_of(links: Triples, edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows of the edge list that the weights name, where a weight is the number of its row."""
     weights = links.read_weights()
     assert weights is not None
@@ -93,11 +93,11 @@ def test_a_link_has_the_weight_of_its_row(tmp_path: Path, undirected: bool, dtyp
         tmp_path / "graph", edges, np.arange(20_000, dtype=dtype), undirected=undirected
     )
     ends = np.sort(edges, axis=1) if undirected else edges
-    rows = rows_of(Links(graph.root), ends)
+    rows = rows_of(links_of(graph.root), ends)
     np.testing.assert_array_equal(np.sort(rows), np.arange(20_000))
     # Parts of any size: few links are far from each other in the array.
     parts = [
-        rows_of(Links(graph.root, part, valid=0.001, test=0.4, seed=3), ends)
+        rows_of(links_of(graph.root, part, valid=0.001, test=0.4, seed=3), ends)
         for part in ("train", "valid", "test")
     ]
     assert 0 < len(parts[1]) < 100
@@ -109,7 +109,7 @@ def test_of_edges_that_were_sorted_a_weight_is_found_by_its_position(tmp_path: P
     edges = edges[np.lexsort((edges[:, 0], edges[:, 1]))]
     graph = graph_of(tmp_path / "graph", edges, np.arange(5000))
     assert "edges/edge/ids" not in graph.arrays
-    np.testing.assert_array_equal(rows_of(Links(graph.root), edges), np.arange(5000))
+    np.testing.assert_array_equal(rows_of(links_of(graph.root), edges), np.arange(5000))
 
 
 @pytest.mark.parametrize("undirected", [False, True])
@@ -122,7 +122,7 @@ def test_dropped_duplicates_leave_the_first_weight(tmp_path: Path, undirected: b
     weights = ["--weight", f"{tmp_path / 'weights.npy'}"]
     assert run(["import", f"{tmp_path / 'edges.txt'}", *weights, *options, "--out", f"{out}"]) == 0
     ends = np.array(rows)
-    found = rows_of(Links(out), np.sort(ends, axis=1) if undirected else ends)
+    found = rows_of(links_of(out), np.sort(ends, axis=1) if undirected else ends)
     assert sorted(found) == ([0, 3, 5] if undirected else [0, 2, 3, 5])
 
 
@@ -132,10 +132,10 @@ def test_a_link_in_partitions_has_the_weight_of_its_row(tmp_path: Path, undirect
     weights = np.arange(6000)
     graph = graph_of(tmp_path / "graph", edges, weights, undirected=undirected)
     ends = np.sort(edges, axis=1) if undirected else edges
-    links = Links(graph.root, "train", valid=0.1, test=0.1)
+    links = links_of(graph.root, "train", valid=0.1, test=0.1)
     store = PartitionStore.create(
         tmp_path / "table",
-        links,
+        links.to_core(),
         layout_of(config_of(model={"kind": "dot", "dim": 8})),
         entity_count=NODES,
         relation_count=1,
@@ -161,11 +161,11 @@ def test_weights_are_the_same_however_little_memory_puts_them_together(
 ) -> None:
     edges = edges_of(30_000, 3000)
     graph = graph_of(tmp_path / "graph", edges, np.arange(30_000), undirected=undirected)
-    links = Links(graph.root, "train", valid=0.1, test=0.1)
+    links = links_of(graph.root, "train", valid=0.1, test=0.1)
     expected = links.read_weights()
     assert expected is not None
     for memory in (0, 100_000, 1 << 30):
-        found = links._core.weights(links.count, memory, None)
+        found = links._core.weights(memory, None)
         assert found is not None
         np.testing.assert_array_equal(found, expected)
 
@@ -177,7 +177,7 @@ def test_weighted_links_train_as_the_same_weighted_triples(
     edges = edges_of(1000)
     weights = np.random.default_rng(1).random(1000)
     graph = graph_of(tmp_path / "graph", edges, weights)
-    links = Links(graph.root)
+    links = links_of(graph.root)
     found = links.read_weights()
     assert found is not None
     as_triples(graph.root, tmp_path / "facts", links.read(), found)

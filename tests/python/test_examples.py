@@ -89,7 +89,8 @@ def test_the_commands_of_a_document_exist_with_their_options(document: Path) -> 
     for command in commands(document):
         words = command.split()
         known = help_of(words[1])
-        if words[1] in ("generate", "run", "far", "embedding") and not "".join(words[2:3]).startswith("-"):
+        is_option = "".join(words[2:3]).startswith("-")
+        if words[1] in ("generate", "run", "far", "embedding") and not is_option:
             known = help_of(*words[1:3])
         if words[1] == "plan":
             known = help_of("plan", words[2] if words[2] in ("train", "embed") else "train")

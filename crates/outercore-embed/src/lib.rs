@@ -17,9 +17,9 @@ mod step;
 pub mod walk;
 
 pub use buckets::{
-    ArrayTriples, BucketCounts, Buckets, GraphLinks, GraphTriples, HeldOut, LinkReader,
-    MemoryTriples, OnProgress, PartTriples, Pass, PoolReader, Pools, TriplePart, TriplePool,
-    Triples, build_buckets,
+    ArrayTripleReader, ArrayTriples, BucketCounts, Buckets, GraphLinks, GraphTriples, HeldOut,
+    LinkReader, MemoryTriples, OnProgress, PartTriples, Pass, PoolReader, Pools, TriplePart,
+    TriplePool, TripleReader, Triples, build_buckets,
 };
 pub use executor::{Executor, ExecutorCounters, ExecutorMemory, SlotViews, plan_memory};
 pub use initial::{Spread, initial_rows};

@@ -44,8 +44,8 @@ const _: () = {
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<text::TextTable>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
-    assert!(align_of::<embed::GraphLinks>() <= PYTHON_ALIGNS_TO);
-    assert!(align_of::<embed::GraphLinkReader>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::PyTripleSource>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<embed::PyTripleReader>() <= PYTHON_ALIGNS_TO);
 };
 
 /// Native part of Outercore.

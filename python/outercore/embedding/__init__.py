@@ -1,6 +1,6 @@
-"""Embeddings of graphs and knowledge graphs. Training needs the extra `torch`.
+"""Embeddings of graphs and knowledge graphs. Training and scores need the extra `torch`.
 
-Configuration, orders and plans need no PyTorch; the rest imports it at first use.
+Configuration, orders, plans, export and features need no PyTorch; the rest imports it at first use.
 """
 
 from __future__ import annotations
@@ -12,19 +12,54 @@ from outercore.lazy import attribute
 if TYPE_CHECKING:
     from outercore.embedding.config import EmbedConfig
     from outercore.embedding.forecast import plan
+    from outercore.embedding.ranking.assess import assess, ranks
+    from outercore.embedding.ranking.compare import compare
     from outercore.embedding.run import embed, resume
+    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.embedding import Embedding
+    from outercore.embedding.use.export import export
+    from outercore.embedding.use.features import add_features
+    from outercore.embedding.use.neighbours import neighbours, neighbours_of_all
+    from outercore.embedding.use.predict import predict
     from outercore.embedding.use.result import EmbedResult
 
 _LAZY = {
-    "EmbedConfig": "outercore.embedding.config",
-    "EmbedResult": "outercore.embedding.use.result",
-    "embed": "outercore.embedding.run",
-    "plan": "outercore.embedding.forecast",
-    "resume": "outercore.embedding.run",
+    "EmbedConfig": "config",
+    "EmbedResult": "use.result",
+    "Embedding": "use.embedding",
+    "Index": "use.approximate",
+    "add_features": "use.features",
+    "assess": "ranking.assess",
+    "compare": "ranking.compare",
+    "embed": "run",
+    "export": "use.export",
+    "neighbours": "use.neighbours",
+    "neighbours_of_all": "use.neighbours",
+    "plan": "forecast",
+    "predict": "use.predict",
+    "ranks": "ranking.assess",
+    "resume": "run",
 }
 
-__all__ = ["EmbedConfig", "EmbedResult", "embed", "plan", "resume"]
+__all__ = [
+    "EmbedConfig",
+    "EmbedResult",
+    "Embedding",
+    "Index",
+    "add_features",
+    "assess",
+    "compare",
+    "embed",
+    "export",
+    "neighbours",
+    "neighbours_of_all",
+    "plan",
+    "predict",
+    "ranks",
+    "resume",
+]
 
 
 def __getattr__(name: str) -> Any:
-    return attribute(__name__, name, _LAZY, "embedding")
+    modules = {known: f"{__name__}.{module}" for known, module in _LAZY.items()}
+    return attribute(__name__, name, modules, "embedding")

@@ -57,7 +57,7 @@ class BucketCounter:
     ) -> None:
         """`memory`: in which triples are sorted, in bytes; the more, the longer the writes. `told`
         hears of it, and what it raises ends the work."""
-        self._run, self._source, self._size = run, data.source(run.fingerprint), size
+        self._run, self._source, self._size = run, data.train.to_core(run.fingerprint), size
         self._memory, self._seed, self._told = memory, seed, told
         self._has_counted = False
 

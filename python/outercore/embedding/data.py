@@ -9,16 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.held_out import ArraySource, Draw, TriplePart, divided
-from outercore.embedding.links import Links
 from outercore.embedding.observe import Preparing, watched
-from outercore.embedding.triples import PARTS, Part, Triples
 from outercore.errors import InvalidError, NotFoundError
+from outercore.triples import PARTS, HeldOut, Part, Triples
 
 if TYPE_CHECKING:
     from outercore.embedding.config import DataConfig, EmbedConfig, EvaluationConfig
@@ -31,13 +29,13 @@ class EmbedData:
 
     entities: int
     relations: int
-    parts: Mapping[Part, Triples | TriplePart | Links]
+    parts: Mapping[Part, Triples]
     """Those that are not empty."""
     undirected: bool = False
     """Whether a triple means its reverse, too."""
 
     @property
-    def train(self) -> Triples | TriplePart | Links:
+    def train(self) -> Triples:
         """What is trained on."""
         return self.parts["train"]
 
@@ -65,16 +63,6 @@ class EmbedData:
         most = {"valid": config.valid_triples, "test": config.test_triples}
         counts = {part: some.count for part, some in self.parts.items() if part != "train"}
         return {part: min(count, most[part] or count) for part, count in counts.items() if count}
-
-    def source(self, identity: str) -> ArraySource | Links:
-        """The training triples as partitions take them in; `identity` tells them from others."""
-        train = self.train
-        if isinstance(train, Triples):
-            return ArraySource(train.path, train.weights, identity)
-        if isinstance(train, TriplePart):
-            array = train.of
-            return ArraySource(array.path, array.weights, f"{identity} {train.draw}", train)
-        return train
 
     def answers(self, what: str, told: Preparing | None = None) -> Iterator[NDArray[np.int64]]:
         """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.
@@ -157,8 +145,7 @@ def link_graph(
     Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
     """
     share = config.held_out / 2
-    divided = Links.divided(graph.root, share, share, seed, told)
-    parts = {part: links for part, links in divided.items() if links.count}
+    parts = Triples(Path(graph.root)).divided(HeldOut(share, share, seed), told)
     if "train" not in parts:
         raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
     edges = graph.manifest.get("edge_types", {}).get("edge", {})
@@ -174,17 +161,16 @@ def _triples(graph: Graph, name: str) -> Triples | None:
         raise InvalidError(
             f"array `{key}`: expected int64 [m, 3], found {entry['dtype']} {entry['shape']}"
         )
-    path, offset = _place(graph.root, entry)
-    count = int(entry["shape"][0])
+    path, count = graph.root / entry["file"], int(entry["shape"][0])
     weights = graph.arrays.get(f"{key}.weight")
     if weights is None:
-        return Triples(key, path, offset, count)
+        return Triples(path, counted=count, key=key)
     if weights["dtype"] != "float32" or list(weights["shape"]) != [count]:
         raise InvalidError(
             f"array `{key}.weight`: expected float32 [{count}], found {weights['dtype']} "
             f"{weights['shape']}"
         )
-    return Triples(key, path, offset, count, *_place(graph.root, weights))
+    return Triples(path, graph.root / weights["file"], counted=count, key=key)
 
 
 def _divided(
@@ -193,7 +179,7 @@ def _divided(
     config: DataConfig,
     seed: int,
     told: Preparing | None,
-) -> dict[Part, TriplePart]:
+) -> dict[Part, Triples]:
     """The training triples in the parts that a draw gives them."""
     own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
     if own:
@@ -203,7 +189,7 @@ def _divided(
             "hint: leave out `--held-out`, or import the training triples alone"
         )
     share = config.held_out_triples / 2
-    found = divided(parts["train"], Draw(share, share, seed), told)
+    found = parts["train"].divided(HeldOut(share, share, seed), told)
     if "train" not in found:
         raise InvalidError(
             f"held-out share {config.held_out_triples:g}: none of the {parts['train'].count:,} "
@@ -220,7 +206,3 @@ def _relations(graph: Graph, parts: Mapping[Part, Triples], told: Preparing | No
     total = sum(part.count for part in parts.values())
     chunks = watched(every, "count relations", total, told)
     return 1 + max(int(some[:, 1].max()) for some in chunks)
-
-
-def _place(root: Path, entry: dict[str, Any]) -> tuple[Path, int]:
-    return root / entry["file"], int(entry["data_offset"])

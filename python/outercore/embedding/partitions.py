@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.held_out import ArraySource
-from outercore.embedding.links import Links
 from outercore.embedding.npy import read_npy, write_npy
 from outercore.embedding.observe import Preparing
 from outercore.embedding.order import PartitionOrder, Walks
@@ -34,7 +32,7 @@ _CPU = torch.device("cpu")
 
 
 def sorting(
-    source: ArraySource | Links,
+    source: dict[str, Any],
     *,
     entity_count: int,
     relation_count: int,
@@ -42,13 +40,13 @@ def sorting(
     memory: int,
     seed: int,
 ) -> dict[str, Any]:
-    """How triples are sorted into buckets, as the core takes it."""
+    """How triples are sorted into buckets, as the core takes it; `source` is `Triples.to_core`."""
     return {
         "nodes": entity_count,
         "relations": relation_count,
         "partitions": partitions,
         "seed": seed,
-        "source": source.to_core(),
+        "source": source,
         "memory": memory,
     }
 
@@ -116,7 +114,7 @@ class PartitionStore:
     def create(
         cls,
         directory: Path,
-        source: ArraySource | Links,
+        source: dict[str, Any],
         layout: TableLayout,
         *,
         entity_count: int,

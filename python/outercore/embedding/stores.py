@@ -14,7 +14,7 @@ from outercore.embedding.partitions import PartitionStore
 from outercore.embedding.placement import Placement, order_of, walks_of
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.store import MemoryStore, Store, TableLayout
-from outercore.embedding.triples import fill
+from outercore.triples import fill
 
 if TYPE_CHECKING:
     from outercore.embedding.data import EmbedData
@@ -48,7 +48,7 @@ def open_store(
             )
         return PartitionStore.create(
             run.state,
-            data.source(run.fingerprint),
+            data.train.to_core(run.fingerprint),
             layout,
             entity_count=data.entities,
             relation_count=data.relations,

@@ -10,7 +10,7 @@ use outercore_store::dataset::{ArrayRef, DataSet};
 
 use super::held_out::{HeldOut, TriplePart};
 use super::progress::{OnProgress, Pass};
-use super::source::{OnTriples, Triples};
+use super::source::{OnTriples, TripleReader, Triples};
 use super::weights::{LinkWeights, edge_weights};
 
 /// The links of a homogeneous graph: (source, 0, target) in the order of the targets. Of an
@@ -239,6 +239,17 @@ impl LinkReader {
                 return Ok(Some([source, target]));
             }
         }
+    }
+}
+
+impl TripleReader for LinkReader {
+    fn next_triples(&mut self, most: usize) -> Result<Vec<[i64; 3]>> {
+        let mut found = Vec::new();
+        while found.len() < most {
+            let Some(link) = self.next()? else { break };
+            found.push(link);
+        }
+        Ok(found)
     }
 }
 

@@ -30,7 +30,9 @@ pub use file::Source;
 pub use graph::{GraphLinks, GraphTriples, LinkReader};
 pub use held_out::{HeldOut, TriplePart};
 pub use progress::{OnProgress, Pass};
-pub use source::{ArrayTriples, MemoryTriples, OnTriples, PartTriples, Triples};
+pub use source::{
+    ArrayTripleReader, ArrayTriples, MemoryTriples, OnTriples, PartTriples, TripleReader, Triples,
+};
 
 const DAMAGED: &str = "go on from a copy of the file, or train again";
 

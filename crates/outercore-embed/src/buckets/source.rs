@@ -9,6 +9,7 @@ use outercore_format::DType;
 use outercore_store::npy::ArrayReader;
 
 use super::held_out::{HeldOut, TriplePart};
+use super::progress::{OnProgress, Pass};
 
 /// Takes consecutive triples: number of the first, the triples, and their weights, if any.
 pub type OnTriples<'a> = &'a mut dyn FnMut(u64, &[[i64; 3]], &[f32]) -> Result<()>;
@@ -64,12 +65,22 @@ impl Triples for MemoryTriples<'_> {
     }
 }
 
+/// Triples that are asked for some at a time.
+pub trait TripleReader: Send {
+    /// The next triples, `most` at most; none at the end.
+    ///
+    /// # Errors
+    /// A failed read, and what is wrong with the file.
+    fn next_triples(&mut self, most: usize) -> Result<Vec<[i64; 3]>>;
+}
+
 /// Triples in a `.npy` file, int64 `[m, 3]`, and perhaps weights in another, float32 `[m]`.
 ///
 /// **Memory**: 256 KiB while they are gone through.
 #[derive(Debug)]
 pub struct ArrayTriples {
     path: PathBuf,
+    data_offset: u64,
     count: u64,
     weights: Option<Weights>,
 }
@@ -107,7 +118,73 @@ impl ArrayTriples {
             let file = File::open(path).with_context(|| format!("array `{}`", path.display()))?;
             Ok(Weights { file, path: path.to_owned(), offset: array.header().data_offset })
         });
-        Ok(Self { path: path.to_owned(), count, weights: weights.transpose()? })
+        let data_offset = array.header().data_offset;
+        Ok(Self { path: path.to_owned(), data_offset, count, weights: weights.transpose()? })
+    }
+
+    /// How many triples there are to train on, for validation and for the test.
+    ///
+    /// **Cost**: one pass over them, where some are held out.
+    ///
+    /// # Errors
+    /// `Invalid`: shares that are none. Those of `on_progress`; a failed read.
+    pub fn counts(&mut self, held_out: HeldOut, on_progress: OnProgress<'_>) -> Result<[u64; 3]> {
+        held_out.validate()?;
+        if !held_out.any() {
+            return Ok([self.count, 0, 0]);
+        }
+        let mut pass = Pass::begin("hold out triples", self.count, on_progress)?;
+        let mut counts = [0; 3];
+        self.for_each(&mut |_, triples, _| {
+            for triple in triples {
+                counts[held_out.part_of_triple(triple) as usize] += 1;
+            }
+            pass.add(triples.len() as u64)
+        })?;
+        Ok(counts)
+    }
+
+    /// Goes through those of `part` once.
+    ///
+    /// # Errors
+    /// Those of opening the file.
+    pub fn reader(&self, held_out: HeldOut, part: TriplePart) -> Result<ArrayTripleReader> {
+        let file = File::open(&self.path).with_context(|| self.name())?;
+        let (offset, left) = (self.data_offset, self.count);
+        Ok(ArrayTripleReader { file, name: self.name(), offset, left, held_out, part })
+    }
+}
+
+/// Goes through triples of one part of an array.
+pub struct ArrayTripleReader {
+    file: File,
+    name: String,
+    /// Of the next triple, in bytes.
+    offset: u64,
+    /// Triples of all parts.
+    left: u64,
+    held_out: HeldOut,
+    part: TriplePart,
+}
+
+impl TripleReader for ArrayTripleReader {
+    fn next_triples(&mut self, most: usize) -> Result<Vec<[i64; 3]>> {
+        let mut found = Vec::new();
+        while found.is_empty() && self.left > 0 {
+            let count = self.left.min(most as u64);
+            found.resize(count as usize, [0; 3]);
+            let bytes = bytemuck::cast_slice_mut(&mut found);
+            self.file
+                .read_exact_at(bytes, self.offset)
+                .with_context(|| format!("{} at byte {}", self.name, self.offset))
+                .map_err(|error| error.hint("run `outercore check`"))?;
+            self.offset += 24 * count;
+            self.left -= count;
+            if self.held_out.any() {
+                found.retain(|triple| self.held_out.part_of_triple(triple) == self.part);
+            }
+        }
+        Ok(found)
     }
 }
 

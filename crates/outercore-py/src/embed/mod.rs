@@ -14,7 +14,7 @@ use outercore_embed::{
 };
 use pyo3::prelude::*;
 use serde::Serialize;
-pub use sources::{GraphLinkReader, GraphLinks};
+pub use sources::{PyTripleReader, PyTripleSource};
 
 use crate::dataset::parse;
 use crate::errors::to_python;
@@ -29,8 +29,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
     module.add_class::<executor::PartitionExecutor>()?;
-    module.add_class::<sources::GraphLinks>()?;
-    module.add_class::<sources::GraphLinkReader>()?;
+    module.add_class::<sources::PyTripleSource>()?;
+    module.add_class::<sources::PyTripleReader>()?;
     module.add_function(wrap_pyfunction!(executor::sort_triples, module)?)?;
     module.add_function(wrap_pyfunction!(executor::create_partitions, module)?)
 }

@@ -1,13 +1,13 @@
 //! Where the triples of an embedding come from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use outercore_core::{Bytes, Result};
 use outercore_embed::{
-    ArrayTriples, GraphLinks as Links, GraphTriples, HeldOut, LinkReader, PartTriples, Pass,
-    TriplePart, Triples,
+    ArrayTriples, GraphLinks, GraphTriples, HeldOut, OnProgress, PartTriples, Pass, TriplePart,
+    TripleReader, Triples,
 };
 use outercore_format::keys::{EDGE_IDS, EDGE_WEIGHTS, OFFSETS, SOURCES};
 use outercore_store::dataset::DataSet;
@@ -18,56 +18,36 @@ use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::progress::Callback;
 
-/// Triples by where they are, as JSON.
+/// Triples by where they are, as JSON; all of them, or those of one part.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TripleSource {
+    of: Place,
+    held_out: HeldOut,
+    part: TriplePart,
+    /// How many they are, where that is known.
+    count: Option<u64>,
+    /// What tells those of an array from others.
+    identity: String,
+}
+
+/// Where triples are.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TripleSource {
+enum Place {
     /// A `.npy` file, int64 [m, 3], and perhaps weights in another, float32 [m].
-    Array {
-        /// Its path.
-        path: PathBuf,
-        /// Path of the weights.
-        weights: Option<PathBuf>,
-        /// What tells it from other triples.
-        identity: String,
-        /// Of which only these are meant.
-        part: Option<ArrayPart>,
-    },
-    /// Links of a plain graph.
-    Graph {
-        /// Which ones.
-        links: GraphSource,
-        /// How many they are.
-        count: u64,
-    },
+    Array { path: PathBuf, weights: Option<PathBuf> },
+    /// The links of a plain graph, which is in this data set.
+    Graph(PathBuf),
 }
 
-/// Triples of an array that belong to one part, as JSON.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ArrayPart {
-    held_out: HeldOut,
-    part: TriplePart,
-    count: u64,
-}
-
-/// Links of a plain graph, as JSON.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GraphSource {
-    /// The data set.
-    path: PathBuf,
-    held_out: HeldOut,
-    part: TriplePart,
-}
-
-impl GraphSource {
-    fn open(&self) -> Result<Links> {
-        Links::open(&DataSet::open(&self.path)?, self.held_out, self.part)
-    }
-
-    fn identity(&self) -> Result<String> {
-        let data_set = DataSet::open(&self.path)?;
+impl TripleSource {
+    /// What tells the triples from others.
+    pub fn identity(&self) -> Result<String> {
+        let Place::Graph(path) = &self.of else {
+            return Ok(self.identity.clone());
+        };
+        let data_set = DataSet::open(path)?;
         let [offsets, sources] = [data_set.array(OFFSETS)?, data_set.array(SOURCES)?];
         let mut identity = format!(
             "{} {} {:?} {:?}",
@@ -83,118 +63,134 @@ impl GraphSource {
         }
         Ok(identity)
     }
-}
-
-impl TripleSource {
-    /// What tells the triples from others.
-    pub fn identity(&self) -> Result<String> {
-        match self {
-            Self::Array { identity, .. } => Ok(identity.clone()),
-            Self::Graph { links, .. } => links.identity(),
-        }
-    }
 
     /// The triples, to be gone through.
     pub fn open(&self) -> Result<Box<dyn Triples>> {
-        match self {
-            Self::Array { path, weights, part, .. } => {
+        let count = || self.count.map_or_else(|| self.counted(), Ok);
+        match &self.of {
+            Place::Array { path, weights } => {
                 let array = ArrayTriples::open(path, weights.as_deref())?;
-                Ok(match *part {
-                    None => Box::new(array),
-                    Some(ArrayPart { held_out, part, count }) => {
-                        Box::new(PartTriples::new(array, held_out, part, count))
-                    }
-                })
+                if self.is_all() {
+                    return Ok(Box::new(array));
+                }
+                Ok(Box::new(PartTriples::new(array, self.held_out, self.part, count()?)))
             }
-            Self::Graph { links, count } => Ok(Box::new(GraphTriples::new(links.open()?, *count))),
+            Place::Graph(path) => Ok(Box::new(GraphTriples::new(self.links(path)?, count()?))),
         }
+    }
+
+    /// How many there are to train on, for validation and for the test.
+    fn counts(&self, on_progress: OnProgress<'_>) -> Result<[u64; 3]> {
+        match &self.of {
+            Place::Array { path, .. } => {
+                ArrayTriples::open(path, None)?.counts(self.held_out, on_progress)
+            }
+            Place::Graph(path) => self.links(path)?.counts(on_progress),
+        }
+    }
+
+    fn reader(&self) -> Result<Box<dyn TripleReader>> {
+        match &self.of {
+            Place::Array { path, .. } => {
+                Ok(Box::new(ArrayTriples::open(path, None)?.reader(self.held_out, self.part)?))
+            }
+            Place::Graph(path) => Ok(Box::new(self.links(path)?.reader()?)),
+        }
+    }
+
+    fn links(&self, path: &Path) -> Result<GraphLinks> {
+        GraphLinks::open(&DataSet::open(path)?, self.held_out, self.part)
+    }
+
+    fn is_all(&self) -> bool {
+        self.held_out.valid + self.held_out.test == 0.0
+    }
+
+    fn counted(&self) -> Result<u64> {
+        Ok(self.counts(&mut |_, _, _| Ok(()))?[self.part as usize])
     }
 }
 
-/// The links of a plain graph; `outercore.embedding.links.Links` is its user.
-#[pyclass(module = "outercore._core", frozen)]
-pub struct GraphLinks {
-    links: Links,
+/// Triples of a data set; `outercore.embedding.triples.Triples` is its user.
+#[pyclass(module = "outercore._core", name = "TripleSource", frozen)]
+pub struct PyTripleSource {
+    source: TripleSource,
 }
 
 #[pymethods]
-impl GraphLinks {
+impl PyTripleSource {
     #[new]
     fn new(source: &str) -> PyResult<Self> {
-        let links = parse::<GraphSource>("links of a graph", source).and_then(|links| links.open());
-        Ok(Self { links: links.map_err(to_python)? })
+        Ok(Self { source: parse("source of triples", source).map_err(to_python)? })
     }
 
-    /// How many links there are to train on, for validation and for the test.
+    /// How many there are to train on, for validation and for the test.
     #[pyo3(signature = (progress))]
     fn counts(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<[u64; 3]> {
         let mut callback = Callback::new(progress);
-        let counts = py.detach(|| self.links.counts(&mut callback.of_triples()));
+        let counts = py.detach(|| self.source.counts(&mut callback.of_triples()));
         callback.settle(counts, to_python)
     }
 
     /// Whether each has a weight.
-    fn weighted(&self) -> bool {
-        self.links.weighted()
+    fn weighted(&self) -> PyResult<bool> {
+        match &self.source.of {
+            Place::Array { weights, .. } => Ok(weights.is_some()),
+            Place::Graph(path) => Ok(self.source.links(path).map_err(to_python)?.weighted()),
+        }
     }
 
     /// Their weights, float32 [count], put together within `memory` besides; `None` where there
     /// are none.
-    #[pyo3(signature = (count, memory, progress))]
+    #[pyo3(signature = (memory, progress))]
     fn weights<'py>(
         &self,
         py: Python<'py>,
-        count: u64,
         memory: u64,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyArray1<f32>>>> {
-        if !self.links.weighted() {
-            return Ok(None);
-        }
         let mut callback = Callback::new(progress);
         let found = py.detach(|| {
-            let mut triples = GraphTriples::new(self.links.clone(), count);
+            let mut triples = self.source.open()?;
+            if !triples.weighted() {
+                return Ok(None);
+            }
             triples.take_memory(Bytes(memory));
-            let mut found = Vec::with_capacity(count as usize);
+            let mut found = Vec::with_capacity(triples.count() as usize);
             let mut told = callback.of_triples();
-            let mut pass = Pass::begin("read weights", count, &mut told)?;
+            let mut pass = Pass::begin("read weights", triples.count(), &mut told)?;
             triples.for_each(&mut |_, _, weights| {
                 found.extend_from_slice(weights);
                 pass.add(weights.len() as u64)
             })?;
-            Ok(found)
+            Ok(Some(found))
         });
-        Ok(Some(callback.settle(found, to_python)?.into_pyarray(py)))
+        Ok(callback.settle(found, to_python)?.map(|found| found.into_pyarray(py)))
     }
 
     /// Goes through them once.
-    fn reader(&self) -> PyResult<GraphLinkReader> {
-        let reader = self.links.reader().map_err(to_python)?;
-        Ok(GraphLinkReader { reader: Mutex::new(reader) })
+    fn reader(&self) -> PyResult<PyTripleReader> {
+        let reader = self.source.reader().map_err(to_python)?;
+        Ok(PyTripleReader { reader: Mutex::new(reader) })
     }
 }
 
-/// A place in the links of a plain graph.
-#[pyclass(module = "outercore._core", frozen)]
-pub struct GraphLinkReader {
-    reader: Mutex<LinkReader>,
+/// A place in triples.
+#[pyclass(module = "outercore._core", name = "TripleReader", frozen)]
+pub struct PyTripleReader {
+    reader: Mutex<Box<dyn TripleReader>>,
 }
 
 #[pymethods]
-impl GraphLinkReader {
-    /// The next links, int64 [up to `most`, 3]; none at the end.
+impl PyTripleReader {
+    /// The next triples, int64 [up to `most`, 3]; none at the end.
     fn next<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyArray2<i64>>> {
         let found = py.detach(|| {
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut found = Vec::new();
-            while found.len() < 3 * most {
-                let Some(link) = reader.next()? else { break };
-                found.extend(link);
-            }
-            Ok(found)
+            reader.next_triples(most)
         });
         let found = found.map_err(to_python)?;
-        let rows = found.len() / 3;
-        found.into_pyarray(py).reshape([rows, 3])
+        let rows = found.len();
+        bytemuck::allocation::cast_vec(found).into_pyarray(py).reshape([rows, 3])
     }
 }

@@ -18,9 +18,9 @@ from outercore.embedding.data import data_of, has_triples
 from outercore.embedding.observe import Observer, until_stopped
 from outercore.embedding.ranking.scoring import Scoring, choose, count_answers
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.triples import PARTS, Part
 from outercore.errors import InvalidError, NotFoundError
 from outercore.runs.stop import StopRequest, stop_on_signals
+from outercore.triples import PARTS, Part
 
 if TYPE_CHECKING:
     from outercore.embedding.store import Store

@@ -26,14 +26,12 @@ from outercore.embedding.ranking.evaluate import (
 from outercore.embedding.ranking.known import KnownAnswers
 from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
 from outercore.embedding.store import Store
-from outercore.embedding.triples import fill
 from outercore.runs.stop import StopRequest
+from outercore.triples import fill
 
 if TYPE_CHECKING:
     from outercore.embedding.data import EmbedData
-    from outercore.embedding.held_out import TriplePart
-    from outercore.embedding.links import Links
-    from outercore.embedding.triples import Part, Triples
+    from outercore.triples import Part, Triples
 
 _FEW, _SPARSE = 1 << 20, 4
 """Of so many places, or so many times those that are drawn, a permutation is made at most."""
@@ -52,7 +50,7 @@ class HeldOut:
 
 def choose(
     part: Part,
-    triples: Triples | TriplePart | Links,
+    triples: Triples,
     most: int,
     seed: int,
     told: Preparing | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore.embedding.data import has_triples
-from outercore.embedding.links import Links
 from outercore.errors import InvalidError
+from outercore.triples import Triples
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding
@@ -69,7 +70,7 @@ def _triples(graph: Graph) -> Iterator[NDArray[np.int64]]:
     """All triples of a knowledge graph, or all links of a plain graph in their directions."""
     if not has_triples(graph):
         undirected = graph.manifest["edge_types"]["edge"].get("undirected", False)
-        for links in Links(graph.root).chunks():
+        for links in Triples(Path(graph.root)).chunks():
             yield links
             if undirected:
                 yield links[:, ::-1]

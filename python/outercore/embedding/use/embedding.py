@@ -1,7 +1,7 @@
 """A finished embedding: its tables, opened for reading, and what their rows stand for.
 
-Nothing here needs PyTorch; scores of a model (neighbours, predictions, evaluation) ask for it when
-they are first called.
+Nothing here needs PyTorch. What is done with the tables are functions of `outercore.embedding`:
+`neighbours`, `predict`, `export` and others take an `Embedding`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,13 +21,7 @@ from outercore.embedding.config import ModelConfig
 from outercore.embedding.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.seen import seen_entities
-from outercore.errors import (
-    CorruptError,
-    InvalidError,
-    NotFoundError,
-    UnsupportedError,
-    VersionError,
-)
+from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.graph import Graph
 from outercore.names import Names
 
@@ -36,10 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from outercore.embedding.models import Model, ScoreFunction
-    from outercore.embedding.ranking.assess import Ranked
-    from outercore.embedding.ranking.compare import PairedComparison
-    from outercore.embedding.use.neighbours import Nearest
-    from outercore.embedding.use.predict import Predictions
 
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
@@ -240,60 +229,24 @@ class Embedding:
         return self._names(ids, "relation")
 
     def build_model(self) -> Model:
-        """What scores triples; needs PyTorch.
+        """The score function; needs PyTorch.
 
         Raises:
             InvalidError: the score function is one's own and was not given, or is another one.
         """
+        from outercore.embedding.models import build_model
+
         place, digest = self.description.get("score"), self.description.get("score_digest", "")
         if self.model.kind == "custom" and self.score is None:
             raise InvalidError(
                 f"embedding `{self.root}` was made with the score function `{place}`, which is "
                 f"not kept with it\nhint: {GIVE}"
             )
-        function = None
-        if self.score is not None:
-            own = own_score(self.score)
-            require_same(f"embedding `{self.root}`", str(place), digest, own)
-            function = own.function
-        model: Model = scoring("models", "build_model")(self.model, function)
-        return model
-
-    def neighbours(
-        self,
-        of: str | int | Iterable[str | int] | NDArray[np.floating],
-        k: int = 10,
-        **options: Any,
-    ) -> Nearest:
-        """The entities whose rows are nearest; see `outercore.embedding.use.neighbours`."""
-        found: Nearest = scoring("use.neighbours", "neighbours")(self, of, k, **options)
-        return found
-
-    def predict(self, k: int = 10, **question: Any) -> Predictions:
-        """The best completions of triples; see `outercore.embedding.use.predict.predict`."""
-        found: Predictions = scoring("use.predict", "predict")(self, k=k, **question)
-        return found
-
-    def evaluate(self, **options: Any) -> list[dict[str, Any]]:
-        """Ranks held-out triples again; see `outercore.embedding.ranking.assess`."""
-        figures: list[dict[str, Any]] = scoring("ranking.assess", "assess")(self, **options)
-        return figures
-
-    def ranks(self, **options: Any) -> Ranked:
-        """Ranks held-out triples one by one; see `outercore.embedding.ranking.assess.ranks`."""
-        found: Ranked = scoring("ranking.assess", "ranks")(self, **options)
-        return found
-
-    def compare(self, other: Embedding, **options: Any) -> PairedComparison:
-        """Whether two differ by more than chance; see `outercore.embedding.ranking.compare`."""
-        found: PairedComparison = scoring("ranking.compare", "compare")(self, other, **options)
-        return found
-
-    def export(self, path: str | os.PathLike[str], **options: Any) -> int:
-        """Writes a table for other programs; see `outercore.embedding.use.export.export`."""
-        from outercore.embedding.use.export import export
-
-        return export(self, Path(path), **options)
+        if self.score is None:
+            return build_model(self.model)
+        own = own_score(self.score)
+        require_same(f"embedding `{self.root}`", str(place), digest, own)
+        return build_model(self.model, own.function)
 
     def _ids(
         self, wanted: str | int | Iterable[str | int], kind: Named, count: int, *, by_id: bool
@@ -356,24 +309,6 @@ class Embedding:
             f"Embedding(model={self.model.kind!r}, entities={self.num_entities}, "
             f"relations={self.num_relations}, width={self.width})"
         )
-
-
-def scoring(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module of this package that scores, which needs PyTorch.
-
-    Errors: `UnsupportedError` where it is not installed.
-    """
-    try:
-        found = import_module(f"outercore.embedding.{module}")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("outercore"):
-            raise
-        raise UnsupportedError(
-            f"scores need the package `{error.name}`, which is not installed\n"
-            'hint: pip install "outercore[torch]"'
-        ) from error
-    function: Callable[..., Any] = getattr(found, name)
-    return function
 
 
 def has_names(graph: Graph, kind: Named = "entity") -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.embedding.data import has_triples
-from outercore.embedding.links import Links
+from outercore.triples import Triples
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -26,7 +27,7 @@ def seen_entities(graph: Graph, entities: int) -> NDArray[np.bool_]:
     """
     seen = np.zeros(entities, np.bool_)
     if not has_triples(graph):
-        for links in Links(graph.root).chunks():
+        for links in Triples(Path(graph.root)).chunks():
             seen[links[:, 0]] = seen[links[:, 2]] = True
         return seen
     entry = graph.arrays["triples/train"]

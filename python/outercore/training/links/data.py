@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from outercore._native import Importer
 from outercore.config.sizes import parse_size
-from outercore.embedding.triples import Part
 from outercore.errors import CorruptError, InvalidError
 from outercore.graph import Graph
 from outercore.mapped import blocks, mapped
@@ -28,6 +27,7 @@ from outercore.training.links.adjacency import Adjacency
 from outercore.training.links.held_out import HELD_OUT, GivenEdges, trained, without
 from outercore.training.links.negatives import Purpose, generator, held_out_negatives
 from outercore.training.tasks import array_key
+from outercore.triples import Part
 
 _DESCRIBED = "links.json"
 """Written last: what is there without it is not complete."""

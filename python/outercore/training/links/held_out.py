@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.embedding.links import Links
-from outercore.embedding.triples import PARTS, Part
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.training.config import LinkConfig
 from outercore.training.links.adjacency import among, pair_keys
+from outercore.triples import PARTS, HeldOut, Part, Triples
 
 if TYPE_CHECKING:
     from outercore.graph import Graph
@@ -85,17 +84,19 @@ def require_topology(graph: Graph) -> None:
         )
 
 
-def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Links, dict[Part, Links]]:
+def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[Part, Triples]]:
     """The links of a graph that are not held out by a share, and those that are, by part.
 
     Cost: one pass over the graph, to count them.
     """
     share = config.held_out / 2
-    parts = Links.divided(Path(graph.root), share, share, seed)
-    return parts["train"], {part: parts[part] for part in HELD_OUT if parts[part].count}
+    links = Triples(Path(graph.root))
+    parts = links.divided(HeldOut(share, share, seed))
+    left = parts.pop("train", replace(links, counted=0))
+    return left, parts
 
 
-def without(links: Links, keys: NDArray[np.int64], nodes: int) -> Iterator[NDArray[np.int64]]:
+def without(links: Triples, keys: NDArray[np.int64], nodes: int) -> Iterator[NDArray[np.int64]]:
     """Pairs int64 [n, 2] of a graph's links, those with one of the ascending `keys` left out.
 
     A node has no link to itself.
