@@ -424,7 +424,7 @@ def test_import_info_and_check_work_without_pytorch(tmp_path: Path) -> None:
 
 def test_json_has_null_for_a_number_that_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"top": [(3, float("inf")), (1, 0.5)], "mean": float("nan"), "least": -float("inf")}
-    for show in (console.json_data, console.json_line):
-        show(value)
+    for indent in (1, None):
+        console.json_data(value, indent=indent)
         printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
         assert printed == {"top": [[3, None], [1, 0.5]], "mean": None, "least": None}

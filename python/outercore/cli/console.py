@@ -7,10 +7,13 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.progress import (
@@ -23,6 +26,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from outercore.config.sizes import format_size
@@ -66,21 +70,13 @@ def data(text: str) -> None:
         _stdout.print(text, markup=False)
 
 
-def line(text: str) -> None:
-    """As `data`, for a command that goes on: whoever reads our output sees it at once."""
-    data(text)
+def json_data(value: Any, *, indent: int | None = 1) -> None:
+    """The output as JSON, for `--json`; without `indent` one line of an output that continues.
 
-
-def json_data(value: Any) -> None:
-    """The whole output as JSON, for `--json`. A number that is not finite is `null`."""
+    A number that is not finite is `null`.
+    """
     with _told():
-        sys.stdout.write(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
-
-
-def json_line(value: Any) -> None:
-    """As `json_data`, in one line, for a command that goes on."""
-    with _told():
-        sys.stdout.write(json.dumps(_finite(value), allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(_finite(value), indent=indent, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -102,6 +98,46 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
         _stdout.print(title, style="bold", markup=False)
         for name, value in rows:
             _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), value))
+
+
+def result(value: Any, title: str, rows: Sequence[tuple[str, str]], *, as_json: bool) -> None:
+    """The whole output of a command: `value` for `--json`, else a table."""
+    if as_json:
+        json_data(value)
+    else:
+        table(title, rows)
+
+
+def columns(shown: Table) -> None:
+    """A table of several columns, below an empty line."""
+    data("")
+    with _told():
+        Console(highlight=False).print(shown)
+
+
+def points(
+    measured: Sequence[Mapping[str, Any]],
+    cells: Mapping[str, Callable[[Any], str]],
+    *,
+    by: str,
+    best: str,
+    mark: Callable[[Any], str] = lambda _: "peak",
+) -> None:
+    """Measured points in sections of the same `by`; that with most of `best` is bold and marked.
+
+    `cells` has the heads of the columns, and how each shows a point.
+    """
+    shown = Table(*cells, "", box=box.SIMPLE_HEAD)
+    for column in shown.columns[:-1]:
+        column.justify = "right"
+    for _, section in groupby(measured, key=itemgetter(by)):
+        rows = list(section)
+        peak = max(rows, key=itemgetter(best))
+        for point in rows:
+            said, style = (mark(point), "bold") if point is peak else ("", "")
+            shown.add_row(*(cell(point) for cell in cells.values()), said, style=style)
+        shown.add_section()
+    columns(shown)
 
 
 def note(text: str) -> None:
@@ -217,15 +253,17 @@ def _amount(count: float, unit: str) -> str:
     return format_size(count) if unit == "bytes" else f"{count:,.0f}"
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested values as rows of a table."""
+def flat(
+    values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Nested values as rows of a table; those of the names in `sizes` are bytes."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            rows.extend(flat(value, f"{name}."))
+            rows.extend(flat(value, f"{name}.", sizes=sizes))
         else:
-            rows.append((name, shown(key, value)))
+            rows.append((name, format_size(value) if key in sizes else shown(key, value)))
     return rows
 
 

@@ -65,7 +65,4 @@ def evaluate(
             overwrite=overwrite,
             observer=watch,
         )
-    if json:
-        console.json_data(result)
-        return
-    console.table(f"{model}", console.flat(result))
+    console.result(result, f"{model}", console.flat(result), as_json=json)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from outercore import far as memory
 from outercore.cli import console, options
@@ -46,21 +43,12 @@ def put(
 
         outercore far put papers --what grid --far 10.0.0.7 --far-token-file far.token
     """
-    chosen = options.far(server, token_file=token_file)
-    assert chosen is not None
+    chosen = _server(server, token_file)
     parts = None if what is None else [part.strip() for part in what.split(",")]
     with console.bars(quiet=json) as progress:
         arrays = memory.put(data_set, chosen, what=parts, progress=progress)
-    if json:
-        console.json_data(arrays)
-    else:
-        console.table(
-            f"{data_set} on {chosen.address}",
-            [
-                (array["key"], f"{format_size(array['bytes']):>10}  {array['state']}")
-                for array in arrays
-            ],
-        )
+    rows = [(one["key"], f"{format_size(one['bytes']):>10}  {one['state']}") for one in arrays]
+    console.result(arrays, f"{data_set} on {chosen.address}", rows, as_json=json)
     left = [array["key"] for array in arrays if array["state"] == "full"]
     if left:
         raise NoSpaceError(
@@ -85,8 +73,7 @@ def list_(
 
         outercore far list --far 10.0.0.7 --far-token-file far.token
     """
-    chosen = options.far(server, token_file=token_file)
-    assert chosen is not None
+    chosen = _server(server, token_file)
     with memory.build_connection(chosen) as connection:
         status = connection.status()
     if json:
@@ -141,8 +128,7 @@ def drop(
     given = [data_set is not None, bool(name), everything]
     if sum(given) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
-    chosen = options.far(server, token_file=token_file)
-    assert chosen is not None
+    chosen = _server(server, token_file)
     dropped = []
     failed = []
     with memory.build_connection(chosen) as connection:
@@ -212,8 +198,7 @@ def probe(
         raise NotFoundError(f"directory `{data_set}` does not exist")
     if data_set is not None:
         check_directory(data_set)
-    chosen = options.far(server, token_file=token_file)
-    assert chosen is not None
+    chosen = _server(server, token_file)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
     stored = None
@@ -229,29 +214,20 @@ def probe(
     if stored is not None:
         rows.append(("stored in", str(stored)))
     console.table(chosen.address, rows)
-    console.data("")
-    Console(highlight=False).print(_points(profile))
+    cells: dict[str, Callable[[Any], str]] = {
+        "chunk": lambda point: format_size(point["chunk"]),
+        "in flight": lambda point: f"{point['queue_length']:,}",
+        "MB/s": lambda point: f"{point['bytes_per_s'] / 1e6:,.1f}",
+    }
+
+    def mark(point: dict[str, Any]) -> str:
+        return "peak, best chunk" if point["chunk"] == profile["best_chunk"] else "peak"
+
+    console.points(profile["points"], cells, by="chunk", best="bytes_per_s", mark=mark)
 
 
-def _points(profile: dict[str, Any]) -> Table:
-    """Rates by chunk and queue length; the best of each chunk is marked."""
-    table = Table("chunk", "in flight", "MB/s", "", box=box.SIMPLE_HEAD)
-    for column in table.columns[:3]:
-        column.justify = "right"
-    for chunk, same_chunk in groupby(profile["points"], key=lambda point: point["chunk"]):
-        rows = list(same_chunk)
-        peak = max(rows, key=lambda point: point["bytes_per_s"])
-        for point in rows:
-            best = "peak, best chunk" if chunk == profile["best_chunk"] else "peak"
-            table.add_row(
-                format_size(chunk),
-                f"{point['queue_length']:,}",
-                f"{point['bytes_per_s'] / 1e6:,.1f}",
-                best if point is peak else "",
-                style="bold" if point is peak else "",
-            )
-        table.add_section()
-    return table
+def _server(address: str, token_file: Path | None) -> memory.FarOptions:
+    return memory.FarOptions(address, None if token_file is None else str(token_file))
 
 
 def _keys(data_set: Path) -> dict[str, str]:

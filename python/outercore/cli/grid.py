@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from outercore.cli import console, options
-from outercore.config.sizes import format_size
 from outercore.errors import InvalidError
 
 _ORDERS = ("auto", "degree", "natural")
@@ -58,16 +57,6 @@ def grid(
             overwrite=overwrite,
             progress=progress,
         )
-    if json:
-        console.json_data(summary)
-        return
     was_there = "" if summary["written"] else ", there already"
-    console.table(f"grid of {data_set}{was_there}", _rows(summary))
-
-
-def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    sizes = ("bytes", "input", "written")
-    return [
-        (name, format_size(value) if name in sizes else console.shown(name, value))
-        for name, value in summary.items()
-    ]
+    rows = console.flat(summary, sizes=("bytes", "input", "written"))
+    console.result(summary, f"grid of {data_set}{was_there}", rows, as_json=json)

@@ -289,10 +289,8 @@ def _import_facts(context: typer.Context, given: _Options) -> None:
             progress=progress,
             note=console.note,
         )
-    if given.json:
-        console.json_data(found)
-        return
-    console.table(f"{given.out}", _notable(found, ("entities", "relations")))
+    rows = _notable(found, ("entities", "relations"))
+    console.result(found, str(given.out), rows, as_json=given.json)
 
 
 def _import_edges(context: typer.Context, given: _Options) -> None:
@@ -355,10 +353,7 @@ def _import_edges(context: typer.Context, given: _Options) -> None:
                 summary = _import(named.build(progress), given.out, chosen, progress)
         else:
             summary = _import(open_inputs(inputs), given.out, chosen, progress)
-    if given.json:
-        console.json_data(summary)
-        return
-    console.table(f"{given.out}", _notable(summary))
+    console.result(summary, str(given.out), _notable(summary), as_json=given.json)
 
 
 def _import(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from outercore.cli import console, options
-from outercore.config.sizes import format_size
 from outercore.errors import InvalidError
 
 _ORDERS = ("none", "glist", "degree", "rcm")
@@ -69,17 +68,7 @@ def layout(
             memory=memory,
             progress=progress,
         )
-    if json:
-        console.json_data(summary)
-        return
     was_there = "" if summary["written"] else ", there already"
-    console.table(f"layout of {data_set}{was_there}", _rows(summary))
-
-
-def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    sizes = ("input", "bytes", "places", "written")
     shown = {**summary, "order": summary["order"]["method"]}
-    return [
-        (name, format_size(value) if name in sizes else console.shown(name, value))
-        for name, value in shown.items()
-    ]
+    rows = console.flat(shown, sizes=("input", "bytes", "places", "written"))
+    console.result(summary, f"layout of {data_set}{was_there}", rows, as_json=json)

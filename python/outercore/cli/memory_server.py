@@ -89,12 +89,11 @@ def memory_server(
         ) as server,
     ):
         if json:
-            console.json_line(
-                {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
-            )
+            told = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
+            console.json_data(told, indent=None)
         else:
             for address in server.addresses:
-                console.line(f"listening on {address}, lending {format_size(wanted)}")
+                console.data(f"listening on {address}, lending {format_size(wanted)}")
         _serve(server, stop, quiet=json)
     if not json:
         console.note("stopped: all memory is given back")

@@ -71,7 +71,4 @@ def plan_train(
     from outercore import training
 
     planned = training.plan(data_set, chosen)
-    if json:
-        console.json_data(planned)
-        return
-    console.table("plan", console.flat(planned))
+    console.result(planned, "plan", console.flat(planned), as_json=json)

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from outercore.cli import config_options, console, embed_options, options
@@ -88,8 +87,7 @@ def plan_embed(
     warning = planned.pop("warning", None)
     console.table("plan", _rows(planned))
     if orders:
-        console.data("")
-        Console(highlight=False).print(_table(orders))
+        console.columns(_table(orders))
         for reason in missing.values():
             console.data(f"not offered: {reason}")
         console.data(_theorem(orders))

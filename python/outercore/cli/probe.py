@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from outercore.cli import console, options
 from outercore.config.sizes import format_size, parse_size
@@ -45,26 +42,10 @@ def probe(
         return
     points = profile.pop("points")
     console.table(f"{directory}", console.flat(profile))
-    console.data("")
-    Console(highlight=False).print(_points(points))
-
-
-def _points(points: list[dict[str, Any]]) -> Table:
-    """The measured points; where a size reaches its peak is marked."""
-    table = Table("read size", "in flight", "reads/s", "MB/s", "", box=box.SIMPLE_HEAD)
-    for column in table.columns[:4]:
-        column.justify = "right"
-    for _, same_size in groupby(points, key=lambda point: point["read_bytes"]):
-        rows = list(same_size)
-        peak = max(rows, key=lambda point: point["iops"])
-        for point in rows:
-            table.add_row(
-                format_size(point["read_bytes"]),
-                f"{point['depth']:,}",
-                f"{point['iops']:,.0f}",
-                f"{point['bytes_per_s'] / 1e6:,.1f}",
-                "peak" if point is peak else "",
-                style="bold" if point is peak else "",
-            )
-        table.add_section()
-    return table
+    cells: dict[str, Callable[[Any], str]] = {
+        "read size": lambda point: format_size(point["read_bytes"]),
+        "in flight": lambda point: f"{point['depth']:,}",
+        "reads/s": lambda point: f"{point['iops']:,.0f}",
+        "MB/s": lambda point: f"{point['bytes_per_s'] / 1e6:,.1f}",
+    }
+    console.points(points, cells, by="read_bytes", best="iops")

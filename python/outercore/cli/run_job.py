@@ -95,10 +95,8 @@ def carry_out(algorithm: str, job: Job, chosen: dict[str, Any]) -> None:
             **used_by(job.run),
             **chosen,
         )
-        if job.json:
-            console.json_data(planned)
-        else:
-            console.table(f"plan of {algorithm} on {job.data_set}", plan_rows(planned))
+        title = f"plan of {algorithm} on {job.data_set}"
+        console.result(planned, title, plan_rows(planned), as_json=job.json)
         return
     out = None if job.out is None else str(job.out)
     config = AnalysisConfig(algorithm, chosen, job.run, job.save, out, job.overwrite)

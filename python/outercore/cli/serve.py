@@ -131,7 +131,7 @@ def _described(server: Server, config: ServerConfig) -> dict[str, Any]:
 def _json(event: str, **more: Any) -> None:
     """A line for a log: when it was, what happened, and more about it."""
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    console.json_line({"time": now, "event": event, **more})
+    console.json_data({"time": now, "event": event, **more}, indent=None)
 
 
 def _text(event: str, **more: Any) -> None:
@@ -140,7 +140,7 @@ def _text(event: str, **more: Any) -> None:
         case "ready":
             grpc = f" and {more['grpc']} (gRPC)" if more["grpc"] else ""
             lost = f", int8 loses {more['loss']['text']}" if more["loss"] else ""
-            console.line(
+            console.data(
                 f"ready on {more['url']}{grpc}: model `{more['model']}`, within "
                 f"{format_size(more['memory'])}{lost}"
             )

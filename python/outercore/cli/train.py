@@ -84,10 +84,8 @@ def train(
         (name, "-" if score is None else f"{score:.4f}") for name, score in result["scores"].items()
     ]
     where = "whole graphs" if "graphs" in record["data_set"] else "all neighbours"
-    console.table(
-        f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), {where}",
-        [*scores, ("run", record["description"]["run"])],
-    )
+    title = f"{result['metric']} of the best epoch ({result['best_epoch'] + 1}), {where}"
+    console.table(title, [*scores, ("run", record["description"]["run"])])
 
 
 def _server_of_resumed(given: dict[str, Any]) -> FarOptions | Literal[False] | None:
